@@ -1,0 +1,43 @@
+//! A compiled kernel: PTX text, and everything a launcher must know, as data.
+//!
+//! The parameter list is the whole calling convention; only the runtime and the simulator read it.
+
+use crate::target::Target;
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{Dim, Param};
+
+/// One parameter of the emitted `.entry`, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbiParam {
+    /// Base address of a tensor, 64 bits.
+    Ptr(Param),
+    /// Size of a dynamic dim, 32 bits.
+    Dim(Dim),
+    /// Stride in elements of a tensor along an axis, 64 bits.
+    Stride(Param, u8),
+    /// A scalar parameter in its own type.
+    Scalar(Param),
+    /// Number of coordinates of the n-th grid axis, 32 bits.
+    GridCount(u8),
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelImage {
+    /// Name of the `.entry`.
+    pub entry: String,
+    /// PTX text.
+    pub ptx: String,
+    /// The PTX ISA version that the text declares.
+    pub ptx_version: (u32, u32),
+    /// What it was compiled for.
+    pub target: Target,
+    /// The calling convention.
+    pub params: Vec<AbiParam>,
+    /// The grid, slowest axis first; the launch has the product of the counts as CTAs, in one dimension.
+    pub grid: Vec<GridExtent>,
+    /// Threads of one CTA.
+    pub threads: u32,
+    /// Dynamic shared memory of one CTA, in bytes.
+    pub shared_bytes: u32,
+}

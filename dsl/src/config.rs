@@ -1,0 +1,101 @@
+//! A kernel's configuration: tile sizes (which enter Tile IR) and a schedule (which does not).
+//!
+//! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then
+//! the schedule's keys in declaration order. Unknown keys are errors.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a kernel is laid on the machine. Enters GPU IR only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Schedule {
+    /// Buffers in flight in a pipelined loop; 1 means no overlap.
+    pub stages: u32,
+    /// Warps of one CTA.
+    pub warps: u32,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { stages: 2, warps: 4 }
+    }
+}
+
+impl Schedule {
+    /// The schedule's keys, which no tile size may use as its name.
+    pub const KEYS: [&'static str; 2] = ["stages", "warps"];
+
+    /// Sets a key; false if there is no such key.
+    pub fn set(&mut self, key: &str, value: u32) -> bool {
+        match key {
+            "stages" => self.stages = value,
+            "warps" => self.warps = value,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Reads a key.
+    pub fn get(&self, key: &str) -> Option<u32> {
+        match key {
+            "stages" => Some(self.stages),
+            "warps" => Some(self.warps),
+            _ => None,
+        }
+    }
+}
+
+/// One point of a kernel's tune space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Config {
+    /// Tile sizes by name.
+    pub tile: BTreeMap<String, u32>,
+    /// The schedule.
+    pub schedule: Schedule,
+}
+
+impl Config {
+    /// Sets a tile size or a schedule key.
+    pub fn set(&mut self, key: &str, value: u32) {
+        if !self.schedule.set(key, value) {
+            self.tile.insert(key.to_owned(), value);
+        }
+    }
+
+    /// Builder form of [`Config::set`].
+    #[must_use]
+    pub fn with(mut self, key: &str, value: u32) -> Config {
+        self.set(key, value);
+        self
+    }
+
+    /// Reads a tile size or a schedule key.
+    pub fn get(&self, key: &str) -> Option<u32> {
+        self.schedule.get(key).or_else(|| self.tile.get(key).copied())
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, size) in &self.tile {
+            write!(f, "{name}={size} ")?;
+        }
+        write!(f, "stages={} warps={}", self.schedule.stages, self.schedule.warps)
+    }
+}
+
+impl FromStr for Config {
+    type Err = String;
+
+    /// Parses `KEY=NUMBER` pairs separated by spaces or commas.
+    fn from_str(text: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        for pair in text.split([' ', ',']).filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=NUMBER"))?;
+            let value = value.parse().map_err(|_| format!("`{value}` in `{pair}` is not a whole number"))?;
+            config.set(key, value);
+        }
+        Ok(config)
+    }
+}

@@ -1,0 +1,128 @@
+//! What `atlas_kernel!` leaves behind: a kernel's signature, its tune space and the function that builds it.
+
+use crate::config::Config;
+use crate::diag::Diagnostics;
+use crate::ir::{Access, Kernel};
+use crate::specialization::Specialization;
+use crate::types::DType;
+
+/// A dtype in a signature: fixed, or one of the kernel's type parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DTypeRef {
+    /// Written in the signature.
+    Fixed(DType),
+    /// The n-th type parameter.
+    Generic(usize),
+}
+
+/// The bound on a type parameter: which dtypes it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeParamDef {
+    /// The name, such as `T`.
+    pub name: &'static str,
+    /// The dtypes that the bound admits (`Float` is f16, bf16 and f32).
+    pub allowed: &'static [DType],
+}
+
+/// A parameter in a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamDef {
+    /// `x: &Tensor<T, [N, D]>` or `y: &mut Tensor<..>`.
+    Tensor {
+        /// Parameter name.
+        name: &'static str,
+        /// Element type.
+        dtype: DTypeRef,
+        /// Named dims as indices into [`KernelDef::dims`], outermost first.
+        dims: &'static [usize],
+        /// `&` or `&mut`.
+        access: Access,
+    },
+    /// `eps: f32`.
+    Scalar {
+        /// Parameter name.
+        name: &'static str,
+        /// Its type.
+        dtype: DTypeRef,
+    },
+}
+
+impl ParamDef {
+    /// The parameter's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            ParamDef::Tensor { name, .. } | ParamDef::Scalar { name, .. } => name,
+        }
+    }
+}
+
+/// A named dim in a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DimDef {
+    /// The name, such as `N`.
+    pub name: &'static str,
+    /// True if the kernel uses the dim whole (`..`): it is then a constant of the specialization.
+    pub whole: bool,
+}
+
+/// One knob of a tune space: a tile size or a schedule key, and the values it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TuneDef {
+    /// `BN`, `stages`, ...
+    pub name: &'static str,
+    /// Allowed values, in the order written; the first is the safe default.
+    pub values: &'static [u32],
+}
+
+/// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel.
+#[derive(Debug)]
+pub struct KernelDef {
+    /// The kernel's name.
+    pub name: &'static str,
+    /// Its doc comment.
+    pub doc: &'static str,
+    /// The source file that declares it.
+    pub file: &'static str,
+    /// Type parameters.
+    pub types: &'static [TypeParamDef],
+    /// Named dims, in order of first appearance.
+    pub dims: &'static [DimDef],
+    /// Parameters in signature order.
+    pub params: &'static [ParamDef],
+    /// The tune space: the product of the knobs.
+    pub tune: &'static [TuneDef],
+    /// Builds Tile IR for one specialization and config.
+    pub build: fn(&Specialization, &Config) -> Result<Kernel, Diagnostics>,
+}
+
+impl KernelDef {
+    /// Every point of the tune space, in lexicographic order of the knobs as declared.
+    pub fn configs(&self) -> Vec<Config> {
+        self.tune.iter().fold(vec![Config::default()], |configs, knob| {
+            configs
+                .iter()
+                .flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v)))
+                .collect()
+        })
+    }
+
+    /// The config made of each knob's first value.
+    pub fn default_config(&self) -> Config {
+        self.tune.iter().fold(Config::default(), |c, k| match k.values.first() {
+            Some(&v) => c.with(k.name, v),
+            None => c,
+        })
+    }
+}
+
+/// A registry entry: kernels register themselves where they are declared.
+pub struct Registered(pub &'static KernelDef);
+
+inventory::collect!(Registered);
+
+/// Every kernel linked into this program, by name.
+pub fn registry() -> Vec<&'static KernelDef> {
+    let mut all: Vec<_> = inventory::iter::<Registered>.into_iter().map(|r| r.0).collect();
+    all.sort_by_key(|k| k.name);
+    all
+}

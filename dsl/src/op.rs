@@ -1,0 +1,337 @@
+//! The one table of Tile IR operations: mnemonics, operands and attributes.
+//!
+//! Printer, parser, verifier, builder, interpreter and code generator all match on [`Op`];
+//! nothing else says which operations exist.
+
+use crate::entity::{Block, Dim, Param, Table, Value};
+use crate::types::DType;
+
+/// Declares an enum whose variants have a mnemonic, with `name`, `from_name` and `ALL`.
+macro_rules! mnemonics {
+    ($(#[$m:meta])* $name:ident { $($(#[$vm:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vm])* $variant),+ }
+        impl $name {
+            /// Every variant, in declaration order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+            /// The mnemonic in kernels and in the text form.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+            /// The inverse of `name`.
+            pub fn from_name(name: &str) -> Option<$name> {
+                $name::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+    };
+}
+
+mnemonics! {
+    /// Element-wise operations of one operand; the result has the operand's type.
+    UnaryOp {
+        /// Negation (signed numbers).
+        Neg = "neg",
+        /// Absolute value.
+        Abs = "abs",
+        /// Natural exponential.
+        Exp = "exp",
+        /// Base-2 exponential.
+        Exp2 = "exp2",
+        /// Natural logarithm.
+        Log = "log",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// Gauss error function.
+        Erf = "erf",
+        /// Square root, correctly rounded.
+        Sqrt = "sqrt",
+        /// Reciprocal square root.
+        Rsqrt = "rsqrt",
+        /// Sine; the argument is in radians.
+        Sin = "sin",
+        /// Cosine; the argument is in radians.
+        Cos = "cos",
+        /// Logistic function 1 / (1 + exp(-x)).
+        Sigmoid = "sigmoid",
+        /// Logical negation (bool).
+        Not = "not",
+    }
+}
+
+mnemonics! {
+    /// Element-wise operations of two operands of equal type; the result has that type.
+    BinaryOp {
+        /// Sum.
+        Add = "add",
+        /// Difference.
+        Sub = "sub",
+        /// Product.
+        Mul = "mul",
+        /// Quotient; integers round toward zero.
+        Div = "div",
+        /// Remainder of the truncating quotient (integers).
+        Rem = "rem",
+        /// The smaller; NaN if either operand is NaN.
+        Min = "min",
+        /// The larger; NaN if either operand is NaN.
+        Max = "max",
+        /// Logical and (bool).
+        And = "and",
+        /// Logical or (bool).
+        Or = "or",
+    }
+}
+
+mnemonics! {
+    /// Comparison predicates; the result is `bool`. Ordered: false when an operand is NaN, but `ne`.
+    Predicate {
+        /// Equal.
+        Eq = "eq",
+        /// Not equal.
+        Ne = "ne",
+        /// Less than.
+        Lt = "lt",
+        /// Less than or equal.
+        Le = "le",
+        /// Greater than.
+        Gt = "gt",
+        /// Greater than or equal.
+        Ge = "ge",
+    }
+}
+
+mnemonics! {
+    /// What a reduction folds with.
+    ReduceOp {
+        /// Sum, accumulated in [`DType::accumulator`]; neutral 0.
+        Sum = "sum",
+        /// Maximum; neutral negative infinity (or the least integer). NaN propagates.
+        Max = "max",
+        /// Minimum; neutral positive infinity (or the greatest integer). NaN propagates.
+        Min = "min",
+    }
+}
+
+mnemonics! {
+    /// How `dot` multiplies. The default is exact products of the operand type, accumulated in its accumulator.
+    Precision {
+        /// f32 by FMA; f16 and bf16 on tensor cores with f32 accumulation.
+        Default = "default",
+        /// f32 operands rounded to tf32, multiplied on tensor cores.
+        Tf32 = "tf32",
+    }
+}
+
+mnemonics! {
+    /// What kind of loop: both run in order; a pipeline may have its loads issued ahead.
+    LoopKind {
+        /// A carried loop (`for step in 0..5`).
+        Carried = "loop",
+        /// A loop whose loads may run ahead (`for h in pipeline(tiles(H, BH))`).
+        Pipeline = "pipeline",
+    }
+}
+
+/// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis; the others keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slice {
+    /// One element at a scalar coordinate: `%g`.
+    At(Value),
+    /// The `index`-th tile of `size` elements: `%n : 64`. Ragged at the end of the dim.
+    Tile {
+        /// Tile number (i32 scalar).
+        index: Value,
+        /// Elements per tile.
+        size: u32,
+    },
+    /// `len` elements from `start`, which may be negative or past the end: `%s ..+ 64`.
+    Span {
+        /// First element (i32 scalar).
+        start: Value,
+        /// Number of elements.
+        len: u32,
+    },
+    /// The whole dim, which is then a constant of the specialization: `..`.
+    Whole,
+}
+
+/// One Tile IR operation with its operands and attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A tile whose every element is `value` (rounded to `dtype`). Result: `dtype[shape]`.
+    Splat {
+        /// The element.
+        value: f64,
+        /// Element type.
+        dtype: DType,
+        /// Extents; empty for a scalar.
+        shape: Vec<u32>,
+    },
+    /// `i32[shape]` whose element is its own index along `axis`.
+    Iota {
+        /// Extents.
+        shape: Vec<u32>,
+        /// The counted axis.
+        axis: u8,
+    },
+    /// The runtime size of a dim: i32 scalar.
+    DimSize(Dim),
+    /// `ceil(dim / size)`: i32 scalar.
+    DimTiles {
+        /// The dim.
+        dim: Dim,
+        /// Elements per tile.
+        size: u32,
+    },
+    /// The value of a scalar parameter.
+    ScalarParam(Param),
+    /// An element of a constant table, chosen by one i32 scalar per axis: f32 scalar.
+    TableGet {
+        /// The table.
+        table: Table,
+        /// One index per axis of the table.
+        indices: Vec<Value>,
+    },
+    /// Element-wise, one operand.
+    Unary(UnaryOp, Value),
+    /// Element-wise, two operands of equal type.
+    Binary(BinaryOp, Value, Value),
+    /// Element-wise comparison of two operands of equal type. Result: bool.
+    Compare(Predicate, Value, Value),
+    /// `cond ? on_true : on_false`, element-wise; `cond` is bool of the same shape.
+    Select {
+        /// Condition.
+        cond: Value,
+        /// Taken where the condition holds.
+        on_true: Value,
+        /// Taken elsewhere.
+        on_false: Value,
+    },
+    /// Conversion to another element type, rounded to nearest even; float to int truncates.
+    Cast(DType, Value),
+    /// Repeats axes of extent 1, and prepends axes, until the shape is reached (aligned at the last axis).
+    Broadcast {
+        /// The tile.
+        value: Value,
+        /// The result's extents.
+        shape: Vec<u32>,
+    },
+    /// Same elements in row-major order, other extents; only axes of extent 1 may come or go.
+    Reshape {
+        /// The tile.
+        value: Value,
+        /// The result's extents.
+        shape: Vec<u32>,
+    },
+    /// Exchanges the two axes of a rank-2 tile.
+    Transpose(Value),
+    /// Folds the given axes, which stay with extent 1. Sorted, without repeats.
+    Reduce {
+        /// What to fold with.
+        op: ReduceOp,
+        /// The tile.
+        value: Value,
+        /// Folded axes, ascending.
+        axes: Vec<u8>,
+    },
+    /// `a · b (+ acc)`: `[M, K] x [K, N] -> [M, N]` in the accumulator type of the operands.
+    Dot {
+        /// Left operand, `[M, K]`.
+        a: Value,
+        /// Right operand, `[K, N]`, of the same element type.
+        b: Value,
+        /// Added to the product if given.
+        acc: Option<Value>,
+        /// How products are formed.
+        precision: Precision,
+    },
+    /// Reads a tile of a tensor parameter; elements past a dim's end read as 0. One slice per axis.
+    Load {
+        /// The tensor.
+        param: Param,
+        /// One slice per axis of the tensor.
+        slices: Vec<Slice>,
+    },
+    /// Writes a tile to a tensor parameter; elements past a dim's end are dropped. No result.
+    Store {
+        /// The tensor.
+        param: Param,
+        /// One slice per axis of the tensor.
+        slices: Vec<Slice>,
+        /// The tile, of the tensor's element type.
+        value: Value,
+    },
+    /// Runs `body` for index in `lo..hi`; results are the values carried out of the last iterate.
+    Loop {
+        /// Whether loads may run ahead.
+        kind: LoopKind,
+        /// First index (i32 scalar).
+        lo: Value,
+        /// One past the last index (i32 scalar); no iterate if not above `lo`.
+        hi: Value,
+        /// Values carried into the first iterate.
+        inits: Vec<Value>,
+        /// Parameters: the index (i32), then one per carried value. Ends in `yield`.
+        body: Block,
+    },
+    /// Ends a loop body with the values carried to the next iterate.
+    Yield(Vec<Value>),
+}
+
+impl Op {
+    /// Calls `f` on every value operand, in text order.
+    pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
+        self.clone().map_operands(|v| {
+            f(v);
+            v
+        });
+    }
+
+    /// The same operation with every value operand replaced by `f` of it.
+    pub fn map_operands(mut self, mut f: impl FnMut(Value) -> Value) -> Op {
+        let mut on = |v: &mut Value| *v = f(*v);
+        fn on_slices(slices: &mut [Slice], on: &mut impl FnMut(&mut Value)) {
+            for s in slices {
+                match s {
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => on(v),
+                    Slice::Whole => {}
+                }
+            }
+        }
+        match &mut self {
+            Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
+            Op::TableGet { indices, .. } => indices.iter_mut().for_each(on),
+            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) => on(v),
+            Op::Broadcast { value, .. } | Op::Reshape { value, .. } | Op::Reduce { value, .. } => on(value),
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+                on(a);
+                on(b);
+            }
+            Op::Select { cond, on_true, on_false } => {
+                on(cond);
+                on(on_true);
+                on(on_false);
+            }
+            Op::Dot { a, b, acc, .. } => {
+                on(a);
+                on(b);
+                if let Some(c) = acc {
+                    on(c);
+                }
+            }
+            Op::Load { slices, .. } => on_slices(slices, &mut on),
+            Op::Store { slices, value, .. } => {
+                on_slices(slices, &mut on);
+                on(value);
+            }
+            Op::Loop { lo, hi, inits, .. } => {
+                on(lo);
+                on(hi);
+                inits.iter_mut().for_each(on);
+            }
+            Op::Yield(values) => values.iter_mut().for_each(on),
+        }
+        self
+    }
+}

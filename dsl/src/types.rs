@@ -1,0 +1,152 @@
+//! Element types, tile types and shapes: the nouns of Tile IR.
+
+use std::fmt;
+
+/// The type of one element of a tensor or tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// A truth value; exists only inside kernels.
+    Bool,
+    /// 32-bit signed integer; also the type of coordinates and sizes.
+    I32,
+    /// 64-bit signed integer.
+    I64,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16: the upper half of an `f32`.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+impl DType {
+    /// Every element type, in declaration order.
+    pub const ALL: [DType; 7] =
+        [DType::Bool, DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
+
+    /// The name used in kernels, in the text forms and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The inverse of [`DType::name`].
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// Bytes of one element in memory.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            DType::Bool => 1,
+            DType::F16 | DType::Bf16 => 2,
+            DType::I32 | DType::F32 => 4,
+            DType::I64 | DType::F64 => 8,
+        }
+    }
+
+    /// True for f16, bf16, f32 and f64.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64)
+    }
+
+    /// True for i32 and i64.
+    pub const fn is_int(self) -> bool {
+        matches!(self, DType::I32 | DType::I64)
+    }
+
+    /// True for the 16-bit floats, whose arithmetic computes in f32 and rounds once.
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::Bf16)
+    }
+
+    /// The type in which `dot` and `sum` over this type accumulate.
+    pub const fn accumulator(self) -> DType {
+        match self {
+            DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
+            DType::F64 => DType::F64,
+            DType::Bool | DType::I32 => DType::I32,
+            DType::I64 => DType::I64,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The type of a Tile IR value: an element type and an extent per axis, outermost first.
+///
+/// Rank 0 is a scalar. Extents are concrete: tile sizes are known whenever Tile IR exists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TileType {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost axis first; empty for a scalar.
+    pub shape: Vec<u32>,
+}
+
+impl TileType {
+    /// A tile of the given element type and extents.
+    pub fn new(dtype: DType, shape: impl Into<Vec<u32>>) -> TileType {
+        TileType { dtype, shape: shape.into() }
+    }
+
+    /// A rank-0 tile.
+    pub fn scalar(dtype: DType) -> TileType {
+        TileType { dtype, shape: Vec::new() }
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&e| u64::from(e)).product()
+    }
+
+    /// The same extents with another element type.
+    pub fn with_dtype(&self, dtype: DType) -> TileType {
+        TileType { dtype, shape: self.shape.clone() }
+    }
+}
+
+impl fmt::Display for TileType {
+    /// `bf16[64, 128]`; a scalar prints as its element type alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.dtype)?;
+        if !self.shape.is_empty() {
+            write!(f, "{:?}", self.shape)?;
+        }
+        Ok(())
+    }
+}
+
+/// The extents of two shapes after broadcasting, aligned at the last axis; `None` if they disagree.
+pub fn broadcast_shapes(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
+    let rank = a.len().max(b.len());
+    let axis = |s: &[u32], i: usize| {
+        (i + s.len()).checked_sub(rank).map_or(1, |j| s[j])
+    };
+    (0..rank)
+        .map(|i| match (axis(a, i), axis(b, i)) {
+            (x, y) if x == y => Some(x),
+            (1, y) => Some(y),
+            (x, 1) => Some(x),
+            _ => None,
+        })
+        .collect()
+}
