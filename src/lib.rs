@@ -1,1 +1,62 @@
-//! Root.
+//! Atlas: a GPU kernel language embedded in Rust, its compiler and its runtime.
+//!
+//! A kernel is written once, at tile level, with [`atlas_kernel!`]; it is checked as Rust compiles, lowered to PTX,
+//! and launched on a GPU, or run by an interpreter on a CPU with no GPU, no CUDA and no LLVM.
+//!
+//! ```
+//! use atlas::prelude::*;
+//!
+//! atlas_kernel! {
+//!     /// y = a x + y, in place.
+//!     kernel saxpy(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, a: f32)
+//!     tune { BN: [1024, 512], warps: [4] }
+//!     {
+//!         for n in grid(tiles(N, BN)) {
+//!             store(y[n], a * load(x[n]) + load(y[n]));
+//!         }
+//!     }
+//! }
+//!
+//! fn main() -> atlas::Result<()> {
+//!     let device = Device::best()?; // the first GPU, else the CPU
+//!     let x = device.tensor_from(&[1.0_f32, 2.0, 3.0], [3])?;
+//!     let mut y = device.tensor_from(&[10.0_f32, 20.0, 30.0], [3])?;
+//!     saxpy.launch(&device, args!(x, &mut y, 2.0))?;
+//!     assert_eq!(y.to_vec::<f32>()?, [12.0, 24.0, 36.0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | crate | holds |
+//! |---|---|
+//! | `atlas-dsl`, `atlas-macros` | Tile IR and `atlas_kernel!` |
+//! | `atlas-codegen` | Tile IR to PTX (feature `jit` or `static-llvm`) |
+//! | `atlas-interp` | Tile IR on a CPU: the oracle, and the device of machines without a GPU |
+//! | `atlas-runtime` | devices, tensors, launches |
+//! | `atlas-ops` | the kernels that ship with Atlas |
+#![forbid(unsafe_code)]
+
+pub mod cli;
+
+pub use atlas_codegen as codegen;
+pub use atlas_dsl as dsl;
+pub use atlas_interp as interp;
+pub use atlas_macros::atlas_kernel;
+pub use atlas_ops as ops;
+pub use atlas_runtime as runtime;
+pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
+pub use half;
+
+/// What `atlas_kernel!` expands to.
+#[doc(hidden)]
+pub use atlas_dsl::__macro;
+
+/// What a program with kernels needs.
+pub mod prelude {
+    pub use atlas_dsl::{Config, DType};
+    pub use atlas_macros::atlas_kernel;
+    pub use atlas_runtime::{Device, Launch, Tensor, args};
+    pub use half::{bf16, f16};
+    /// Numbers for kernels, where an upper-case name is a Rust constant in scope.
+    pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
+}

@@ -1,9 +1,37 @@
 //! Tile IR to PTX.
 //!
-//! Without the feature `llvm` only the types are here, so that a launcher can be built with no LLVM.
+//! | folder | holds |
+//! |---|---|
+//! | `analysis` | facts about Tile IR: uses, extents, placement |
+//! | `layout` | the layout algebra |
+//! | `gpu` | GPU IR, its atoms, text form and verifier |
+//! | `passes`, `pipeline` | Tile IR to GPU IR, and GPU IR to GPU IR |
+//! | `math` | expansions of the transcendental functions |
+//! | `llvm`, `ptx` | GPU IR to LLVM to PTX (feature `llvm`) |
+//!
+//! Without the feature `llvm` everything but emission is here, so that a launcher, an editor or a test
+//! can be built with no LLVM.
+#![deny(unsafe_code)]
 
+pub mod analysis;
+#[cfg(feature = "llvm")]
+mod compile;
+pub mod error;
+pub mod gpu;
 pub mod image;
+pub mod layout;
+#[cfg(feature = "llvm")]
+#[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]
+mod llvm;
+pub mod passes;
+pub mod pipeline;
+#[cfg(feature = "llvm")]
+mod ptx;
 pub mod target;
+pub mod toolchain;
 
+#[cfg(feature = "llvm")]
+pub use compile::{Stage, compile, compile_stages};
+pub use error::CompileError;
 pub use image::{AbiParam, KernelImage};
 pub use target::Target;

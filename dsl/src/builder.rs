@@ -183,6 +183,25 @@ impl Builder {
         }
     }
 
+    /// The size of a dim that is used whole, as an extent of a tile.
+    pub fn dim_extent(&mut self, loc: Loc, dim: Dim) -> u32 {
+        let data = &self.kernel.dims[dim];
+        match data.size {
+            DimSize::Const(n) => match u32::try_from(n) {
+                Ok(n) => return n,
+                Err(_) => {
+                    let message = format!("dim `{}` of {n} elements is too large to be used whole", data.name);
+                    self.error(114, loc, message);
+                }
+            },
+            DimSize::Dynamic { .. } => {
+                let message = format!("dim `{}` is used whole, so it must be a constant", data.name);
+                self.error(114, loc, message);
+            }
+        }
+        1
+    }
+
     /// A grid axis with one coordinate per element of `dim`.
     pub fn grid_points(&mut self, dim: Dim) -> Operand {
         self.kernel.push_grid_axis(GridExtent::Points(dim)).into()

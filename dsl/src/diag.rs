@@ -4,7 +4,9 @@
 //! verifier, `5xx` back end, `6xx` launch.
 
 use crate::ir::Loc;
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::fmt;
+use std::ops::Range;
 
 /// A stable number that names a kind of mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,4 +81,43 @@ impl From<Diagnostic> for Diagnostics {
     fn from(d: Diagnostic) -> Diagnostics {
         Diagnostics(vec![d])
     }
+}
+
+/// The diagnostics as text for people, each with its source line and carets under the word it is about.
+///
+/// `source_name` is shown before the line, as in `gemm.tile:3:7`. A diagnostic without a known place
+/// shows no line.
+pub fn render(diags: &Diagnostics, source_name: &str, source: &str) -> String {
+    let renderer = Renderer::plain();
+    let mut text = String::new();
+    for d in &diags.0 {
+        let title = Level::ERROR.primary_title(d.message.as_str()).id(d.code.to_string());
+        let notes = d.notes.iter().map(|n| Level::NOTE.message(n.as_str()));
+        let group = match word_at(source, d.loc) {
+            Some(span) => {
+                let snippet = Snippet::source(source).path(source_name).annotation(AnnotationKind::Primary.span(span));
+                title.element(snippet).elements(notes)
+            }
+            None => title.elements(notes),
+        };
+        text.push_str(&renderer.render(&[group]));
+        text.push('\n');
+    }
+    text
+}
+
+/// The bytes of the word (or the one other character) at a place; `None` if it is not in the source.
+fn word_at(source: &str, loc: Loc) -> Option<Range<usize>> {
+    let line = source.split_inclusive('\n').nth((loc.line as usize).checked_sub(1)?)?;
+    // Lines borrow from the source, so their lengths add up to the offset.
+    let before: usize = source.split_inclusive('\n').take(loc.line as usize - 1).map(str::len).sum();
+    let content = line.trim_end_matches(['\n', '\r']);
+    let skipped: usize = content.chars().take((loc.column as usize).saturating_sub(1)).map(char::len_utf8).sum();
+    let start = before + skipped;
+    let rest = source.get(start..before + content.len())?;
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let sigil = rest.chars().next().filter(|c| matches!(c, '%' | '@')).map_or(0, char::len_utf8);
+    let word: usize = rest.get(sigil..)?.chars().take_while(|&c| is_word(c)).map(char::len_utf8).sum();
+    let one = rest.chars().next().map_or(0, char::len_utf8);
+    Some(start..start + (sigil + word).max(one))
 }

@@ -176,7 +176,7 @@ pub struct Loc {
     pub column: u32,
 }
 
-/// A kernel in Tile IR. Build with [`crate::Builder`] or [`crate::parse_kernel`]; check with [`crate::verify`].
+/// A kernel in Tile IR. Build with [`crate::Builder`] or [`crate::parse_kernel`]; check with [`crate::verify()`].
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The kernel's name.

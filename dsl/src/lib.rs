@@ -7,10 +7,15 @@
 //! | `op`, `infer` | the one table of operations, and their typing rules |
 //! | `ir` | kernels |
 //! | `builder` | the only way for code to append operations |
+//! | `text` | tokens, shared by every text form |
+//! | `print`, `parse` | the text form, written and read |
+//! | `verify` | the rules of a well-formed kernel |
 //! | `config`, `specialization`, `def` | what a kernel is built for, and what `atlas_kernel!` leaves behind |
 //! | `diag` | diagnostics |
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod __macro;
 pub mod builder;
 pub mod config;
 pub mod def;
@@ -19,8 +24,12 @@ pub mod entity;
 pub mod infer;
 pub mod ir;
 pub mod op;
+pub mod parse;
+pub mod print;
 pub mod specialization;
+pub mod text;
 pub mod types;
+pub mod verify;
 
 pub use builder::{Builder, Operand};
 pub use config::{Config, Schedule};
@@ -29,5 +38,8 @@ pub use diag::{Diagnostic, Diagnostics};
 pub use entity::{Block, Dim, Inst, Param, Table, Value};
 pub use ir::Kernel;
 pub use op::Op;
+pub use parse::parse_kernel;
+pub use print::same_kernel;
 pub use specialization::Specialization;
 pub use types::{DType, TileType};
+pub use verify::{Verified, verify};

@@ -85,7 +85,9 @@ impl Specialization {
         for axis in (0..dims.len()).rev() {
             strides[axis] = inner;
             inner = match (inner, dims[axis]) {
-                (StrideFact::Const(s), DimFact::Const(n)) => StrideFact::Const(s * n as i64),
+                (StrideFact::Const(s), DimFact::Const(n)) => {
+                    StrideFact::Const(s.saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)))
+                }
                 (s, n) => {
                     let s = match s {
                         StrideFact::Const(s) => s.unsigned_abs(),

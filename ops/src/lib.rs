@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The kernels that ship with Atlas.
+//!
+//! Each op is a file: its mathematics, its `atlas_kernel!` with a tune space, and a plain f64 reference.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `memory_read`, `newton_schulz_small`, `poly_features`, `rms_norm`, `softmax` | the ops |
+//! | `op` | the table of ops |
+//! | `problem` | a problem of an op, and its reproducible inputs |
+//! | `cases` | the problems to verify, demonstrate and measure |
+//! | `run` | solves a problem on a device and checks the result |
+//! | `compare`, `tolerance` | how far from its reference a result may lie |
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod compare;
+pub mod memory_read;
+pub mod newton_schulz_small;
+pub mod op;
+pub mod poly_features;
+pub mod problem;
+pub mod rms_norm;
+pub mod run;
+pub mod softmax;
+pub mod tolerance;
+
+pub use compare::Comparison;
+pub use op::{OPS, Op};
+pub use problem::{Fill, Layout, Problem};

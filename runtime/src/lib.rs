@@ -1,1 +1,62 @@
-//! Placeholder.
+//! From a problem to a launched kernel.
+//!
+//! ```text
+//! let device = Device::best()?;                       // the first GPU, else the CPU
+//! let x = device.tensor_from(&host, [256, 200, 64])?; // any shape: no dim has to be a multiple of a tile
+//! memory_read.launch(&device, args!(x, w2, w1, r, &mut y))?;
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `device`, `driver`, `stream` | devices, the CUDA driver's functions, streams and events |
+//! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
+//! | `args`, `bind` | the arguments of a launch, and their checks |
+//! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
+//! | `compile`, `key`, `store`, `image_file` | compiled kernels, by name, in memory and on disk |
+//! | `plan`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
+//! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
+//! | `error`, `launch_error` | what goes wrong, and the mend |
+#![deny(missing_docs)]
+
+mod args;
+mod bind;
+mod compile;
+mod cost;
+mod cpu;
+mod device;
+mod driver;
+mod element;
+#[macro_use]
+mod error;
+pub mod image_file;
+mod kernel;
+mod key;
+mod launch;
+mod launch_error;
+mod oracle;
+mod plan;
+mod problem;
+mod select;
+mod storage;
+mod store;
+mod stream;
+mod tensor;
+pub mod timing;
+
+pub use args::{Arg, IntoArg};
+pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
+pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
+pub use cost::{Cost, estimate, grid_count, programs};
+pub use device::{Device, DeviceId, DeviceStats};
+pub use element::Element;
+pub use error::{CompileFailure, DeviceError, DriverFailure, Result, RuntimeError, TensorError};
+pub use kernel::LaunchFacts;
+pub use key::{KernelKey, KeyParts};
+pub use launch::{Launch, PreparedLaunch};
+pub use launch_error::LaunchError;
+pub use oracle::{OracleOutput, run_f64};
+pub use problem::{alignment, launch_strides, specialize};
+pub use select::{Candidate, Machine, Outcome, Selection, Source, choose, choose_for, choose_given};
+pub use store::{CACHE_DIR_VARIABLE, CacheDir, Store, StoreStats};
+pub use stream::{Event, Stream};
+pub use tensor::Tensor;

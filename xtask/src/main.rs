@@ -1,1 +1,52 @@
-fn main(){}
+//! The project's chores: `cargo xtask setup | test | demo | tidy | validate`. Builds without LLVM.
+
+mod command;
+mod demo;
+mod ptxas;
+mod resources;
+mod setup;
+mod test;
+mod tidy;
+mod validate;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The chores of the Atlas repository.")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Install what is missing: LLVM 22 and NVIDIA's assembler.
+    Setup(setup::Args),
+    /// Every check that needs no GPU. CI runs this.
+    Test(test::Args),
+    /// Build the command line and do the main job: compile, run and check the shipped kernels.
+    Demo(demo::Args),
+    /// Check the source against what ARCHITECTURE.md promises.
+    Tidy,
+    /// Assemble every shipped kernel and compare its resources with the committed table.
+    Validate(validate::Args),
+}
+
+fn main() -> ExitCode {
+    let root = command::root();
+    let done = match Cli::parse().verb {
+        Verb::Setup(args) => setup::run(&root, &args),
+        Verb::Test(args) => test::run(&root, &args),
+        Verb::Demo(args) => demo::run(&root, &args),
+        Verb::Tidy => tidy::run(&root),
+        Verb::Validate(args) => validate::run(&root, &args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,83 @@
-//! Placeholder.
+//! `atlas_kernel!`: checks a kernel as Rust compiles and expands to calls of the Tile IR builder.
+//!
+//! | file | does |
+//! |---|---|
+//! | `parse`, `ast` | tokens to syntax, through `syn` |
+//! | `signature`, `resolve`, `resolve_expr`, `tree` | names to what they mean; counts of arguments; what is unused |
+//! | `check`, `symbolic` | element types and extents, by name |
+//! | `expand` | Rust that calls the builder |
+//! | `error` | every mistake, at the user's tokens |
+//!
+//! Codes. Where a mistake is also one of Tile IR, it has the code that it has there (ATL1xx, ATL2xx).
+//!
+//! | code | mistake |
+//! |---|---|
+//! | 001 | tokens that cannot be read |
+//! | 003 | unknown name |
+//! | 004 | a name declared twice |
+//! | 005 | unknown function or method |
+//! | 020 | Rust that is no part of the language |
+//! | 021 | number of arguments |
+//! | 022 | unknown element type or bound |
+//! | 023 | knob without usable values |
+//! | 024 | unused name, needless `mut` |
+//! | 025 | assignment to a name that is not `mut` |
+//! | 026 | grid loop missing, repeated or malformed |
+//! | 027 | unknown dim |
+//! | 028 | tile size that is no knob |
+//! | 029 | recursion |
+//! | 030 | unknown precision |
+//! | 031 | dim, tensor or tile in a place of another kind |
+//! | 119 | coordinate of one dim as the index of another |
+
+mod ast;
+mod check;
+mod error;
+mod expand;
+mod parse;
+mod resolve;
+mod resolve_expr;
+mod signature;
+mod symbolic;
+mod tree;
+
+use proc_macro_crate::{FoundCrate, crate_name};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+
+/// Declares tile fns and kernels. The language is described in `dsl/LANGUAGE.md`.
+#[proc_macro]
+pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let mut errors = error::Errors::default();
+    let items = parse::parse(input.into(), &mut errors);
+    let mut file = resolve::resolve(items, &mut errors);
+    check::check(&mut file, &mut errors);
+    let mut out = errors.into_tokens();
+    out.extend(expand::expand(&file, &root()));
+    out.into()
+}
+
+/// The path of what emitted code calls, in the crate that is being compiled.
+fn root() -> TokenStream {
+    // `CARGO_CRATE_NAME` tells a library from the examples and tests beside it, which name it as others do.
+    let is_library = |name: &str| {
+        std::env::var("CARGO_CRATE_NAME").is_ok_and(|c| c == name)
+            && std::env::var_os("CARGO_BIN_NAME").is_none()
+            && std::env::var_os("UNSTABLE_RUSTDOC_TEST_PATH").is_none()
+    };
+    for (package, library) in [("atlas", "atlas"), ("atlas-dsl", "atlas_dsl")] {
+        match crate_name(package) {
+            Ok(FoundCrate::Itself) if is_library(library) => return quote!(crate::__macro),
+            Ok(FoundCrate::Itself) => {
+                let library = Ident::new(library, Span::call_site());
+                return quote!(::#library::__macro);
+            }
+            Ok(FoundCrate::Name(name)) => {
+                let name = Ident::new(&name, Span::call_site());
+                return quote!(::#name::__macro);
+            }
+            Err(_) => {}
+        }
+    }
+    quote!(::atlas::__macro)
+}

@@ -1,0 +1,228 @@
+"""The pieces of work: inputs, the f64 reference, and the rivals, each a function that makes a callable.
+
+Inputs follow the same distributions as those of `atlas bench`. A maker returns a callable that gives its output, or
+a pair of it and a note.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+from rivals import timing
+
+MODE = "max-autotune-no-cudagraphs"
+
+# Of `atlas bench`.
+POLY3 = (1.0, 0.5, -0.25)
+RMS_EPS = 1e-6
+NS_EPS = 1e-7
+NS_STEP = (3.4445, -4.7750, 2.0315)
+
+
+@dataclass
+class Rival:
+    name: str
+    make: Callable
+    # Compiling takes long, and has a budget.
+    compiles: bool = False
+
+
+@dataclass
+class Work:
+    # The name that `atlas bench --only` takes; None if Atlas has no such benchmark.
+    atlas: str | None
+    name: str
+    sizes: tuple
+    tolerance: float
+    bytes: int
+    flops: int
+    # Rows of the first axis that are compared at a time.
+    rows: int
+    reference: Callable
+    rivals: list = field(default_factory=list)
+    dtype: str = "bf16"
+
+    @property
+    def shape(self):
+        return "x".join(str(n) for n in self.sizes)
+
+
+def _normal(*sizes, scale=1.0):
+    return (torch.randn(*sizes, device="cuda", dtype=torch.float32) * scale).to(torch.bfloat16)
+
+
+def _compiled(fn, *args):
+    compiled = torch.compile(fn, mode=MODE, fullgraph=True, dynamic=False)
+    compiled(*args)
+    torch.cuda.synchronize()
+    return lambda: compiled(*args)
+
+
+def _with_compiled(fn, *args):
+    """Two rivals that share one compilation: launched as usual, and from a CUDA graph."""
+    made = functools.cache(lambda: _compiled(fn, *args))
+    return [
+        Rival("torch.compile", lambda: made(), compiles=True),
+        Rival("torch.compile, graph", lambda: timing.graphed(made()), compiles=True),
+    ]
+
+
+def copy():
+    n = 1 << 30
+    source = _normal(n)
+    target = torch.empty_like(source)
+    return Work(
+        None, "copy", (n,), 0.0, 2 * 2 * n, 0, 1 << 27,
+        lambda part: source[part].double(),
+        [Rival("torch copy_", lambda: lambda: target.copy_(source))],
+    )
+
+
+def poly3():
+    n, d = 2_097_152, 64
+    x = _normal(n, d)
+    a1, a2, a3 = POLY3
+
+    def horner(x):
+        return x * (a1 + x * (a2 + x * a3))
+
+    return Work(
+        "poly3", "poly3", (n, d), 3e-3, 2 * 2 * n * d, 6 * n * d, 1 << 18,
+        lambda part: horner(x[part].double()),
+        [
+            Rival("torch eager", lambda: lambda: horner(x)),
+            Rival("torch.compile", lambda: _compiled(horner, x), compiles=True),
+        ],
+    )
+
+
+def rms_norm():
+    n, d = 32_768, 8192
+    x, w = _normal(n, d), _normal(d)
+
+    def reference(part):
+        v = x[part].double()
+        return v / (v.square().mean(-1, keepdim=True) + RMS_EPS).sqrt() * w.double()
+
+    def norm(x, w):
+        return F.rms_norm(x, (d,), w, RMS_EPS)
+
+    def triton():
+        from rivals import kernels
+
+        return kernels.rms_norm(x, w, RMS_EPS)
+
+    return Work(
+        "rms_norm", "rms_norm", (n, d), 4e-3, 2 * 2 * n * d, 4 * n * d, 4096, reference,
+        [
+            Rival("torch eager", lambda: lambda: norm(x, w)),
+            Rival("triton tuned", triton),
+            Rival("torch.compile", lambda: _compiled(norm, x, w), compiles=True),
+        ],
+    )
+
+
+def softmax():
+    n, d = 32_768, 8192
+    x = _normal(n, d, scale=2.0)
+
+    def soft(x):
+        return F.softmax(x, -1)
+
+    def triton():
+        from rivals import kernels
+
+        return kernels.softmax(x)
+
+    return Work(
+        "softmax", "softmax", (n, d), 4e-3, 2 * 2 * n * d, 5 * n * d, 4096,
+        lambda part: F.softmax(x[part].double(), -1),
+        [
+            Rival("torch eager", lambda: lambda: soft(x)),
+            Rival("triton tuned", triton),
+            Rival("torch.compile", lambda: _compiled(soft, x), compiles=True),
+        ],
+    )
+
+
+def memory_read():
+    g, n, d, h = 512, 64, 64, 256
+    x, r = _normal(g, n, d), _normal(g, n, d)
+    w2, w1 = _normal(g, h, d, scale=d**-0.5), _normal(g, d, h, scale=h**-0.5)
+
+    def reference(part):
+        hidden = torch.bmm(x[part].double(), w2[part].double().mT)
+        return r[part].double() + torch.bmm(F.gelu(hidden), w1[part].double().mT)
+
+    def plain(x, w2, w1, r):
+        return r + torch.bmm(F.gelu(torch.bmm(x, w2.mT)), w1.mT)
+
+    def added(x, w2, w1, r):
+        return torch.baddbmm(r, F.gelu(torch.bmm(x, w2.mT)), w1.mT)
+
+    inputs = (x, w2, w1, r)
+    return Work(
+        "memory_read", "memory_read", (g, n, d, h), 1e-2, 2 * g * (3 * n * d + 2 * d * h), 4 * g * n * d * h, 128,
+        reference,
+        [
+            Rival("torch eager", lambda: lambda: plain(*inputs)),
+            Rival("torch eager, graph", lambda: timing.graphed(lambda: plain(*inputs))),
+            Rival("torch eager baddbmm, graph", lambda: timing.graphed(lambda: added(*inputs))),
+            *_with_compiled(plain, *inputs),
+        ],
+    )
+
+
+def newton_schulz(b, n, m):
+    """Five quintic steps on b matrices of n x m."""
+    g = _normal(b, n, m)
+    a_, b_, c_ = NS_STEP
+
+    def steps(x):
+        for _ in range(5):
+            gram = x @ x.mT
+            poly = torch.baddbmm(gram, gram, gram, beta=b_, alpha=c_)
+            x = torch.baddbmm(x, poly, x, beta=a_)
+        return x
+
+    def orthogonalise(g):
+        return steps(g / (g.norm(dim=(-2, -1), keepdim=True) + NS_EPS))
+
+    return Work(
+        "newton_schulz_small", "newton_schulz_small", (b, n, m), 3e-2, 2 * 2 * b * n * m,
+        b * (20 * n * n * m + 10 * n**3), 128,
+        lambda part: orthogonalise(g[part].double()),
+        [
+            Rival("torch eager, graph", lambda: timing.graphed(lambda: orthogonalise(g))),
+            *_with_compiled(orthogonalise, g),
+        ],
+    )
+
+
+# By the name that `--only` takes: functions that make works. One group is in memory at a time.
+GROUPS = {
+    "copy": [copy],
+    "poly3": [poly3],
+    "rms_norm": [rms_norm],
+    "softmax": [softmax],
+    "memory_read": [memory_read],
+    "newton_schulz_small": [
+        lambda: newton_schulz(512, 64, 256),
+        lambda: newton_schulz(512, 128, 512),
+        lambda: newton_schulz(512, 48, 192),
+    ],
+}
+
+
+def rates(work, ms):
+    """Useful bytes and operations per second."""
+    if not ms or not math.isfinite(ms):
+        return {}
+    out = {"gb_s": round(work.bytes / ms / 1e6, 1)}
+    if work.flops:
+        out["tflops"] = round(work.flops / ms / 1e9, 2)
+    return out

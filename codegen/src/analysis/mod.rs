@@ -1,0 +1,12 @@
+//! Facts about a Tile IR kernel that passes ask for. Analyses are nouns and change nothing.
+
+mod extents;
+mod placement;
+mod precision;
+mod uses;
+
+pub use extents::{Constraint, Extents};
+pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
+pub use placement::{Home, Placement, StagingReason};
+pub use precision::reaches_memory_as_16_bits;
+pub use uses::{Use, Uses};

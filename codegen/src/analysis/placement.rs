@@ -1,0 +1,403 @@
+//! Where each tile lives: in registers by which layout, in shared memory, or both.
+//!
+//! Values that element-wise operations and loops tie together form a *class* and share one layout.
+//! A class that holds a product's accumulator has that atom's layout; a class tied to another by a
+//! broadcast, a fold or a reshape derives its layout from it; the rest are blocked for global memory.
+//! Operands that an atom reads from shared memory *demand* a buffer; one buffer serves every demand
+//! on its tile, because its swizzle is free of conflicts for all of them.
+
+use super::{Extents, Uses};
+use crate::error::CompileError;
+use crate::gpu::atom::MmaAtom;
+use crate::layout::Fragment;
+use crate::target::Target;
+use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
+use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
+use cranelift_entity::{EntityRef, SecondaryMap};
+
+/// Why a loaded tile goes through shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagingReason {
+    /// An atom reads it there.
+    Operand,
+    /// Its register layout would read global memory in pieces too small.
+    Coalescing,
+    /// It is used transposed.
+    Transposed,
+}
+
+/// Where a value lives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Home {
+    /// In registers, by its class's layout.
+    Registers,
+    /// Loaded into shared memory; read into registers where needed.
+    Copied(StagingReason),
+    /// In registers when computed, and stored to shared memory for those that read it there.
+    Stored,
+    /// Carried by a loop in one shared buffer, updated in place.
+    Carried,
+    /// Costs nothing to make again: made in whatever layout is asked for.
+    Anywhere,
+}
+
+/// The result of the analysis.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Where each value lives.
+    pub homes: SecondaryMap<Value, Option<Home>>,
+    layouts: SecondaryMap<Value, Option<Fragment>>,
+    atoms: SecondaryMap<Value, Option<MmaAtom>>,
+    vectors: SecondaryMap<Value, u32>,
+    warps: u32,
+}
+
+/// The left and right operand of every product, seen through transposes.
+pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
+    match kernel.def_op(v) {
+        Some((_, &Op::Transpose(inner))) => {
+            let (r, t) = root(kernel, inner);
+            (r, !t)
+        }
+        _ => (v, false),
+    }
+}
+
+struct Classes {
+    parent: Vec<usize>,
+}
+
+impl Classes {
+    fn find(&mut self, i: usize) -> usize {
+        if self.parent[i] != i {
+            let r = self.find(self.parent[i]);
+            self.parent[i] = r;
+        }
+        self.parent[i]
+    }
+    fn union(&mut self, a: Value, b: Value) {
+        let (a, b) = (self.find(a.index()), self.find(b.index()));
+        let (lo, hi) = (a.min(b), a.max(b));
+        self.parent[hi] = lo;
+    }
+}
+
+impl Placement {
+    /// Solves a kernel's placement for a schedule on a target.
+    pub fn of(
+        kernel: &Kernel,
+        uses: &Uses,
+        _extents: &Extents,
+        schedule: &Schedule,
+        target: Target,
+    ) -> Result<Placement, CompileError> {
+        let n = kernel.values.len();
+        let mut p = Placement {
+            homes: SecondaryMap::with_capacity(n),
+            layouts: SecondaryMap::with_capacity(n),
+            atoms: SecondaryMap::with_capacity(n),
+            vectors: SecondaryMap::with_capacity(n),
+            warps: schedule.warps,
+        };
+        let mut classes = Classes { parent: (0..n).collect() };
+        p.free_values(kernel);
+        p.tie(kernel, &mut classes);
+        p.seed_accumulators(kernel, &mut classes, target)?;
+        p.solve(kernel, &mut classes);
+        p.place(kernel, uses);
+        Ok(p)
+    }
+
+    /// The register layout of a value.
+    pub fn layout(&self, v: Value) -> Option<&Fragment> {
+        self.layouts[v].as_ref()
+    }
+
+    /// The layout of columns `len` of a value: its class's recipe for the narrower tile.
+    pub fn layout_of_columns(&self, kernel: &Kernel, v: Value, len: u32) -> Fragment {
+        let mut shape = kernel.ty(v).shape.clone();
+        if let Some(last) = shape.last_mut() {
+            *last = len;
+        }
+        match self.atoms[v] {
+            Some(atom) => atom.accumulator(shape[0], len, self.warps),
+            None => Fragment::blocked(&shape, self.vectors[v].max(1), self.warps),
+        }
+    }
+
+    /// A layout that reads and writes global memory in full vectors.
+    pub fn blocked(&self, shape: &[u32], element_bytes: u32) -> Fragment {
+        Fragment::blocked(shape, 16 / element_bytes, self.warps)
+    }
+
+    /// Where a value lives.
+    pub fn home(&self, v: Value) -> &Home {
+        self.homes[v].as_ref().unwrap_or(&Home::Registers)
+    }
+
+    fn free_values(&mut self, kernel: &Kernel) {
+        for v in kernel.values.keys() {
+            let free = match kernel.def_op(v) {
+                Some((_, Op::Splat { .. } | Op::Iota { .. })) => true,
+                Some((_, &Op::Broadcast { value, .. })) => kernel.ty(value).elements() == 1,
+                _ => false,
+            };
+            if free {
+                self.homes[v] = Some(Home::Anywhere);
+            }
+        }
+    }
+
+    /// Ties values that must share a layout.
+    fn tie(&self, kernel: &Kernel, classes: &mut Classes) {
+        let tied = |v: Value| self.homes[v].is_none();
+        for (inst, op) in kernel.insts.iter() {
+            let Some(&result) = kernel.results[inst].first() else {
+                continue;
+            };
+            match op {
+                Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+                    op.visit_operands(|v| {
+                        if tied(v) {
+                            classes.union(v, result);
+                        }
+                    });
+                }
+                Op::Dot { acc: Some(acc), .. } if tied(*acc) => classes.union(*acc, result),
+                Op::Loop { inits, body, .. } => {
+                    let yields = match kernel.blocks[*body].insts.last().map(|&i| &kernel.insts[i]) {
+                        Some(Op::Yield(vs)) => vs.clone(),
+                        _ => Vec::new(),
+                    };
+                    let params = &kernel.blocks[*body].params[1..];
+                    for (k, &r) in kernel.results[inst].iter().enumerate() {
+                        classes.union(r, params[k]);
+                        for v in [inits[k], yields[k]] {
+                            if tied(v) {
+                                classes.union(r, v);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn seed_accumulators(&mut self, kernel: &Kernel, classes: &mut Classes, target: Target) -> Result<(), CompileError> {
+        let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
+        for (inst, op) in kernel.insts.iter() {
+            if let Op::Dot { a, precision, .. } = op {
+                let dtype = kernel.ty(*a).dtype;
+                let atom = MmaAtom::select(dtype, *precision, target).ok_or_else(|| {
+                    CompileError::refusal(format!("{target} has no instruction that multiplies {dtype} tiles"))
+                })?;
+                let r = kernel.results[inst][0];
+                let class = classes.find(r.index());
+                if !seeds.iter().any(|s| s.0 == class) {
+                    seeds.push((class, r, atom));
+                }
+            }
+        }
+        for v in kernel.values.keys() {
+            let class = classes.find(v.index());
+            if let Some(&(_, r, atom)) = seeds.iter().find(|s| s.0 == class) {
+                let shape = &kernel.ty(r).shape;
+                self.layouts[v] = Some(atom.accumulator(shape[0], shape[1], self.warps));
+                self.atoms[v] = Some(atom);
+            }
+        }
+        Ok(())
+    }
+
+    fn solve(&mut self, kernel: &Kernel, classes: &mut Classes) {
+        self.propagate(kernel, classes);
+        // Largest first: small tiles derive theirs from the tiles they serve.
+        let mut open: Vec<Value> = kernel.values.keys().filter(|&v| self.homes[v].is_none()).collect();
+        open.sort_by_key(|&v| (std::cmp::Reverse(kernel.ty(v).elements()), v));
+        for v in open {
+            if self.layouts[v].is_some() {
+                continue;
+            }
+            let class = classes.find(v.index());
+            let members: Vec<Value> = kernel.values.keys().filter(|m| classes.find(m.index()) == class).collect();
+            let bytes = members
+                .iter()
+                .filter_map(|&m| memory_bytes(kernel, m))
+                .min()
+                .unwrap_or_else(|| kernel.ty(v).dtype.bytes());
+            let layout = Fragment::blocked(&kernel.ty(v).shape, 16 / bytes, self.warps);
+            for m in members {
+                self.layouts[m] = Some(layout.clone());
+                self.vectors[m] = 16 / bytes;
+            }
+            self.propagate(kernel, classes);
+        }
+    }
+
+    /// Derives layouts across broadcasts, folds, reshapes and transposes until nothing changes.
+    fn propagate(&mut self, kernel: &Kernel, classes: &mut Classes) {
+        loop {
+            let mut found: Vec<(Value, Fragment)> = Vec::new();
+            for (inst, op) in kernel.insts.iter() {
+                let Some(&r) = kernel.results[inst].first() else {
+                    continue;
+                };
+                let (value, derived) = match op {
+                    Op::Broadcast { value, .. } if self.homes[r].is_none() => {
+                        let d = self.layouts[r].as_ref().map(|l| l.broadcast_source(&kernel.ty(*value).shape));
+                        (*value, d.map(|d| (*value, d)))
+                    }
+                    Op::Reduce { value, axes, .. } => (*value, self.layouts[*value].as_ref().map(|l| (r, l.fold(axes)))),
+                    Op::Reshape { value, .. } => match (&self.layouts[*value], &self.layouts[r]) {
+                        (Some(l), None) => (*value, l.reshape(&kernel.ty(r).shape).map(|l| (r, l))),
+                        (None, Some(l)) => (*value, l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l))),
+                        _ => continue,
+                    },
+                    _ => continue,
+                };
+                let _ = value;
+                if let Some((v, layout)) = derived
+                    && self.layouts[v].is_none()
+                    && self.homes[v].is_none()
+                {
+                    found.push((v, layout));
+                }
+            }
+            if found.is_empty() {
+                return;
+            }
+            for (v, layout) in found {
+                let class = classes.find(v.index());
+                for m in kernel.values.keys().filter(|m| classes.find(m.index()) == class) {
+                    if self.layouts[m].is_none() {
+                        self.layouts[m] = Some(layout.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides homes from demands.
+    fn place(&mut self, kernel: &Kernel, uses: &Uses) {
+        let mut demanded: Vec<(Value, StagingReason)> = Vec::new();
+        for (inst, op) in kernel.insts.iter() {
+            match *op {
+                Op::Dot { a, b, .. } => {
+                    demanded.push((root(kernel, b).0, StagingReason::Operand));
+                    if !self.left_from_registers(kernel, inst) {
+                        demanded.push((root(kernel, a).0, StagingReason::Operand));
+                    }
+                }
+                Op::Transpose(v) => {
+                    let result = kernel.results[inst][0];
+                    let only_operand = uses.get(result).iter().all(|u| {
+                        matches!(kernel.insts[u.inst], Op::Dot { a, b, .. } if a == result || b == result)
+                            || matches!(kernel.insts[u.inst], Op::Transpose(_))
+                    });
+                    if !only_operand {
+                        demanded.push((root(kernel, v).0, StagingReason::Transposed));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for v in kernel.values.keys() {
+            if self.homes[v].is_some() {
+                continue;
+            }
+            let demand = demanded.iter().find(|d| d.0 == v).map(|d| d.1);
+            let is_load = matches!(kernel.def_op(v), Some((_, Op::Load { .. })));
+            self.homes[v] = Some(match (demand, is_load) {
+                (Some(reason), true) => Home::Copied(reason),
+                (Some(_), false) => match kernel.values[v].def {
+                    ValueDef::BlockParam(..) => Home::Carried,
+                    ValueDef::Result(i, _) if matches!(kernel.insts[i], Op::Loop { .. }) => Home::Carried,
+                    _ => Home::Stored,
+                },
+                (None, true) if self.poorly_coalesced(kernel, v) => Home::Copied(StagingReason::Coalescing),
+                (None, _) => Home::Registers,
+            });
+        }
+        self.carry_whole_loops(kernel);
+    }
+
+    /// If a loop's parameter is carried in shared memory, so is the matching result, and the other way round.
+    fn carry_whole_loops(&mut self, kernel: &Kernel) {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (inst, op) in kernel.insts.iter() {
+                let Op::Loop { body, .. } = op else { continue };
+                for (k, &r) in kernel.results[inst].iter().enumerate() {
+                    let p = kernel.blocks[*body].params[k + 1];
+                    if (self.homes[p] == Some(Home::Carried)) != (self.homes[r] == Some(Home::Carried)) {
+                        self.homes[p] = Some(Home::Carried);
+                        self.homes[r] = Some(Home::Carried);
+                        changed = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if the left operand of a product is computed in registers in the atom's operand layout.
+    pub fn left_from_registers(&self, kernel: &Kernel, dot: Inst) -> bool {
+        let Op::Dot { a, .. } = kernel.insts[dot] else { return false };
+        let r = kernel.results[dot][0];
+        let (Some(atom), Some(layout)) = (self.atoms[r], self.layouts[a].as_ref()) else { return false };
+        let computed = !matches!(kernel.def_op(a), Some((_, Op::Load { .. } | Op::Transpose(_))) | None)
+            && !matches!(kernel.def_op(a), Some((_, Op::Loop { .. })));
+        let elsewhere = matches!(self.homes[a], Some(Home::Copied(_) | Home::Carried | Home::Anywhere));
+        if !computed || elsewhere || !atom.is_tensor_core() || !atom.info().operand.is_half() {
+            return false;
+        }
+        let (m, k) = (kernel.ty(a).shape[0], kernel.ty(a).shape[1]);
+        let n = kernel.ty(r).shape[1];
+        layout.same_map(&MmaAtom::left_operand(m, k, n, self.warps))
+    }
+
+    /// True if a load by the value's layout would touch fewer than 32 consecutive bytes at a time.
+    fn poorly_coalesced(&self, kernel: &Kernel, v: Value) -> bool {
+        let Some(layout) = self.layouts[v].as_ref() else { return false };
+        let ty = kernel.ty(v);
+        ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(layout) * ty.dtype.bytes() < 32
+    }
+
+    /// The atom whose accumulator layout a value has, if it has one.
+    pub fn atom(&self, v: Value) -> Option<MmaAtom> {
+        self.atoms[v]
+    }
+}
+
+/// Consecutive elements of the last axis that one register group and its neighbouring lanes hold.
+pub(crate) fn contiguous_run(layout: &Fragment) -> u32 {
+    let inner = layout.shape.len() as u8 - 1;
+    let mut run = 1;
+    for m in layout.regs.iter().chain(&layout.threads) {
+        if m.axis == Some(inner) && m.stride == run {
+            run *= m.extent;
+        }
+    }
+    run
+}
+
+/// Element size of the memory access that defines or consumes a value.
+fn memory_bytes(kernel: &Kernel, v: Value) -> Option<u32> {
+    let loaded = matches!(kernel.def_op(v), Some((_, Op::Load { .. })));
+    let stored = kernel.insts.values().any(|op| matches!(op, Op::Store { value, .. } if *value == v));
+    (loaded || stored).then(|| kernel.ty(v).dtype.bytes())
+}
+
+/// The widest vector, in elements, in which a tile of a tensor can be copied: limited by 16 bytes, the
+/// base alignment, and what is known of strides, dims and the tile's place along the last axis.
+pub(crate) fn vector_elements(kernel_params: &ParamKind, inner_divisor: u64) -> u32 {
+    let ParamKind::Tensor { dtype, strides, align, .. } = kernel_params else { return 1 };
+    let Some((Stride::Const(1), outer)) = strides.split_last() else { return 1 };
+    let mut v = u64::from(16 / dtype.bytes()).min(u64::from(align / dtype.bytes()).max(1));
+    let divides = |v: u64, n: u64| n.is_multiple_of(v);
+    while v > 1 && !(outer.iter().all(|s| divides(v, s.divisor())) && divides(v, inner_divisor)) {
+        v /= 2;
+    }
+    v as u32
+}

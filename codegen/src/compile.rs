@@ -1,0 +1,74 @@
+//! One call from verified Tile IR to a kernel image, and the same with every stage as text.
+
+use crate::error::CompileError;
+use crate::image::KernelImage;
+use crate::target::Target;
+use crate::{llvm, pipeline, ptx};
+use atlas_dsl::{Kernel, Schedule, Verified};
+use inkwell::context::Context;
+
+/// A level below Tile IR that can be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// GPU IR after the last pass.
+    Gpu,
+    /// LLVM IR as emitted, before optimisation.
+    Llvm,
+    /// PTX.
+    Ptx,
+}
+
+/// Compiles a kernel for a schedule and a target.
+///
+/// # Errors
+/// [`CompileError::Refused`] if the schedule does not fit the kernel and target.
+pub fn compile(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target) -> Result<KernelImage, CompileError> {
+    Ok(compile_with(kernel, schedule, target, &[])?.0)
+}
+
+/// Compiles a kernel and returns the asked-for stages as text, in order.
+pub fn compile_stages(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    target: Target,
+    stages: &[Stage],
+) -> Result<Vec<(Stage, String)>, CompileError> {
+    Ok(compile_with(kernel, schedule, target, stages)?.1)
+}
+
+fn compile_with(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    target: Target,
+    stages: &[Stage],
+) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
+    let gpu = pipeline::run(kernel, schedule, target, |_, _| {})?;
+    let ptx_version = target.ptx_version();
+    let machine = ptx::machine(target, ptx_version)?;
+    let cx = Context::create();
+    let module = ptx::module(&cx, &kernel.name, &machine);
+    llvm::emit(&cx, &module, &gpu)?;
+    let mut texts = Vec::new();
+    for &stage in stages {
+        match stage {
+            Stage::Gpu => texts.push((stage, gpu.to_string())),
+            Stage::Llvm => texts.push((stage, module.print_to_string().to_string())),
+            Stage::Ptx => {}
+        }
+    }
+    let text = ptx::to_ptx(&module, &machine)?;
+    if stages.contains(&Stage::Ptx) {
+        texts.push((Stage::Ptx, text.clone()));
+    }
+    let image = KernelImage {
+        entry: kernel.name.clone(),
+        ptx: text,
+        ptx_version,
+        target,
+        params: llvm::abi(&gpu),
+        grid: gpu.index_map.axes().to_vec(),
+        threads: gpu.threads,
+        shared_bytes: gpu.shared_bytes(),
+    };
+    Ok((image, texts))
+}

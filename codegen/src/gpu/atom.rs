@@ -1,0 +1,250 @@
+//! The table of matrix atoms: PTX form, shape, operand layouts, and what a target must offer.
+
+use crate::layout::{Fragment, Mode};
+use crate::target::Target;
+use atlas_dsl::DType;
+use atlas_dsl::op::Precision;
+
+/// A matrix instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MmaAtom {
+    /// `mma.sync.m16n8k16` on bf16.
+    M16N8K16Bf16,
+    /// `mma.sync.m16n8k16` on f16.
+    M16N8K16F16,
+    /// `mma.sync.m16n8k8` on tf32.
+    M16N8K8Tf32,
+    /// Fused multiply-add of f32, one element at a time.
+    FmaF32,
+    /// Fused multiply-add of f64, one element at a time.
+    FmaF64,
+    /// `wgmma.mma_async.m64nNk16` on bf16.
+    WgmmaBf16,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct MmaInfo {
+    /// The atom.
+    pub atom: MmaAtom,
+    /// Spelling in the text form.
+    pub name: &'static str,
+    /// Element type of both operands in memory.
+    pub operand: DType,
+    /// Element type of the accumulator.
+    pub accumulator: DType,
+    /// Extents of one instruction: M, N, K.
+    pub shape: (u32, u32, u32),
+    /// Lowest sm that has it.
+    pub sm: u32,
+    /// True if only the architecture-specific target (`sm_90a`) has it.
+    pub specific: bool,
+}
+
+/// Every matrix atom.
+pub const MMA_ATOMS: &[MmaInfo] = &[
+    MmaInfo {
+        atom: MmaAtom::M16N8K16Bf16,
+        name: "mma.m16n8k16.bf16",
+        operand: DType::Bf16,
+        accumulator: DType::F32,
+        shape: (16, 8, 16),
+        sm: 80,
+        specific: false,
+    },
+    MmaInfo {
+        atom: MmaAtom::M16N8K16F16,
+        name: "mma.m16n8k16.f16",
+        operand: DType::F16,
+        accumulator: DType::F32,
+        shape: (16, 8, 16),
+        sm: 80,
+        specific: false,
+    },
+    MmaInfo {
+        atom: MmaAtom::M16N8K8Tf32,
+        name: "mma.m16n8k8.tf32",
+        operand: DType::F32,
+        accumulator: DType::F32,
+        shape: (16, 8, 8),
+        sm: 80,
+        specific: false,
+    },
+    MmaInfo {
+        atom: MmaAtom::FmaF32,
+        name: "fma.f32",
+        operand: DType::F32,
+        accumulator: DType::F32,
+        shape: (1, 1, 1),
+        sm: 70,
+        specific: false,
+    },
+    MmaInfo {
+        atom: MmaAtom::FmaF64,
+        name: "fma.f64",
+        operand: DType::F64,
+        accumulator: DType::F64,
+        shape: (1, 1, 1),
+        sm: 70,
+        specific: false,
+    },
+    MmaInfo {
+        atom: MmaAtom::WgmmaBf16,
+        name: "wgmma.m64k16.bf16",
+        operand: DType::Bf16,
+        accumulator: DType::F32,
+        shape: (64, 8, 16),
+        sm: 90,
+        specific: true,
+    },
+];
+
+impl MmaAtom {
+    /// The atom's row.
+    pub fn info(self) -> &'static MmaInfo {
+        MMA_ATOMS.iter().find(|i| i.atom == self).unwrap_or(&MMA_ATOMS[0])
+    }
+
+    /// The atom of a name.
+    pub fn from_name(name: &str) -> Option<MmaAtom> {
+        MMA_ATOMS.iter().find(|i| i.name == name).map(|i| i.atom)
+    }
+
+    /// The synchronous atom that multiplies `operand` at a precision on a target.
+    pub fn select(operand: DType, precision: Precision, target: Target) -> Option<MmaAtom> {
+        let atom = match (operand, precision) {
+            (DType::Bf16, _) => MmaAtom::M16N8K16Bf16,
+            (DType::F16, _) => MmaAtom::M16N8K16F16,
+            (DType::F32, Precision::Tf32) => MmaAtom::M16N8K8Tf32,
+            (DType::F32, _) => MmaAtom::FmaF32,
+            (DType::F64, _) => MmaAtom::FmaF64,
+            _ => return None,
+        };
+        (atom.info().sm <= target.sm).then_some(atom)
+    }
+
+    /// True for tensor-core atoms.
+    pub fn is_tensor_core(self) -> bool {
+        self.info().shape != (1, 1, 1)
+    }
+
+    /// The accumulator's layout for a tile `[m, n]` over `warps` warps.
+    ///
+    /// Tensor cores: lane `4g + t` holds rows `g` and `g + 8`, columns `2t` and `2t + 1` of each 16x8
+    /// block (PTX ISA, mma.m16n8k16 accumulator). Warps split the rows while there are rows, then the columns.
+    pub fn accumulator(self, m: u32, n: u32, warps: u32) -> Fragment {
+        if !self.is_tensor_core() {
+            return Self::fma_accumulator(m, n, warps);
+        }
+        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(16), n.div_ceil(16), warps);
+        let rep_m = m.div_ceil(16 * warps_m);
+        // Blocks of 8 columns per warp, an even number so that operands load in pairs.
+        let rep_n = n.div_ceil(16 * warps_n) * 2;
+        let threads = [
+            Mode::new(4, 2, 1),
+            Mode::new(8, 1, 0),
+            Mode::new(warps_m, 16, 0),
+            Mode::new(warps_n, 8 * rep_n, 1),
+            Mode::replicated(warps / (warps_m * warps_n)),
+        ];
+        let regs = [Mode::new(2, 1, 1), Mode::new(2, 8, 0), Mode::new(rep_n, 8, 1), Mode::new(rep_m, 16 * warps_m, 0)];
+        Self::fragment(m, n, &threads, &regs)
+    }
+
+    /// The layout in which registers serve as the left operand `[m, k]` of a product whose accumulator
+    /// has `warps_m` warps along the rows. Tensor-core atoms of 16-bit types only.
+    pub fn left_operand(m: u32, k: u32, n: u32, warps: u32) -> Fragment {
+        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(16), n.div_ceil(16), warps);
+        let threads = [
+            Mode::new(4, 2, 1),
+            Mode::new(8, 1, 0),
+            Mode::new(warps_m, 16, 0),
+            Mode::replicated(warps_n),
+            Mode::replicated(warps / (warps_m * warps_n)),
+        ];
+        let regs = [
+            Mode::new(2, 1, 1),
+            Mode::new(2, 8, 0),
+            Mode::new(2 * k.div_ceil(16), 8, 1),
+            Mode::new(m.div_ceil(16 * warps_m), 16 * warps_m, 0),
+        ];
+        Self::fragment(m, k, &threads, &regs)
+    }
+
+    /// Warps along rows and columns for a tile of so many 16-row and 16-column blocks.
+    pub fn warp_grid(rows: u32, cols: u32, warps: u32) -> (u32, u32) {
+        // Prefer rows: results then feed the next product from registers. Fewest padded blocks win.
+        let mut best = (1, 1);
+        let mut best_cost = u32::MAX;
+        for m in (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)) {
+            let n = (warps / m).min(cols.next_power_of_two());
+            let cost = rows.div_ceil(m) * cols.div_ceil(n);
+            if cost < best_cost {
+                best_cost = cost;
+                best = (m, n);
+            }
+        }
+        while !(warps / best.0).is_multiple_of(best.1) {
+            best.1 -= 1;
+        }
+        best
+    }
+
+    /// Four columns per vector, 8 x 4 lanes; warps over rows, then columns.
+    fn fma_accumulator(m: u32, n: u32, warps: u32) -> Fragment {
+        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(4), n.div_ceil(32), warps);
+        let threads = [
+            Mode::new(8, 4, 1),
+            Mode::new(4, 1, 0),
+            Mode::new(warps_m, 4, 0),
+            Mode::new(warps_n, 32, 1),
+            Mode::replicated(warps / (warps_m * warps_n)),
+        ];
+        let regs = [
+            Mode::new(4, 1, 1),
+            Mode::new(n.div_ceil(32 * warps_n), 32 * warps_n, 1),
+            Mode::new(m.div_ceil(4 * warps_m), 4 * warps_m, 0),
+        ];
+        Self::fragment(m, n, &threads, &regs)
+    }
+
+    fn fragment(m: u32, n: u32, threads: &[Mode], regs: &[Mode]) -> Fragment {
+        let keep = |modes: &[Mode]| modes.iter().filter(|x| x.extent != 1).copied().collect();
+        Fragment { shape: vec![m, n], threads: keep(threads), regs: keep(regs) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accumulator_is_the_next_left_operand_when_warps_split_rows() {
+        for (m, n) in [(64, 64), (64, 32), (128, 128)] {
+            let warps = m / 16;
+            let acc = MmaAtom::M16N8K16Bf16.accumulator(m, n, warps);
+            assert!(acc.same_map(&MmaAtom::left_operand(m, n, 64, warps)), "{acc}");
+        }
+        // Warps that split columns break it.
+        let acc = MmaAtom::M16N8K16Bf16.accumulator(64, 64, 8);
+        assert!(!acc.same_map(&MmaAtom::left_operand(64, 64, 64, 8)));
+    }
+
+    #[test]
+    fn accumulators_cover_any_extent() {
+        for atom in [MmaAtom::M16N8K16Bf16, MmaAtom::FmaF32] {
+            for (m, n, warps) in [(48, 192, 3), (1, 8, 4), (64, 256, 4), (208, 96, 8), (16, 16, 8)] {
+                let f = atom.accumulator(m, n, warps);
+                assert_eq!(f.thread_count(), warps * 32);
+                assert!(f.cover(0) >= m && f.cover(1) >= n, "{f}");
+            }
+        }
+    }
+
+    #[test]
+    fn targets_without_an_atom_do_not_get_it() {
+        let volta = Target { sm: 70, specific: false };
+        assert_eq!(MmaAtom::select(DType::Bf16, Precision::Default, volta), None);
+        assert_eq!(MmaAtom::select(DType::F32, Precision::Default, volta), Some(MmaAtom::FmaF32));
+    }
+}

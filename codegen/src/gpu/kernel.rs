@@ -1,0 +1,327 @@
+//! A kernel in GPU IR: roles, values, buffers, rings and the index map.
+
+use super::Op;
+use crate::layout::{Fragment, SharedLayout};
+use crate::target::Target;
+use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
+use atlas_dsl::{DType, Dim, Param, Table};
+use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
+
+macro_rules! ids {
+    ($($(#[$m:meta])* $name:ident = $prefix:literal),+ $(,)?) => {$(
+        $(#[$m])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(u32);
+        entity_impl!($name, $prefix);
+    )+};
+}
+
+ids! {
+    /// An SSA value of GPU IR.
+    Value = "v",
+    /// An instruction of GPU IR.
+    Inst = "inst",
+    /// A list of instructions with parameters.
+    Block = "bb",
+    /// A shared-memory buffer.
+    Buffer = "buf",
+    /// A ring of buffer stages.
+    Ring = "ring",
+    /// A role region.
+    Role = "role",
+}
+
+/// Who executes something, or takes part in a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One elected thread.
+    Thread,
+    /// One warp.
+    Warp,
+    /// Four consecutive warps, numbered from the first of the range.
+    Warpgroup,
+    /// Every thread of the CTA.
+    Cta,
+    /// Every CTA of the cluster.
+    Cluster,
+}
+
+/// The type of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// A tile in registers. Rank 0 is a scalar.
+    Fragment {
+        /// Element type.
+        dtype: DType,
+        /// Which thread holds what.
+        layout: Fragment,
+    },
+    /// The accumulator of an `mma` that may still be running.
+    InFlight {
+        /// Element type.
+        dtype: DType,
+        /// Which thread will hold what.
+        layout: Fragment,
+    },
+    /// The right to fill (`acquire`) or read (`wait`) a stage of a ring.
+    Token(Ring),
+}
+
+impl Type {
+    /// Element type and layout, of a fragment or of one in flight.
+    pub fn tile(&self) -> Option<(DType, &Fragment)> {
+        match self {
+            Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => Some((*dtype, layout)),
+            Type::Token(_) => None,
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueDef {
+    /// Coordinate of the n-th grid axis, from the index map.
+    Program(u32),
+    /// The n-th parameter of a block.
+    BlockParam(Block, u32),
+    /// The n-th result of an instruction.
+    Result(Inst, u32),
+}
+
+/// A value: its type and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueData {
+    /// Type.
+    pub ty: Type,
+    /// Definition.
+    pub def: ValueDef,
+}
+
+/// A block: its parameters and its instructions in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BlockData {
+    /// Parameters.
+    pub params: Vec<Value>,
+    /// Instructions in order.
+    pub insts: Vec<Inst>,
+}
+
+/// Which CTA of a cluster holds a buffer's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// Each CTA has its own.
+    Cta,
+    /// Each CTA of the cluster fills a part and all of them get the whole.
+    Cluster,
+}
+
+/// A shared-memory buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferData {
+    /// A name for people: what it holds.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Number of copies; the ring's, or 1.
+    pub stages: u32,
+    /// Layout of one stage.
+    pub layout: SharedLayout,
+    /// Who holds it in a cluster.
+    pub owner: Owner,
+    /// Byte offset in the CTA's shared memory, once placed.
+    pub offset: Option<u32>,
+}
+
+impl BufferData {
+    /// Bytes of all stages.
+    pub fn bytes(&self) -> u32 {
+        self.layout.bytes() * self.stages
+    }
+}
+
+/// A ring: buffers that are filled and read stage by stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RingData {
+    /// Number of stages.
+    pub stages: u32,
+    /// The buffers, each of as many stages.
+    pub buffers: Vec<Buffer>,
+    /// Bytes that the copy engine delivers per stage; 0 when threads copy.
+    pub tx_bytes: u32,
+    /// Who fills it.
+    pub producer: Scope,
+    /// Who reads it.
+    pub consumer: Scope,
+}
+
+/// How CTAs find their programs. No emitter reads a CTA's number but through this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexMap {
+    /// One program per CTA, last axis fastest.
+    Linear(Vec<GridExtent>),
+    /// One program per CTA; the last two axes in groups of `width` along the first of them.
+    Grouped {
+        /// Rows of a group.
+        width: u32,
+        /// Grid axes, slowest first.
+        axes: Vec<GridExtent>,
+    },
+    /// As many CTAs as are resident; each takes every n-th program of the grouped order.
+    Persistent {
+        /// Rows of a group.
+        width: u32,
+        /// Grid axes, slowest first.
+        axes: Vec<GridExtent>,
+    },
+    /// Pairs (i, j) with i >= j of the two last axes, which are equal.
+    Triangular(Vec<GridExtent>),
+}
+
+impl IndexMap {
+    /// The grid's axes, slowest first.
+    pub fn axes(&self) -> &[GridExtent] {
+        match self {
+            IndexMap::Linear(axes)
+            | IndexMap::Grouped { axes, .. }
+            | IndexMap::Persistent { axes, .. }
+            | IndexMap::Triangular(axes) => axes,
+        }
+    }
+}
+
+/// A role: which threads run it, with how many registers, and its body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleData {
+    /// `all`, `producer`, `consumer`.
+    pub name: String,
+    /// Execution scope of one instance of the role.
+    pub scope: Scope,
+    /// First and last index of the scope's units (warps or warpgroups); `0..=0` for a whole CTA.
+    pub units: (u32, u32),
+    /// Registers per thread, where the role sets them.
+    pub registers: Option<u32>,
+    /// The body.
+    pub body: Block,
+}
+
+/// A kernel in GPU IR.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The kernel's name.
+    pub name: String,
+    /// What it is for.
+    pub target: Target,
+    /// Threads of one CTA.
+    pub threads: u32,
+    /// CTAs of a cluster along each axis.
+    pub cluster: (u32, u32),
+    /// Dims, as in Tile IR.
+    pub dims: PrimaryMap<Dim, DimData>,
+    /// Parameters, as in Tile IR.
+    pub params: PrimaryMap<Param, ParamData>,
+    /// Constant tables, as in Tile IR.
+    pub tables: PrimaryMap<Table, TableData>,
+    /// How CTAs find programs.
+    pub index_map: IndexMap,
+    /// One coordinate per grid axis: an i32 scalar.
+    pub coords: Vec<Value>,
+    /// Shared buffers.
+    pub buffers: PrimaryMap<Buffer, BufferData>,
+    /// Rings.
+    pub rings: PrimaryMap<Ring, RingData>,
+    /// Roles, in warp order.
+    pub roles: PrimaryMap<Role, RoleData>,
+    /// Values.
+    pub values: PrimaryMap<Value, ValueData>,
+    /// Instructions.
+    pub insts: PrimaryMap<Inst, Op>,
+    /// Results of each instruction.
+    pub results: SecondaryMap<Inst, Vec<Value>>,
+    /// Blocks.
+    pub blocks: PrimaryMap<Block, BlockData>,
+    /// Places in the user's source.
+    pub locs: SecondaryMap<Inst, Loc>,
+    /// True if every result reaches memory rounded to 16 bits, so that approximate instructions serve.
+    pub approximate_math: bool,
+}
+
+impl Kernel {
+    /// A kernel with no roles and no programs.
+    pub fn new(name: impl Into<String>, target: Target, threads: u32) -> Kernel {
+        Kernel {
+            name: name.into(),
+            target,
+            threads,
+            cluster: (1, 1),
+            dims: PrimaryMap::new(),
+            params: PrimaryMap::new(),
+            tables: PrimaryMap::new(),
+            index_map: IndexMap::Linear(Vec::new()),
+            coords: Vec::new(),
+            buffers: PrimaryMap::new(),
+            rings: PrimaryMap::new(),
+            roles: PrimaryMap::new(),
+            values: PrimaryMap::new(),
+            insts: PrimaryMap::new(),
+            results: SecondaryMap::new(),
+            blocks: PrimaryMap::new(),
+            locs: SecondaryMap::new(),
+            approximate_math: false,
+        }
+    }
+
+    /// The type of a scalar of this kernel.
+    pub fn scalar_type(&self, dtype: DType) -> Type {
+        Type::Fragment { dtype, layout: Fragment::scalar(self.threads, 0) }
+    }
+
+    /// Element type and layout of a value that is a tile.
+    ///
+    /// # Panics
+    /// If the value is a token: the verifier rules that out before any pass asks.
+    pub fn tile(&self, v: Value) -> (DType, &Fragment) {
+        self.values[v].ty.tile().expect("a tile where the verifier demands one")
+    }
+
+    /// Appends an instruction to a block.
+    pub fn push_inst(&mut self, block: Block, op: Op, result_types: Vec<Type>, loc: Loc) -> Inst {
+        let inst = self.new_inst(op, result_types, loc);
+        self.blocks[block].insts.push(inst);
+        inst
+    }
+
+    /// Makes an instruction that no block holds yet.
+    pub fn new_inst(&mut self, op: Op, result_types: Vec<Type>, loc: Loc) -> Inst {
+        let inst = self.insts.push(op);
+        let results = result_types
+            .into_iter()
+            .enumerate()
+            .map(|(i, ty)| self.values.push(ValueData { ty, def: ValueDef::Result(inst, i as u32) }))
+            .collect();
+        self.results[inst] = results;
+        self.locs[inst] = loc;
+        inst
+    }
+
+    /// Appends a parameter to a block.
+    pub fn push_block_param(&mut self, block: Block, ty: Type) -> Value {
+        let def = ValueDef::BlockParam(block, self.blocks[block].params.len() as u32);
+        let value = self.values.push(ValueData { ty, def });
+        self.blocks[block].params.push(value);
+        value
+    }
+
+    /// Appends a coordinate for the next grid axis.
+    pub fn push_coord(&mut self) -> Value {
+        let def = ValueDef::Program(self.coords.len() as u32);
+        let ty = self.scalar_type(DType::I32);
+        let value = self.values.push(ValueData { ty, def });
+        self.coords.push(value);
+        value
+    }
+
+    /// Shared memory of one CTA in bytes, once buffers are placed.
+    pub fn shared_bytes(&self) -> u32 {
+        self.buffers.values().map(|b| b.offset.unwrap_or(0) + b.bytes()).max().unwrap_or(0)
+    }
+}

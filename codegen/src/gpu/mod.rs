@@ -1,0 +1,29 @@
+//! GPU IR: how a kernel runs. Roles, rings, layouts, shared buffers and atoms; still tiles, not lanes.
+//!
+//! Semantics. A kernel is a list of *roles*; each role is a body that its threads run, once per program
+//! that the index map gives the CTA. A value of type `Fragment` is a tile spread over the threads of its
+//! role by a layout; a scalar is a fragment of rank 0 that every thread holds. Shared buffers are memory:
+//! `store.shared`, `copy` and `load.shared` are its only accesses, ordered by barriers that a pass derives.
+//! A *ring* is a group of buffers with stages and a producer and consumers: a stage is acquired, filled,
+//! committed, waited for, read and released, by iteration number. An `mma` yields an in-flight value;
+//! until `wait.mma` gives the fragment, neither it nor its operands may be touched.
+
+pub mod atom;
+mod kernel;
+mod op;
+mod parse;
+mod parse_op;
+mod print;
+mod print_op;
+mod verify;
+mod verify_flow;
+mod verify_memory;
+mod verify_types;
+
+pub use kernel::{
+    Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
+    Value, ValueData, ValueDef,
+};
+pub use op::{CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
+pub use parse::parse_gpu;
+pub use verify::verify_gpu;

@@ -1,0 +1,348 @@
+//! The one table of GPU IR operations.
+
+use super::atom::MmaAtom;
+use super::{Block, Buffer, Ring, Value};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::{Dim, Param, Table};
+
+/// How one axis of a tensor is addressed. `At` gives no tile axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// One element; `in_bounds` if the coordinate is known to lie inside the dim.
+    At {
+        /// i32 scalar.
+        coord: Value,
+        /// Known to be inside the dim.
+        in_bounds: bool,
+    },
+    /// `len` elements from `index * size + offset`.
+    Tile {
+        /// i32 scalar: number of the tile.
+        index: Value,
+        /// Elements per tile of the kernel.
+        size: u32,
+        /// First element within the tile.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+    },
+    /// `len` elements from `start + offset`, which may lie outside the dim.
+    Span {
+        /// i32 scalar.
+        start: Value,
+        /// First element within the span.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+    },
+    /// `len` elements of a constant dim from `offset`.
+    Whole {
+        /// First element.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+    },
+}
+
+impl Slice {
+    /// Elements along the tile axis; `None` where there is no tile axis.
+    pub fn len(&self) -> Option<u32> {
+        match *self {
+            Slice::At { .. } => None,
+            Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => Some(len),
+        }
+    }
+}
+
+/// Up to where a tile's elements are real along an axis: those with `0 <= base + i < dim`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Valid {
+    /// Tile axis.
+    pub axis: u8,
+    /// What position 0 of the axis is in the tensor: a slice of the dim.
+    pub slice: Slice,
+    /// The dim.
+    pub dim: Dim,
+}
+
+/// A rectangle of a stage of a shared buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedRef {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The token whose stage is meant; `None` for a buffer of one stage.
+    pub token: Option<Value>,
+    /// First row and column.
+    pub origin: (u32, u32),
+    /// True if the tile is the transpose of the rectangle.
+    pub transposed: bool,
+}
+
+/// Where an `mma` finds an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// In shared memory.
+    Shared(SharedRef),
+    /// In registers, in the atom's operand layout.
+    Fragment(Value),
+}
+
+/// How a `copy` moves bytes from global to shared memory, or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CopyAtom {
+    /// `cp.async` of 4, 8 or 16 bytes per thread; out-of-bounds elements are zero-filled.
+    CpAsync(u32),
+    /// `ld.global` and `st.shared`, element by element, for tensors that no vector fits.
+    Direct,
+    /// The tensor copy engine, one thread issuing.
+    Tma,
+    /// The same, delivered to every CTA of the cluster.
+    TmaMulticast,
+    /// The copy engine from shared to global memory.
+    TmaStore,
+}
+
+/// A fence between kinds of access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FenceKind {
+    /// Generic accesses before, async-proxy accesses after.
+    ProxyAsync,
+}
+
+/// One GPU IR operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A fragment whose every element is the constant.
+    Const(f64),
+    /// A fragment whose element is its index along an axis, plus `offset`.
+    Iota {
+        /// Axis.
+        axis: u8,
+        /// Added.
+        offset: u32,
+    },
+    /// Runtime size of a dim.
+    DimSize(Dim),
+    /// `ceil(dim / size)`.
+    DimTiles(Dim, u32),
+    /// A scalar parameter.
+    ScalarParam(Param),
+    /// An element of a constant table.
+    TableGet(Table, Vec<Value>),
+    /// Element-wise.
+    Unary(UnaryOp, Value),
+    /// Element-wise.
+    Binary(BinaryOp, Value, Value),
+    /// Element-wise.
+    Compare(Predicate, Value, Value),
+    /// Element-wise.
+    Select(Value, Value, Value),
+    /// Element-wise, to the result's element type.
+    Cast(Value),
+    /// To the result's layout, which the operand's is the broadcast source of. Moves nothing.
+    Broadcast(Value),
+    /// Adds or drops axes of extent 1. Moves nothing.
+    Reshape(Value),
+    /// Exchanges the axes of the layout. Moves nothing.
+    Transpose(Value),
+    /// Replaces elements outside the tensor, and padding of the layout, by a constant.
+    Refill {
+        /// The tile.
+        value: Value,
+        /// The constant.
+        neutral: f64,
+        /// The axes that may be ragged.
+        valid: Vec<Valid>,
+    },
+    /// Folds axes within each warp: registers, then lanes. What remains to be folded across warps is
+    /// a trailing axis of the result.
+    Reduce {
+        /// What to fold with.
+        op: ReduceOp,
+        /// The tile.
+        value: Value,
+        /// Axes.
+        axes: Vec<u8>,
+    },
+    /// To the result's layout, through shared memory.
+    Convert(Value),
+    /// The elements from `offset` on along an axis, as many as the result has. Picks registers, moves nothing.
+    Part {
+        /// The tile.
+        value: Value,
+        /// Axis.
+        axis: u8,
+        /// First element; all threads keep the same registers.
+        offset: u32,
+    },
+    /// Reads a tile from global memory.
+    LoadGlobal {
+        /// Tensor.
+        param: Param,
+        /// One per tensor axis.
+        slices: Vec<Slice>,
+    },
+    /// Writes a tile to global memory.
+    StoreGlobal {
+        /// Tensor.
+        param: Param,
+        /// One per tensor axis.
+        slices: Vec<Slice>,
+        /// The tile.
+        value: Value,
+    },
+    /// Starts moving a tile between global and shared memory.
+    Copy {
+        /// How.
+        atom: CopyAtom,
+        /// Tensor.
+        param: Param,
+        /// One per tensor axis.
+        slices: Vec<Slice>,
+        /// Where.
+        to: SharedRef,
+    },
+    /// Reads a fragment from shared memory.
+    LoadShared(SharedRef),
+    /// Writes a fragment to shared memory.
+    StoreShared {
+        /// Where.
+        to: SharedRef,
+        /// The tile.
+        value: Value,
+    },
+    /// Writes zeros to a whole buffer.
+    ZeroShared(Buffer),
+    /// Starts `acc + a · b`; the result is in flight.
+    Mma {
+        /// Left operand, `[M, K]`.
+        a: Operand,
+        /// Right operand, `[K, N]`.
+        b: Operand,
+        /// Accumulator; zero if absent.
+        acc: Option<Value>,
+        /// Instruction.
+        atom: MmaAtom,
+        /// Extents M, N, K.
+        shape: (u32, u32, u32),
+        /// If given, an i1 scalar: false starts from zero whatever the accumulator holds.
+        accumulate: Option<Value>,
+    },
+    /// Makes an in-flight accumulator readable, once at most `pending` younger groups are in flight.
+    WaitMma(Value, u32),
+    /// Gets the right to fill the stage of an iteration.
+    Acquire(Ring, Value),
+    /// Ends the filling of the token's stage. With no token: an empty commit that keeps the count.
+    Commit(Ring, Option<Value>),
+    /// Waits until the stage of an iteration is filled.
+    Wait(Ring, Value),
+    /// Ends the reading of the token's stage.
+    Release(Value),
+    /// Waits until every consumer has released every stage.
+    Drain(Ring),
+    /// Waits until at most so many of this thread's committed copy groups are pending.
+    CopyWait(u32),
+    /// All threads of the scope's CTA meet; shared memory written before is visible after.
+    Barrier,
+    /// A fence.
+    Fence(FenceKind),
+    /// Runs the body for index in `lo..hi`.
+    Loop {
+        /// As in Tile IR.
+        kind: LoopKind,
+        /// i32 scalar.
+        lo: Value,
+        /// i32 scalar.
+        hi: Value,
+        /// Carried in.
+        inits: Vec<Value>,
+        /// Index, then carried values.
+        body: Block,
+    },
+    /// Runs the body for each program that the index map gives this CTA. Parameters: the coordinates, then
+    /// optionally the number of the program within its CTA, 0 for the first.
+    Programs(Block),
+    /// Runs the body if the condition (an i1 scalar, equal in all threads) holds.
+    If(Value, Block),
+    /// Ends a loop body.
+    Yield(Vec<Value>),
+}
+
+impl Op {
+    /// Calls `f` on every value operand.
+    pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
+        let on_slices = |slices: &[Slice], f: &mut dyn FnMut(Value)| {
+            for s in slices {
+                match *s {
+                    Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => f(v),
+                    Slice::Whole { .. } => {}
+                }
+            }
+        };
+        match self {
+            Op::Const(_)
+            | Op::Iota { .. }
+            | Op::DimSize(_)
+            | Op::DimTiles(..)
+            | Op::ScalarParam(_)
+            | Op::ZeroShared(_)
+            | Op::Drain(_)
+            | Op::Barrier
+            | Op::CopyWait(_)
+            | Op::Fence(_)
+            | Op::Programs(_) => {}
+            Op::TableGet(_, v) | Op::Yield(v) => v.iter().copied().for_each(f),
+            Op::Unary(_, v)
+            | Op::Cast(v)
+            | Op::Broadcast(v)
+            | Op::Reshape(v)
+            | Op::Transpose(v)
+            | Op::Reduce { value: v, .. }
+            | Op::Convert(v)
+            | Op::Part { value: v, .. }
+            | Op::WaitMma(v, _)
+            | Op::Acquire(_, v)
+            | Op::Wait(_, v)
+            | Op::Release(v)
+            | Op::If(v, _) => f(*v),
+            Op::Commit(_, token) => token.iter().copied().for_each(f),
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+                f(*a);
+                f(*b);
+            }
+            Op::Select(c, a, b) => [*c, *a, *b].into_iter().for_each(f),
+            Op::Refill { value, valid, .. } => {
+                f(*value);
+                valid.iter().for_each(|v| on_slices(&[v.slice], &mut f));
+            }
+            Op::LoadGlobal { slices, .. } => on_slices(slices, &mut f),
+            Op::StoreGlobal { slices, value, .. } => {
+                on_slices(slices, &mut f);
+                f(*value);
+            }
+            Op::Copy { slices, to, .. } => {
+                on_slices(slices, &mut f);
+                to.token.iter().copied().for_each(f);
+            }
+            Op::LoadShared(from) => from.token.iter().copied().for_each(f),
+            Op::StoreShared { to, value } => {
+                to.token.iter().copied().for_each(&mut f);
+                f(*value);
+            }
+            Op::Mma { a, b, acc, accumulate, .. } => {
+                for o in [a, b] {
+                    match o {
+                        Operand::Shared(r) => r.token.iter().copied().for_each(&mut f),
+                        Operand::Fragment(v) => f(*v),
+                    }
+                }
+                acc.iter().chain(accumulate).copied().for_each(f);
+            }
+            Op::Loop { lo, hi, inits, .. } => {
+                f(*lo);
+                f(*hi);
+                inits.iter().copied().for_each(f);
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The text form of GPU IR, written; [`super::parse_gpu`] reads it back.
+//!
+//! ```text
+//! gpu @scale sm_80 threads 128 approximate (
+//!   %x: bf16[M, D] strides [64, 1] align 16,
+//!   %y: out bf16[M, D] strides [64, 1] align 16,
+//! )
+//! dims M: ?1, D = 64
+//! layout #0 = [64, 64] threads (8:8@1, 4:1@0, 4:4@0) regs (8:1@1, 4:16@0)
+//! buffer %X: shared bf16 [2] [64, 64] pitch 128 swizzle<3,4,3> at 0
+//! ring %ring0: stages 2 over (%X) producer cta, consumer cta
+//! programs (%0) = linear (tiles(M, 64))
+//! role all scope cta {
+//!   %1: bf16 #0 = load.global %x[%0 : 64, 0 ..+ 64]
+//!   store.global %y[%0 : 64, 0 ..+ 64], %1
+//! }
+//! ```
+//!
+//! A type is `f32` (a scalar), `f32 #0` (a fragment), `inflight f32 #0` or `token %ring0`. Slices:
+//! `%c` or `%c in_bounds` (an element), `%t : 64 + 8 ..+ 16` (16 elements from the 8th of the t-th tile of
+//! 64), `%s + 8 ..+ 16` (16 elements from s + 8), `8 ..+ 16`. A shared reference is
+//! `%X[%token] at (row, column) transposed`.
+//!
+//! The text is canonical: values are numbered in the order of their definition, layouts in the order
+//! of their first use. Source places are not part of it. A kernel that breaks the verifier's rules
+//! still prints.
+
+use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Owner, Ring, RoleData, Scope, Type, Value};
+use crate::layout::Fragment;
+use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
+use atlas_dsl::text::float_text;
+use atlas_dsl::{DType, Dim, Param, Table};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::{self, Display, Formatter, Write};
+
+impl Scope {
+    /// Every scope, from the smallest.
+    pub const ALL: [Scope; 5] = [Scope::Thread, Scope::Warp, Scope::Warpgroup, Scope::Cta, Scope::Cluster];
+
+    /// Spelling in the text form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Thread => "thread",
+            Scope::Warp => "warp",
+            Scope::Warpgroup => "warpgroup",
+            Scope::Cta => "cta",
+            Scope::Cluster => "cluster",
+        }
+    }
+}
+
+/// The place of every value in the order of definition, and the table of layouts.
+struct Numbering<'k> {
+    kernel: &'k Kernel,
+    number: SecondaryMap<Value, Option<u32>>,
+    next: u32,
+    layouts: Vec<&'k Fragment>,
+    layout_number: HashMap<&'k Fragment, usize>,
+    /// Blocks on the way here, so that a malformed kernel does not recurse for ever.
+    seen: BTreeSet<Block>,
+}
+
+impl<'k> Numbering<'k> {
+    fn of(kernel: &'k Kernel) -> Numbering<'k> {
+        let mut n = Numbering {
+            kernel,
+            number: SecondaryMap::new(),
+            next: 0,
+            layouts: Vec::new(),
+            layout_number: HashMap::new(),
+            seen: BTreeSet::new(),
+        };
+        kernel.coords.iter().for_each(|&v| n.define(v));
+        kernel.roles.values().for_each(|r| n.block(r.body));
+        n
+    }
+
+    fn define(&mut self, v: Value) {
+        if self.number[v].is_some() {
+            return;
+        }
+        self.number[v] = Some(self.next);
+        self.next += 1;
+        let layout = self.kernel.values.get(v).and_then(|data| data.ty.tile()).map(|(_, layout)| layout);
+        if let Some(layout) = layout
+            && !is_scalar(self.kernel, layout)
+            && !self.layout_number.contains_key(layout)
+        {
+            self.layout_number.insert(layout, self.layouts.len());
+            self.layouts.push(layout);
+        }
+    }
+
+    fn block(&mut self, block: Block) {
+        let Some(data) = self.kernel.blocks.get(block) else { return };
+        if !self.seen.insert(block) {
+            return;
+        }
+        data.params.iter().for_each(|&v| self.define(v));
+        for &inst in &data.insts {
+            if let Some(Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body)) = self.kernel.insts.get(inst) {
+                self.block(*body);
+            }
+            self.kernel.results[inst].iter().for_each(|&v| self.define(v));
+        }
+    }
+}
+
+/// True for the layout of the kernel's scalars, which types leave out.
+fn is_scalar(kernel: &Kernel, layout: &Fragment) -> bool {
+    *layout == Fragment::scalar(kernel.threads, 0)
+}
+
+/// The names of the buffers, made words and made unique.
+fn buffer_names(kernel: &Kernel) -> Vec<String> {
+    let mut taken: BTreeSet<String> = kernel.rings.keys().map(ring_name).collect();
+    let mut names = Vec::new();
+    for data in kernel.buffers.values() {
+        let mut base: String =
+            data.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+        if !base.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            base.insert(0, '_');
+        }
+        let mut name = base.clone();
+        let mut n = 2;
+        while !taken.insert(name.clone()) {
+            name = format!("{base}_{n}");
+            n += 1;
+        }
+        names.push(name);
+    }
+    names
+}
+
+fn ring_name(ring: Ring) -> String {
+    format!("ring{}", ring.index())
+}
+
+/// Writes `items` with commas between them.
+pub(super) fn commas<T>(
+    f: &mut Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        each(f, item)?;
+    }
+    Ok(())
+}
+
+/// An entity's name, or a mark for one that does not exist.
+pub(super) struct Name<'k>(Option<&'k str>, usize);
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => f.write_str(name),
+            None => write!(f, "missing_{}", self.1),
+        }
+    }
+}
+
+pub(super) struct Printer<'k> {
+    pub(super) kernel: &'k Kernel,
+    numbering: Numbering<'k>,
+    buffers: Vec<String>,
+    /// Blocks that have been opened, so that a malformed kernel does not recurse for ever.
+    open: BTreeSet<Block>,
+}
+
+impl Display for Kernel {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Printer { kernel: self, numbering: Numbering::of(self), buffers: buffer_names(self), open: BTreeSet::new() }
+            .kernel(f)
+    }
+}
+
+impl Printer<'_> {
+    pub(super) fn dim(&self, d: Dim) -> Name<'_> {
+        Name(self.kernel.dims.get(d).map(|d| d.name.as_str()), d.index())
+    }
+
+    pub(super) fn param(&self, p: Param) -> Name<'_> {
+        Name(self.kernel.params.get(p).map(|p| p.name.as_str()), p.index())
+    }
+
+    pub(super) fn table(&self, t: Table) -> Name<'_> {
+        Name(self.kernel.tables.get(t).map(|t| t.name.as_str()), t.index())
+    }
+
+    pub(super) fn buffer(&self, b: Buffer) -> Name<'_> {
+        Name(self.buffers.get(b.index()).map(String::as_str), b.index())
+    }
+
+    pub(super) fn ring(&self, r: Ring) -> String {
+        if self.kernel.rings.is_valid(r) { ring_name(r) } else { format!("missing_{}", r.index()) }
+    }
+
+    pub(super) fn value(&self, v: Value) -> String {
+        match self.numbering.number[v] {
+            Some(n) => format!("%{n}"),
+            None => format!("%undefined_{}", v.index()),
+        }
+    }
+
+    pub(super) fn values(&self, values: &[Value]) -> String {
+        values.iter().map(|&v| self.value(v)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `%3: f32 #0`.
+    pub(super) fn typed(&self, v: Value) -> String {
+        let ty = match self.kernel.values.get(v) {
+            None => "undefined".to_owned(),
+            Some(data) => match &data.ty {
+                Type::Fragment { dtype, layout } => self.tile(*dtype, layout),
+                Type::InFlight { dtype, layout } => format!("inflight {}", self.tile(*dtype, layout)),
+                Type::Token(ring) => format!("token %{}", self.ring(*ring)),
+            },
+        };
+        format!("{}: {ty}", self.value(v))
+    }
+
+    /// `%3`, with its type unless that is a scalar i32.
+    pub(super) fn index(&self, v: Value) -> String {
+        let plain = self.kernel.values.get(v).is_some_and(|data| data.ty == self.kernel.scalar_type(DType::I32));
+        if plain { self.value(v) } else { self.typed(v) }
+    }
+
+    fn tile(&self, dtype: DType, layout: &Fragment) -> String {
+        match self.numbering.layout_number.get(layout) {
+            Some(n) => format!("{dtype} #{n}"),
+            None => dtype.to_string(),
+        }
+    }
+
+    fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
+        let k = self.kernel;
+        write!(f, "gpu @{} {} threads {}", k.name, k.target, k.threads)?;
+        if k.cluster != (1, 1) {
+            write!(f, " cluster ({}, {})", k.cluster.0, k.cluster.1)?;
+        }
+        if k.approximate_math {
+            f.write_str(" approximate")?;
+        }
+        self.params(f)?;
+        self.dims_and_tables(f)?;
+        for (i, layout) in self.numbering.layouts.iter().enumerate() {
+            writeln!(f, "layout #{i} = {layout}")?;
+        }
+        self.memory(f)?;
+        f.write_str("programs (")?;
+        commas(f, &k.coords, |f, &v| f.write_str(&self.index(v)))?;
+        f.write_str(") = ")?;
+        match &k.index_map {
+            IndexMap::Linear(_) => f.write_str("linear (")?,
+            IndexMap::Grouped { width, .. } => write!(f, "grouped({width}) (")?,
+            IndexMap::Persistent { width, .. } => write!(f, "persistent({width}) (")?,
+            IndexMap::Triangular(_) => f.write_str("triangular (")?,
+        }
+        commas(f, k.index_map.axes(), |f, axis| match *axis {
+            GridExtent::Points(d) => self.dim(d).fmt(f),
+            GridExtent::Tiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(dim)),
+        })?;
+        f.write_str(")\n")?;
+        k.roles.values().try_for_each(|role| self.role(f, role))
+    }
+
+    fn params(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let k = self.kernel;
+        f.write_str(" (")?;
+        for p in k.params.values() {
+            write!(f, "\n  %{}: ", p.name)?;
+            match &p.kind {
+                ParamKind::Scalar { dtype } => write!(f, "{dtype}")?,
+                ParamKind::Tensor { dtype, dims, strides, align, access } => {
+                    if *access == Access::Out {
+                        f.write_str("out ")?;
+                    }
+                    write!(f, "{dtype}[")?;
+                    commas(f, dims, |f, &d| self.dim(d).fmt(f))?;
+                    f.write_str("] strides [")?;
+                    commas(f, strides, |f, s| match s {
+                        Stride::Const(n) => write!(f, "{n}"),
+                        Stride::Dynamic { divisor } => write!(f, "?{divisor}"),
+                    })?;
+                    write!(f, "] align {align}")?;
+                }
+            }
+            f.write_char(',')?;
+        }
+        f.write_str(if k.params.is_empty() { ")\n" } else { "\n)\n" })
+    }
+
+    fn dims_and_tables(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let k = self.kernel;
+        if !k.dims.is_empty() {
+            f.write_str("dims ")?;
+            commas(f, k.dims.values(), |f, d| match d.size {
+                DimSize::Const(n) => write!(f, "{} = {n}", d.name),
+                DimSize::Dynamic { divisor } => write!(f, "{}: ?{divisor}", d.name),
+            })?;
+            f.write_char('\n')?;
+        }
+        for t in k.tables.values() {
+            write!(f, "table @{}: f32{:?} = [", t.name, t.shape)?;
+            commas(f, &t.values, |f, x| f.write_str(&float_text(x)))?;
+            f.write_str("]\n")?;
+        }
+        Ok(())
+    }
+
+    /// Buffers and rings.
+    fn memory(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (b, data) in &self.kernel.buffers {
+            write!(f, "buffer %{}: shared {} [{}] {}", self.buffer(b), data.dtype, data.stages, data.layout)?;
+            if data.owner == Owner::Cluster {
+                f.write_str(" owner cluster")?;
+            }
+            if let Some(offset) = data.offset {
+                write!(f, " at {offset}")?;
+            }
+            f.write_char('\n')?;
+        }
+        for (r, data) in &self.kernel.rings {
+            write!(f, "ring %{}: stages {} over (", self.ring(r), data.stages)?;
+            commas(f, &data.buffers, |f, &b| write!(f, "%{}", self.buffer(b)))?;
+            f.write_char(')')?;
+            if data.tx_bytes != 0 {
+                write!(f, " tx {}", data.tx_bytes)?;
+            }
+            writeln!(f, " producer {}, consumer {}", data.producer.name(), data.consumer.name())?;
+        }
+        Ok(())
+    }
+
+    fn role(&mut self, f: &mut Formatter<'_>, role: &RoleData) -> fmt::Result {
+        write!(f, "role {} scope {}", role.name, role.scope.name())?;
+        if role.scope != Scope::Cta || role.units != (0, 0) {
+            write!(f, " {}..{}", role.units.0, role.units.1)?;
+        }
+        if let Some(registers) = role.registers {
+            write!(f, " registers {registers}")?;
+        }
+        f.write_str(" {\n")?;
+        self.block(f, role.body, 1)?;
+        f.write_str("}\n")
+    }
+
+    pub(super) fn block(&mut self, f: &mut Formatter<'_>, block: Block, depth: usize) -> fmt::Result {
+        let Some(data) = self.kernel.blocks.get(block) else { return Ok(()) };
+        if !self.open.insert(block) {
+            return writeln!(f, "{:1$}// {block} again", "", 2 * depth);
+        }
+        for &inst in &data.insts {
+            write!(f, "{:1$}", "", 2 * depth)?;
+            self.inst(f, inst, depth)?;
+            f.write_char('\n')?;
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, f: &mut Formatter<'_>, inst: Inst, depth: usize) -> fmt::Result {
+        let kernel = self.kernel;
+        let Some(op) = kernel.insts.get(inst) else { return write!(f, "// {inst} is missing") };
+        let results = &kernel.results[inst];
+        if !results.is_empty() {
+            commas(f, results, |f, &v| f.write_str(&self.typed(v)))?;
+            f.write_str(" = ")?;
+        }
+        self.op(f, op, depth)
+    }
+}

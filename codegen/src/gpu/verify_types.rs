@@ -1,0 +1,462 @@
+//! The typing rules of GPU IR operations: 420, 442 to 444, 450 and 451.
+
+use super::atom::MmaAtom;
+use super::verify::Verifier;
+use super::{CopyAtom, Inst, Op, Operand, Owner, Slice, Type, Value};
+use crate::layout::{Fragment, Mode};
+use atlas_dsl::ir::{Access, DimSize, Loc, ParamKind};
+use atlas_dsl::op::{BinaryOp, UnaryOp};
+use atlas_dsl::types::broadcast_shapes;
+use atlas_dsl::{DType, Param};
+
+/// True if two layouts hold the same elements in the same places. Every thread holds a scalar, whoever asks.
+fn same_layout(a: &Fragment, b: &Fragment) -> bool {
+    (a.shape.is_empty() && b.shape.is_empty()) || a.same_map(b)
+}
+
+/// An `mma` without its operands.
+struct MmaText<'k> {
+    atom: MmaAtom,
+    shape: (u32, u32, u32),
+    result: Option<(DType, &'k Fragment)>,
+}
+
+impl<'k> Verifier<'k> {
+    /// True if both are fragments, both in flight or both tokens, of the same kind.
+    pub(super) fn same_type(&self, a: Value, b: Value) -> bool {
+        match (&self.kernel.values[a].ty, &self.kernel.values[b].ty) {
+            (Type::Token(x), Type::Token(y)) => x == y,
+            (Type::Fragment { dtype: d, layout: x }, Type::Fragment { dtype: e, layout: y })
+            | (Type::InFlight { dtype: d, layout: x }, Type::InFlight { dtype: e, layout: y }) => {
+                d == e && same_layout(x, y)
+            }
+            _ => false,
+        }
+    }
+
+    /// Element type and layout, if the value is a fragment and not in flight.
+    pub(super) fn fragment(&self, v: Value) -> Option<(DType, &'k Fragment)> {
+        match &self.kernel.values[v].ty {
+            Type::Fragment { dtype, layout } => Some((*dtype, layout)),
+            _ => None,
+        }
+    }
+
+    fn is_scalar(&self, v: Value, dtype: DType) -> bool {
+        self.fragment(v).is_some_and(|(d, l)| d == dtype && l.shape.is_empty())
+    }
+
+    /// True for a scalar i32.
+    pub(super) fn is_int(&self, v: Value) -> bool {
+        self.is_scalar(v, DType::I32)
+    }
+
+    /// The rules of one operation.
+    pub(super) fn op(&mut self, inst: Inst, op: &'k Op, loc: Loc) {
+        let k = self.kernel;
+        let results = &k.results[inst];
+        let wanted = match op {
+            Op::Loop { inits, .. } => inits.len(),
+            Op::StoreGlobal { .. }
+            | Op::Copy { .. }
+            | Op::StoreShared { .. }
+            | Op::ZeroShared(_)
+            | Op::Commit(..)
+            | Op::Release(_)
+            | Op::Drain(_)
+            | Op::CopyWait(_)
+            | Op::Barrier
+            | Op::Fence(_)
+            | Op::Programs(_)
+            | Op::If(..)
+            | Op::Yield(_) => 0,
+            _ => 1,
+        };
+        if results.len() != wanted {
+            return self.error(
+                420,
+                loc,
+                format!("the operation has {wanted} results, but {} are named", results.len()),
+            );
+        }
+        self.effects(inst, op, loc);
+        if let (Some(message), false) = (self.pure(op, results.first().copied()), matches!(op, Op::Loop { .. })) {
+            self.error(420, loc, message);
+        }
+    }
+
+    /// 420 for operations on fragments alone: what is wrong with the types.
+    fn pure(&self, op: &Op, result: Option<Value>) -> Option<String> {
+        let k = self.kernel;
+        let result = result?;
+        if matches!(op, Op::Mma { .. } | Op::Acquire(..) | Op::Wait(..)) {
+            return None; // `effects` has these.
+        }
+        let Some((dtype, layout)) = self.fragment(result) else {
+            return Some(format!("the operation gives a fragment, but {} is written", self.ty(result)));
+        };
+        let is_scalar = |wanted: DType| match dtype == wanted && layout.shape.is_empty() {
+            true => None,
+            false => Some(format!("the operation gives a scalar {wanted}, but {} is written", self.ty(result))),
+        };
+        // In flight values have rules of their own.
+        let mut operands = Vec::new();
+        if !matches!(op, Op::WaitMma(..)) {
+            op.visit_operands(|v| operands.push(v));
+            if let Some(&v) = operands.iter().find(|&&v| self.fragment(v).is_none() && !self.is_token(v)) {
+                return Some(format!("the operation takes fragments, found {}", self.ty(v)));
+            }
+        }
+        let unlike = |wanted: DType, from: &Fragment| match dtype == wanted && same_layout(layout, from) {
+            true => None,
+            false => Some(format!("the operation gives {wanted}{from}, but {} is written", self.ty(result))),
+        };
+        let alike = |values: &[Value]| {
+            let tiles: Option<Vec<_>> = values.iter().map(|&v| self.fragment(v)).collect();
+            let tiles = tiles.filter(|t| t.windows(2).all(|w| w[0].0 == w[1].0 && same_layout(w[0].1, w[1].1)));
+            tiles.and_then(|t| t.first().copied()).ok_or_else(|| {
+                let found: Vec<String> = values.iter().map(|&v| self.ty(v)).collect();
+                format!("the operation takes operands of one type, found {}", found.join(" and "))
+            })
+        };
+        let with = |values: &[Value], f: &dyn Fn(DType, &Fragment) -> Option<String>| match alike(values) {
+            Ok((d, l)) => f(d, l),
+            Err(message) => Some(message),
+        };
+        match op {
+            Op::Const(_) => None,
+            Op::Iota { axis, .. } if usize::from(*axis) >= layout.shape.len() => {
+                Some(format!("iota counts axis {axis} of {}", self.ty(result)))
+            }
+            Op::Iota { .. } if dtype != DType::I32 => {
+                Some(format!("iota gives i32, but {} is written", self.ty(result)))
+            }
+            Op::Iota { .. } => None,
+            Op::DimTiles(d, 0) => Some(format!("tiles of 0 elements of `{}`", k.dims[*d].name)),
+            Op::DimSize(_) | Op::DimTiles(..) => is_scalar(DType::I32),
+            Op::ScalarParam(p) => match &k.params[*p].kind {
+                ParamKind::Scalar { dtype } => is_scalar(*dtype),
+                ParamKind::Tensor { .. } => Some(format!("`{}` is a tensor", k.params[*p].name)),
+            },
+            Op::TableGet(t, indices) => {
+                if indices.len() != k.tables[*t].shape.len() || !indices.iter().all(|&v| self.is_int(v)) {
+                    return Some(format!("table `{}` is indexed by a scalar i32 per axis", k.tables[*t].name));
+                }
+                is_scalar(DType::F32)
+            }
+            Op::Unary(op, v) => with(&[*v], &|d, l| {
+                let fits = match op {
+                    UnaryOp::Not => d == DType::Bool,
+                    UnaryOp::Neg | UnaryOp::Abs => d != DType::Bool,
+                    _ => d.is_float(),
+                };
+                if fits { unlike(d, l) } else { Some(format!("`{}` does not apply to {d}", op.name())) }
+            }),
+            Op::Binary(op, a, b) => with(&[*a, *b], &|d, l| {
+                let fits = match op {
+                    BinaryOp::And | BinaryOp::Or => d == DType::Bool,
+                    BinaryOp::Rem => d.is_int(),
+                    _ => d != DType::Bool,
+                };
+                if fits { unlike(d, l) } else { Some(format!("`{}` does not apply to {d}", op.name())) }
+            }),
+            Op::Compare(_, a, b) => with(&[*a, *b], &|_, l| unlike(DType::Bool, l)),
+            Op::Select(c, a, b) => with(&[*a, *b], &|d, l| match self.fragment(*c) {
+                Some((DType::Bool, m)) if same_layout(m, l) => unlike(d, l),
+                _ => Some(format!("`select` takes a condition bool{l}, found {}", self.ty(*c))),
+            }),
+            Op::Cast(v) => with(&[*v], &|d, l| match dtype == DType::Bool && d != DType::Bool {
+                true => Some(format!("cannot cast {d} to bool")),
+                false => unlike(dtype, l),
+            }),
+            Op::Refill { value, valid, .. } => with(&[*value], &|d, l| {
+                let mut axes = valid.iter().map(|v| v.axis);
+                if let Some(axis) = axes.find(|&a| usize::from(a) >= l.shape.len()) {
+                    return Some(format!("refill along axis {axis} of {}", self.ty(*value)));
+                }
+                match valid.iter().find_map(|v| self.slice_index(&v.slice)) {
+                    Some(message) => Some(message),
+                    None => unlike(d, l),
+                }
+            }),
+            Op::Broadcast(v) => with(&[*v], &|d, l| {
+                let aligned = broadcast_shapes(&l.shape, &layout.shape);
+                if d != dtype || l.shape.len() > layout.shape.len() || aligned.as_ref() != Some(&layout.shape) {
+                    return Some(format!("{} does not broadcast to {}", self.ty(*v), self.ty(result)));
+                }
+                let source = layout.broadcast_source(&l.shape);
+                match same_layout(&source, l) {
+                    true => None,
+                    false => Some(format!("a broadcast takes {d}{source}, found {}", self.ty(*v))),
+                }
+            }),
+            Op::Reshape(v) => with(&[*v], &|d, l| match l.reshape(&layout.shape) {
+                Some(to) => unlike(d, &to),
+                None => Some(format!(
+                    "reshape of {} to {:?} may only add or drop axes of extent 1",
+                    self.ty(*v),
+                    layout.shape
+                )),
+            }),
+            Op::Transpose(v) => with(&[*v], &|d, l| match l.shape.len() {
+                2 => unlike(d, &l.transpose()),
+                _ => Some(format!("transpose takes a tile of rank 2, found {}", self.ty(*v))),
+            }),
+            Op::Reduce { value, axes, .. } => with(&[*value], &|d, l| {
+                let rank = l.shape.len();
+                let sorted = axes.windows(2).all(|w| w[0] < w[1]) && !axes.is_empty();
+                if !sorted || axes.iter().any(|&a| usize::from(a) >= rank) || d == DType::Bool {
+                    return Some(format!("a fold along axes {axes:?} of {}", self.ty(*value)));
+                }
+                // A trailing axis numbers what the warps have still to fold.
+                let folded = l.fold(axes).shape;
+                let fits = layout.shape.starts_with(&folded) && layout.shape.len() <= rank + 1 && d == dtype;
+                if fits {
+                    None
+                } else {
+                    Some(format!("the fold gives {d}{folded:?}, but {} is written", self.ty(result)))
+                }
+            }),
+            Op::Convert(v) => with(&[*v], &|d, l| match d == dtype && l.shape == layout.shape {
+                true => None,
+                false => Some(format!(
+                    "convert keeps element type and extents, found {} and {}",
+                    self.ty(*v),
+                    self.ty(result)
+                )),
+            }),
+            Op::Part { value, axis, offset } => with(&[*value], &|d, l| {
+                let wanted = part(l, *axis, *offset, layout.shape.get(usize::from(*axis)).copied().unwrap_or(0));
+                match wanted {
+                    Some(wanted) => unlike(d, &wanted),
+                    None => Some(format!(
+                        "this part of {} does not lie in the same registers of every thread",
+                        self.ty(*value)
+                    )),
+                }
+            }),
+            Op::WaitMma(v, _) => match &k.values[*v].ty {
+                Type::InFlight { dtype, layout } => unlike(*dtype, layout),
+                _ => Some(format!("`wait.mma` takes a value in flight, found {}", self.ty(*v))),
+            },
+            // Loads, whose extents `effects` checks, and loops, which have rules of their own.
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the coordinate of a slice, or with its extents.
+    fn slice_index(&self, slice: &Slice) -> Option<String> {
+        let (v, outside) = match *slice {
+            Slice::At { coord, .. } => (coord, false),
+            Slice::Tile { index, size, offset, len } => (index, u64::from(offset) + u64::from(len) > size.into()),
+            Slice::Span { start, .. } => (start, false),
+            Slice::Whole { .. } => return (slice.len() == Some(0)).then(|| "a slice of 0 elements".to_owned()),
+        };
+        if !self.is_int(v) {
+            return Some(format!("a coordinate is a scalar i32, found {}", self.ty(v)));
+        }
+        if outside {
+            return Some("a slice reaches past the end of its tile".to_owned());
+        }
+        (slice.len() == Some(0)).then(|| "a slice of 0 elements".to_owned())
+    }
+
+    /// 450: the element type and the extents of the tile that slices cut out of a tensor.
+    pub(super) fn access(&mut self, param: Param, slices: &[Slice], loc: Loc) -> Option<(DType, Vec<u32>)> {
+        let data = &self.kernel.params[param];
+        let ParamKind::Tensor { dtype, dims, .. } = &data.kind else {
+            self.error(450, loc, format!("`{}` is a scalar; it has no tiles", data.name));
+            return None;
+        };
+        if dims.len() != slices.len() {
+            self.error(
+                450,
+                loc,
+                format!("`{}` has rank {}, but {} slices are given", data.name, dims.len(), slices.len()),
+            );
+            return None;
+        }
+        for (slice, &dim) in slices.iter().zip(dims) {
+            if let Some(message) = self.slice_index(slice) {
+                self.error(450, loc, message);
+            }
+            if let Slice::Whole { offset, len } = *slice {
+                let dim = &self.kernel.dims[dim];
+                let end = u64::from(offset) + u64::from(len);
+                if !matches!(dim.size, DimSize::Const(n) if end <= n) {
+                    self.error(
+                        450,
+                        loc,
+                        format!("{end} elements of dim `{}`, which is not a constant as large", dim.name),
+                    );
+                }
+            }
+        }
+        Some((*dtype, slices.iter().filter_map(Slice::len).collect()))
+    }
+
+    /// 450: a fragment has the extents of a global tile.
+    pub(super) fn tile_is(&mut self, v: Value, tile: Option<(DType, Vec<u32>)>, loc: Loc) {
+        let Some((dtype, shape)) = tile else { return };
+        if !self.fragment(v).is_some_and(|(d, l)| d == dtype && l.shape == shape) {
+            self.error(450, loc, format!("the slices make a tile {dtype}{shape:?}, found {}", self.ty(v)));
+        }
+    }
+
+    /// 451.
+    pub(super) fn is_out(&mut self, param: Param, loc: Loc) {
+        let data = &self.kernel.params[param];
+        if matches!(data.kind, ParamKind::Tensor { access: Access::In, .. }) {
+            self.error(451, loc, format!("`{}` is stored to, but is not `out`", data.name));
+        }
+    }
+
+    /// 443 and 444.
+    pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: super::Buffer, loc: Loc) {
+        let k = self.kernel;
+        let sm = match atom {
+            CopyAtom::Direct => 0,
+            CopyAtom::CpAsync(_) => 80,
+            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 90,
+        };
+        if k.target.sm < sm {
+            self.error(443, loc, format!("{} has no {atom}; sm_{sm} has", k.target));
+        }
+        if let CopyAtom::CpAsync(bytes) = atom
+            && !matches!(bytes, 4 | 8 | 16)
+        {
+            self.error(444, loc, format!("cp.async copies 4, 8 or 16 bytes, not {bytes}"));
+        }
+        let shared_by_all = k.buffers[to].owner == Owner::Cluster && k.cluster != (1, 1);
+        if atom == CopyAtom::TmaMulticast && !shared_by_all {
+            let message = format!("multicast to `{}`, which no cluster of several CTAs owns", k.buffers[to].name);
+            self.error(444, loc, message);
+        }
+    }
+
+    /// 442 and 443.
+    pub(super) fn mma(&mut self, inst: Inst, op: &'k Op, loc: Loc) {
+        let k = self.kernel;
+        let Op::Mma { a, b, acc, atom, shape, accumulate } = op else { return };
+        let info = atom.info();
+        if k.target.sm < info.sm || (info.specific && !k.target.specific) {
+            let wanted = crate::target::Target { sm: info.sm, specific: info.specific };
+            self.error(443, loc, format!("{} has no {}; {wanted} has", k.target, info.name));
+        }
+        let (m, n, depth) = *shape;
+        let is_wgmma = *atom == MmaAtom::WgmmaBf16;
+        let fits = !is_wgmma || (m.is_multiple_of(64) && n.is_multiple_of(8) && n <= 256 && depth.is_multiple_of(16));
+        if m == 0 || n == 0 || depth == 0 || !fits {
+            self.error(442, loc, format!("{} does not multiply [{m}, {depth}] by [{depth}, {n}]", info.name));
+        }
+        if is_wgmma && !matches!(b, Operand::Shared(_)) {
+            self.error(442, loc, format!("{} reads its right operand from shared memory", info.name));
+        }
+        let result = k.results[inst][0];
+        let tile = match &k.values[result].ty {
+            Type::InFlight { dtype, layout } => Some((*dtype, layout)),
+            _ => None,
+        };
+        let text = MmaText { atom: *atom, shape: *shape, result: tile };
+        self.accumulator(&text, result, loc);
+        self.mma_operand(&text, a, [m, depth], loc);
+        self.mma_operand(&text, b, [depth, n], loc);
+        if let Operand::Fragment(v) = a
+            && let Some((_, layout)) = self.fragment(*v)
+            && info.operand.is_half()
+            && !is_atom_layout(layout)
+        {
+            self.error(442, loc, format!("the left operand {layout} is not in the layout of {}", info.name));
+        }
+        if let Some(acc) = acc
+            && !self.fragment(*acc).is_some_and(|(d, l)| text.result.is_some_and(|(e, m)| d == e && same_layout(l, m)))
+        {
+            self.error(442, loc, format!("accumulates {} to {}", self.ty(result), self.ty(*acc)));
+        }
+        if let Some(v) = accumulate
+            && (acc.is_none() || !self.is_scalar(*v, DType::Bool))
+        {
+            self.error(442, loc, format!("`accumulate` takes a scalar bool and an accumulator, found {}", self.ty(*v)));
+        }
+    }
+
+    fn accumulator(&mut self, mma: &MmaText<'_>, result: Value, loc: Loc) {
+        let info = mma.atom.info();
+        let (m, n, _) = mma.shape;
+        let fits = mma.result.is_some_and(|(d, l)| d == info.accumulator && l.shape == [m, n]);
+        if !fits {
+            let found = self.ty(result);
+            self.error(
+                442,
+                loc,
+                format!("{} gives inflight {}[{m}, {n}], but {found} is written", info.name, info.accumulator),
+            );
+        }
+        if let Some((_, layout)) = mma.result
+            && mma.atom.is_tensor_core()
+            && !is_atom_layout(layout)
+        {
+            self.error(442, loc, format!("the accumulator {layout} is not in the layout of {}", info.name));
+        }
+    }
+
+    fn mma_operand(&mut self, mma: &MmaText<'_>, operand: &Operand, shape: [u32; 2], loc: Loc) {
+        let wanted = mma.atom.info().operand;
+        match operand {
+            Operand::Shared(r) => {
+                self.shared(r, &shape, loc);
+                let found = self.kernel.buffers[r.buffer].dtype;
+                if found != wanted {
+                    let name = &self.kernel.buffers[r.buffer].name;
+                    self.error(
+                        442,
+                        loc,
+                        format!("{} multiplies {wanted}, but `{name}` holds {found}", mma.atom.info().name),
+                    );
+                }
+            }
+            Operand::Fragment(v) => {
+                if !self.fragment(*v).is_some_and(|(d, l)| d == wanted && l.shape == shape) {
+                    let found = self.ty(*v);
+                    self.error(442, loc, format!("{} takes {wanted}{shape:?}, found {found}", mma.atom.info().name));
+                }
+            }
+        }
+    }
+}
+
+/// True if lanes and first registers are those of a 16x8 block of a tensor-core atom.
+fn is_atom_layout(layout: &Fragment) -> bool {
+    let lanes = [Mode::new(4, 2, 1), Mode::new(8, 1, 0)];
+    let block = [Mode::new(2, 1, 1), Mode::new(2, 8, 0)];
+    layout.threads.starts_with(&lanes) && layout.regs.starts_with(&block)
+}
+
+/// The layout of `len` elements from `offset` on along an axis, if every thread holds them in the same
+/// registers: threads reach less than `unit` along the axis, and register digits from `unit` on are cut off.
+fn part(layout: &Fragment, axis: u8, offset: u32, len: u32) -> Option<Fragment> {
+    let extent = *layout.shape.get(usize::from(axis))?;
+    if len == 0 || offset.checked_add(len)? > extent || !offset.is_multiple_of(len) {
+        return None;
+    }
+    let mut regs = Vec::new();
+    for m in &layout.regs {
+        if m.axis != Some(axis) {
+            regs.push(*m);
+        } else if m.stride < len {
+            // A digit that crosses the part keeps what lies inside.
+            let inside = m.extent.min(len / m.stride.max(1));
+            if inside < m.extent && !len.is_multiple_of(m.stride) {
+                return None;
+            }
+            if inside > 1 {
+                regs.push(Mode { extent: inside, ..*m });
+            }
+        }
+    }
+    let threads = layout.threads.clone();
+    let mut shape = layout.shape.clone();
+    shape[usize::from(axis)] = len;
+    let cut = Fragment { shape, threads, regs };
+    (cut.cover(axis) == len).then_some(cut)
+}

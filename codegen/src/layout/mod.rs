@@ -1,0 +1,11 @@
+//! Layouts: how a tile's elements sit in registers and in shared memory.
+//!
+//! One algebra, in CuTe's terms. A *mode* is `extent : stride @ axis`; a list of modes is a mixed-radix
+//! number, fastest digit first, and each digit adds `digit * stride` to a coordinate. A [`Fragment`]
+//! maps (thread, register) to tile coordinates; a [`SharedLayout`] maps tile coordinates to bytes.
+
+mod fragment;
+mod shared;
+
+pub use fragment::{Fragment, Mode};
+pub use shared::{SharedLayout, Swizzle};

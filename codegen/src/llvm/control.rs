@@ -1,0 +1,78 @@
+//! Loops and branches.
+
+use super::{Emitter, R, Regs};
+use crate::error::CompileError;
+use crate::gpu::{Block, Inst, Op, Value};
+use inkwell::IntPredicate;
+
+impl<'c> Emitter<'c, '_> {
+    pub(super) fn emit_loop(&mut self, inst: Inst) -> R<()> {
+        let Op::Loop { lo, hi, ref inits, body, .. } = self.k.insts[inst] else {
+            return Err(CompileError::bug("not a loop"));
+        };
+        let inits = inits.clone();
+        let (lo, hi) = (self.int(lo)?, self.int(hi)?);
+        let before = self.current()?;
+        let head = self.cx.append_basic_block(self.function, "loop");
+        let inside = self.cx.append_basic_block(self.function, "body");
+        let after = self.cx.append_basic_block(self.function, "done");
+        self.b.build_unconditional_branch(head)?;
+
+        self.b.position_at_end(head);
+        let index = self.b.build_phi(self.i32_type(), "i")?;
+        index.add_incoming(&[(&lo, before)]);
+        let mut phis = Vec::new();
+        for &v in &inits {
+            let mut regs = Vec::new();
+            for r in self.regs(v)?.clone() {
+                let phi = self.b.build_phi(r.get_type(), "")?;
+                phi.add_incoming(&[(&r, before)]);
+                regs.push(phi);
+            }
+            phis.push(regs);
+        }
+        let i = index.as_basic_value().into_int_value();
+        let more = self.b.build_int_compare(IntPredicate::SLT, i, hi, "")?;
+        self.b.build_conditional_branch(more, inside, after)?;
+
+        self.b.position_at_end(inside);
+        let params = self.k.blocks[body].params.clone();
+        self.values[params[0]] = Some(vec![i.into()]);
+        let carried: Vec<Regs<'c>> = phis.iter().map(|p| p.iter().map(|p| p.as_basic_value()).collect()).collect();
+        for (p, regs) in params[1..].iter().zip(&carried) {
+            self.values[*p] = Some(regs.clone());
+        }
+        let next = self.block(body)?;
+        let end = self.current()?;
+        let step = self.b.build_int_add(i, self.i32(1), "")?;
+        self.b.build_unconditional_branch(head)?;
+        index.add_incoming(&[(&step, end)]);
+        for (phis, regs) in phis.iter().zip(next) {
+            for (phi, r) in phis.iter().zip(regs) {
+                phi.add_incoming(&[(&r, end)]);
+            }
+        }
+
+        self.b.position_at_end(after);
+        for (&result, regs) in self.k.results[inst].iter().zip(carried) {
+            self.values[result] = Some(regs);
+        }
+        Ok(())
+    }
+
+    pub(super) fn emit_if(&mut self, cond: Value, body: Block) -> R<()> {
+        let cond = self.int(cond)?;
+        let inside = self.cx.append_basic_block(self.function, "then");
+        let after = self.cx.append_basic_block(self.function, "join");
+        self.b.build_conditional_branch(cond, inside, after)?;
+        self.b.position_at_end(inside);
+        self.block(body)?;
+        self.b.build_unconditional_branch(after)?;
+        self.b.position_at_end(after);
+        Ok(())
+    }
+
+    pub(super) fn current(&self) -> R<inkwell::basic_block::BasicBlock<'c>> {
+        self.b.get_insert_block().ok_or_else(|| CompileError::bug("no insertion point"))
+    }
+}

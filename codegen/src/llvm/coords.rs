@@ -1,0 +1,157 @@
+//! Thread coordinates of layouts, and byte offsets in swizzled buffers.
+
+use super::{Emitter, R};
+use crate::layout::{Fragment, Mode, SharedLayout};
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::IntValue;
+use std::collections::HashMap;
+
+/// A runtime number of which some bits are known to be zero.
+#[derive(Clone, Copy)]
+pub(super) struct Masked<'c> {
+    pub value: IntValue<'c>,
+    /// Bits that may be set.
+    pub bits: u32,
+}
+
+/// Thread coordinates made so far, all in the entry block.
+pub(super) struct ThreadCoords<'c> {
+    entry: BasicBlock<'c>,
+    /// Only looked up, never iterated.
+    made: HashMap<(Vec<Mode>, u8), Masked<'c>>,
+}
+
+impl<'c> ThreadCoords<'c> {
+    pub(super) fn new(entry: BasicBlock<'c>) -> ThreadCoords<'c> {
+        ThreadCoords { entry, made: HashMap::new() }
+    }
+}
+
+/// The bits that `digit * scale` may set, `digit < extent`.
+fn digit_bits(extent: u32, scale: u32) -> u32 {
+    if extent <= 1 || scale == 0 {
+        return 0;
+    }
+    let top = 32 - ((extent - 1) * scale).leading_zeros();
+    let low = scale.trailing_zeros();
+    (u32::MAX >> (32 - top)) & !((1 << low) - 1)
+}
+
+/// The bits that a sum may set.
+fn sum_bits(a: u32, b: u32) -> u32 {
+    if a & b == 0 {
+        return a | b;
+    }
+    // A carry may reach any bit above the lowest shared one.
+    let low = (a | b).trailing_zeros();
+    !((1u32 << low) - 1)
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// The coordinate along an axis that this thread contributes in a layout.
+    pub(super) fn thread_coord(&mut self, layout: &Fragment, axis: u8) -> R<Masked<'c>> {
+        let key = (layout.threads.clone(), axis);
+        if let Some(&c) = self.coords.made.get(&key) {
+            return Ok(c);
+        }
+        let here = self.b.get_insert_block();
+        self.b.position_at_end(self.coords.entry);
+        let mut sum = Masked { value: self.i32(0), bits: 0 };
+        let mut below = 1;
+        let total = layout.thread_count();
+        for m in &layout.threads {
+            if m.axis == Some(axis) {
+                let digit = self.digit(below, m.extent, total)?;
+                let term = self.b.build_int_mul(digit, self.i32(i64::from(m.stride)), "")?;
+                sum.value = self.b.build_int_add(sum.value, term, "")?;
+                sum.bits = sum_bits(sum.bits, digit_bits(m.extent, m.stride));
+            }
+            below *= m.extent;
+        }
+        if let Some(block) = here {
+            self.b.position_at_end(block);
+        }
+        self.coords.made.insert(key, sum);
+        Ok(sum)
+    }
+
+    /// A digit of the thread index.
+    fn digit(&self, below: u32, extent: u32, total: u32) -> R<IntValue<'c>> {
+        let mut d = self.tid;
+        if below > 1 {
+            d = self.b.build_int_unsigned_div(d, self.i32(i64::from(below)), "")?;
+        }
+        if below * extent < total {
+            d = self.b.build_int_unsigned_rem(d, self.i32(i64::from(extent)), "")?;
+        }
+        Ok(d)
+    }
+
+    /// True in the one thread of each group that holds the same elements; `None` if no two do.
+    pub(super) fn is_first_copy(&mut self, layout: &Fragment) -> R<Option<IntValue<'c>>> {
+        let mut below = 1;
+        let total = layout.thread_count();
+        let mut first: Option<IntValue<'c>> = None;
+        for m in &layout.threads {
+            if m.axis.is_none() && m.extent > 1 {
+                let d = self.digit(below, m.extent, total)?;
+                let p = self.b.build_int_compare(inkwell::IntPredicate::EQ, d, self.i32(0), "")?;
+                first = Some(match first {
+                    None => p,
+                    Some(q) => self.b.build_and(p, q, "")?,
+                });
+            }
+            below *= m.extent;
+        }
+        Ok(first)
+    }
+
+    /// `a * scale + b`, keeping track of bits.
+    pub(super) fn scale_add(&self, a: Masked<'c>, scale: u32, b: Masked<'c>) -> R<Masked<'c>> {
+        let scaled = self.b.build_int_mul(a.value, self.i32(i64::from(scale)), "")?;
+        let bits = if scale.is_power_of_two() {
+            a.bits << scale.trailing_zeros()
+        } else if a.bits == 0 {
+            0
+        } else {
+            let low = a.bits.trailing_zeros() + scale.trailing_zeros();
+            !((1u32 << low) - 1)
+        };
+        Ok(Masked { value: self.b.build_int_add(scaled, b.value, "")?, bits: sum_bits(bits, b.bits) })
+    }
+
+    /// Byte offset in a buffer of an element whose row and column are a runtime and a constant part.
+    ///
+    /// The swizzle is linear over F2: where the two parts share no bits below its reach, their sum is
+    /// their XOR and the constant part is swizzled at compile time.
+    pub(super) fn shared_offset(
+        &self,
+        layout: &SharedLayout,
+        element_bytes: u32,
+        row: (Masked<'c>, u32),
+        col: (Masked<'c>, u32),
+    ) -> R<IntValue<'c>> {
+        let none = Masked { value: self.i32(0), bits: 0 };
+        let moving = self.scale_add(col.0, element_bytes, none)?;
+        let moving = self.scale_add(row.0, layout.pitch, moving)?;
+        let fixed = row.1 * layout.pitch + col.1 * element_bytes;
+        let s = layout.swizzle;
+        if s.bits == 0 {
+            return Ok(self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?);
+        }
+        let reach = (1u32 << (s.base + s.shift + s.bits)) - 1;
+        if moving.bits & fixed & reach == 0 {
+            let mixed = self.swizzle(moving.value, s)?;
+            let low = self.b.build_xor(mixed, self.i32(i64::from(s.apply(fixed & reach))), "")?;
+            return Ok(self.b.build_int_add(low, self.i32(i64::from(fixed & !reach)), "")?);
+        }
+        let all = self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?;
+        self.swizzle(all, s)
+    }
+
+    fn swizzle(&self, offset: IntValue<'c>, s: crate::layout::Swizzle) -> R<IntValue<'c>> {
+        let shifted = self.b.build_right_shift(offset, self.i32(i64::from(s.shift)), false, "")?;
+        let masked = self.b.build_and(shifted, self.i32(i64::from(s.target_mask())), "")?;
+        Ok(self.b.build_xor(offset, masked, "")?)
+    }
+}

@@ -1,0 +1,358 @@
+//! Constants, element-wise operations, conversions and renamings of registers.
+
+use super::{Emitter, R, Regs, element};
+use crate::error::CompileError;
+use crate::gpu::{Op, Slice, Type, Valid, Value};
+use crate::layout::Fragment;
+use atlas_dsl::DType;
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
+use inkwell::{AddressSpace, FloatPredicate, IntPredicate};
+use std::collections::BTreeMap;
+
+impl<'c> Emitter<'c, '_> {
+    /// Emits an operation without effects.
+    pub(super) fn elementwise(&mut self, op: &Op, result: Value) -> R<Regs<'c>> {
+        let (dtype, layout) = match &self.k.values[result].ty {
+            Type::Fragment { dtype, layout } => (*dtype, layout),
+            _ => return Err(CompileError::bug("an element-wise operation that gives no fragment")),
+        };
+        let n = layout.reg_count();
+        match op {
+            Op::Const(x) => Ok(vec![self.constant(dtype, *x); n as usize]),
+            Op::Iota { axis, offset } => {
+                let base = self.thread_coord(layout, *axis)?.value;
+                (0..n)
+                    .map(|r| {
+                        let c = layout.reg_coord(r)[usize::from(*axis)] + offset;
+                        Ok(self.b.build_int_add(base, self.i32(i64::from(c)), "")?.into())
+                    })
+                    .collect()
+            }
+            Op::DimSize(d) => Ok(vec![self.dim_size(*d)?.into()]),
+            Op::DimTiles(d, size) => Ok(vec![self.dim_tiles(*d, *size)?.into()]),
+            Op::ScalarParam(p) => {
+                Ok(vec![*self.scalars.get(p).ok_or_else(|| CompileError::bug("a scalar without a parameter"))?])
+            }
+            Op::TableGet(table, indices) => {
+                let mut at = self.i32(0);
+                let shape = self.k.tables[*table].shape.clone();
+                for (&i, extent) in indices.iter().zip(shape) {
+                    let scaled = self.b.build_int_mul(at, self.i32(i64::from(extent)), "")?;
+                    at = self.b.build_int_add(scaled, self.int(i)?, "")?;
+                }
+                Ok(vec![self.table_element(*table, at)?])
+            }
+            Op::Unary(op, a) => {
+                let a = self.regs(*a)?.clone();
+                a.into_iter().map(|x| self.unary(*op, dtype, x)).collect()
+            }
+            Op::Binary(op, a, b) => {
+                let (a, b) = (self.regs(*a)?.clone(), self.regs(*b)?.clone());
+                a.into_iter().zip(b).map(|(x, y)| self.binary(*op, dtype, x, y)).collect()
+            }
+            Op::Compare(p, a, b) => {
+                let operand = self.k.tile(*a).0;
+                let (a, b) = (self.regs(*a)?.clone(), self.regs(*b)?.clone());
+                a.into_iter().zip(b).map(|(x, y)| Ok(self.compare(*p, operand, x, y)?.into())).collect()
+            }
+            Op::Select(c, a, b) => {
+                let (c, a, b) = (self.regs(*c)?.clone(), self.regs(*a)?.clone(), self.regs(*b)?.clone());
+                c.into_iter()
+                    .zip(a.into_iter().zip(b))
+                    .map(|(c, (x, y))| Ok(self.b.build_select(c.into_int_value(), x, y, "")?))
+                    .collect()
+            }
+            Op::Cast(a) => {
+                let from = self.k.tile(*a).0;
+                let a = self.regs(*a)?.clone();
+                self.cast_all(&a, from, dtype)
+            }
+            Op::Broadcast(a) => {
+                let source = self.k.tile(*a).1.clone();
+                self.rename(*a, &source, layout, |c| {
+                    let lead = c.len() - source.shape.len();
+                    source.shape.iter().enumerate().map(|(i, &e)| if e == 1 { 0 } else { c[i + lead] }).collect()
+                })
+            }
+            Op::Reshape(a) => {
+                let source = self.k.tile(*a).1.clone();
+                let real = |s: &[u32]| (0..s.len()).filter(|&i| s[i] != 1).collect::<Vec<_>>();
+                let (from, to) = (real(&source.shape), real(&layout.shape));
+                self.rename(*a, &source, layout, |c| {
+                    let mut out = vec![0; source.shape.len()];
+                    for (&i, &j) in from.iter().zip(&to) {
+                        out[i] = c[j];
+                    }
+                    out
+                })
+            }
+            Op::Transpose(a) => {
+                let source = self.k.tile(*a).1.clone();
+                self.rename(*a, &source, layout, |c| vec![c[1], c[0]])
+            }
+            Op::Refill { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
+            _ => Err(CompileError::bug("not an element-wise operation")),
+        }
+    }
+
+    /// Registers of a result that are registers of the source, found by coordinates.
+    fn rename(&self, a: Value, source: &Fragment, layout: &Fragment, map: impl Fn(&[u32]) -> Vec<u32>) -> R<Regs<'c>> {
+        let regs = self.regs(a)?;
+        let by_coord: BTreeMap<Vec<u32>, usize> =
+            (0..source.reg_count()).rev().map(|r| (source.reg_coord(r), r as usize)).collect();
+        (0..layout.reg_count())
+            .map(|r| {
+                let c = map(&layout.reg_coord(r));
+                let at = by_coord.get(&c).ok_or_else(|| CompileError::bug(format!("no register at {c:?} of {source}")))?;
+                Ok(regs[*at])
+            })
+            .collect()
+    }
+
+    pub(super) fn constant(&self, dtype: DType, x: f64) -> BasicValueEnum<'c> {
+        match element(self.cx, dtype) {
+            BasicTypeEnum::FloatType(t) => t.const_float(x).into(),
+            BasicTypeEnum::IntType(t) => t.const_int(x as i64 as u64, true).into(),
+            t => t.const_zero(),
+        }
+    }
+
+    fn table_element(&mut self, table: atlas_dsl::Table, at: IntValue<'c>) -> R<BasicValueEnum<'c>> {
+        let f32t = self.cx.f32_type();
+        let data = &self.k.tables[table];
+        let array = f32t.array_type(data.values.len() as u32);
+        let pointer = match self.tables.get(&table) {
+            Some(p) => *p,
+            None => {
+                let values: Vec<FloatValue<'c>> = data.values.iter().map(|&v| f32t.const_float(f64::from(v))).collect();
+                let global = self.module.add_global(array, Some(AddressSpace::from(super::CONSTANT)), &format!("table_{}", data.name));
+                global.set_initializer(&f32t.const_array(&values));
+                global.set_constant(true);
+                global.set_linkage(inkwell::module::Linkage::Internal);
+                global.set_alignment(16);
+                let p = global.as_pointer_value();
+                self.tables.insert(table, p);
+                p
+            }
+        };
+        // SAFETY: the verifier bounds table indices by the table's extents where they are constants;
+        // loop indices over a table come from loops of its extent.
+        let element = unsafe { self.b.build_in_bounds_gep(f32t, pointer, &[at], "")? };
+        Ok(self.b.build_load(f32t, element, "")?)
+    }
+
+    fn widen(&self, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+        Ok(self.b.build_float_ext(x.into_float_value(), self.cx.f32_type(), "")?.into())
+    }
+
+    fn unary(&mut self, op: UnaryOp, dtype: DType, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+        if dtype.is_half() && !matches!(op, UnaryOp::Neg | UnaryOp::Abs) {
+            let wide = self.widen(x)?;
+            let y = self.unary(op, DType::F32, wide)?;
+            return Ok(self.b.build_float_trunc(y.into_float_value(), x.get_type().into_float_type(), "")?.into());
+        }
+        let ty = x.get_type();
+        Ok(match (op, x) {
+            (UnaryOp::Not, BasicValueEnum::IntValue(i)) => self.b.build_not(i, "")?.into(),
+            (UnaryOp::Neg, BasicValueEnum::IntValue(i)) => self.b.build_int_neg(i, "")?.into(),
+            (UnaryOp::Neg, BasicValueEnum::FloatValue(f)) => self.b.build_float_neg(f, "")?.into(),
+            (UnaryOp::Abs, BasicValueEnum::IntValue(i)) => {
+                let negative = self.b.build_int_compare(IntPredicate::SLT, i, i.get_type().const_zero(), "")?;
+                let minus = self.b.build_int_neg(i, "")?;
+                self.b.build_select(negative, minus, i, "")?
+            }
+            (UnaryOp::Abs, x) => self.call(&format!("llvm.fabs.{}", type_name(dtype)), ty, &[x])?,
+            (UnaryOp::Sqrt, x) if dtype == DType::F64 || !self.k.approximate_math => {
+                self.call(&format!("llvm.sqrt.{}", type_name(dtype)), ty, &[x])?
+            }
+            (UnaryOp::Rsqrt, BasicValueEnum::FloatValue(f)) if dtype == DType::F64 => {
+                let root = self.call("llvm.sqrt.f64", ty, &[f.into()])?.into_float_value();
+                self.b.build_float_div(self.cx.f64_type().const_float(1.0), root, "")?.into()
+            }
+            (op, BasicValueEnum::FloatValue(f)) if dtype == DType::F32 => self.math(op, f)?.into(),
+            (op, _) => {
+                return Err(CompileError::refusal(format!("`{}` of {dtype} has no GPU lowering", op.name())));
+            }
+        })
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, x: BasicValueEnum<'c>, y: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+        if dtype.is_half() {
+            let (a, b) = (self.widen(x)?, self.widen(y)?);
+            let z = self.binary(op, DType::F32, a, b)?;
+            return Ok(self.b.build_float_trunc(z.into_float_value(), x.get_type().into_float_type(), "")?.into());
+        }
+        Ok(match (x, y) {
+            (BasicValueEnum::FloatValue(a), BasicValueEnum::FloatValue(b)) => {
+                let b_ = &self.b;
+                let ty = x.get_type();
+                match op {
+                    BinaryOp::Add => b_.build_float_add(a, b, "")?.into(),
+                    BinaryOp::Sub => b_.build_float_sub(a, b, "")?.into(),
+                    BinaryOp::Mul => b_.build_float_mul(a, b, "")?.into(),
+                    BinaryOp::Div => self.divide(a, b)?.into(),
+                    // NaN of either operand wins.
+                    BinaryOp::Min => self.call(&format!("llvm.minimum.{}", type_name(dtype)), ty, &[x, y])?,
+                    BinaryOp::Max => self.call(&format!("llvm.maximum.{}", type_name(dtype)), ty, &[x, y])?,
+                    BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return Err(CompileError::bug("a float operation")),
+                }
+            }
+            (BasicValueEnum::IntValue(a), BasicValueEnum::IntValue(b)) => {
+                let b_ = &self.b;
+                let pick = |p| -> R<BasicValueEnum<'c>> {
+                    let c = b_.build_int_compare(p, a, b, "")?;
+                    Ok(b_.build_select(c, a, b, "")?)
+                };
+                match op {
+                    BinaryOp::Add => b_.build_int_add(a, b, "")?.into(),
+                    BinaryOp::Sub => b_.build_int_sub(a, b, "")?.into(),
+                    BinaryOp::Mul => b_.build_int_mul(a, b, "")?.into(),
+                    BinaryOp::Div => self.guarded_division(a, b, false)?.into(),
+                    BinaryOp::Rem => self.guarded_division(a, b, true)?.into(),
+                    BinaryOp::Min => pick(IntPredicate::SLT)?,
+                    BinaryOp::Max => pick(IntPredicate::SGT)?,
+                    BinaryOp::And => b_.build_and(a, b, "")?.into(),
+                    BinaryOp::Or => b_.build_or(a, b, "")?.into(),
+                }
+            }
+            _ => return Err(CompileError::bug("operands of two kinds")),
+        })
+    }
+
+    /// Integer quotient or remainder; 0 where the divisor is 0.
+    fn guarded_division(&self, a: IntValue<'c>, b: IntValue<'c>, remainder: bool) -> R<IntValue<'c>> {
+        let zero = b.get_type().const_zero();
+        let one = b.get_type().const_int(1, false);
+        let bad = self.b.build_int_compare(IntPredicate::EQ, b, zero, "")?;
+        let safe = self.b.build_select(bad, one, b, "")?.into_int_value();
+        let q = if remainder {
+            self.b.build_int_signed_rem(a, safe, "")?
+        } else {
+            self.b.build_int_signed_div(a, safe, "")?
+        };
+        Ok(self.b.build_select(bad, zero, q, "")?.into_int_value())
+    }
+
+    fn divide(&self, a: FloatValue<'c>, b: FloatValue<'c>) -> R<FloatValue<'c>> {
+        if self.k.approximate_math && a.get_type() == self.cx.f32_type() {
+            return Ok(self
+                .call("llvm.nvvm.div.approx.f", self.cx.f32_type().into(), &[a.into(), b.into()])?
+                .into_float_value());
+        }
+        Ok(self.b.build_float_div(a, b, "")?)
+    }
+
+    fn compare(&self, p: Predicate, dtype: DType, x: BasicValueEnum<'c>, y: BasicValueEnum<'c>) -> R<IntValue<'c>> {
+        if dtype.is_float() {
+            let p = match p {
+                Predicate::Eq => FloatPredicate::OEQ,
+                Predicate::Ne => FloatPredicate::UNE,
+                Predicate::Lt => FloatPredicate::OLT,
+                Predicate::Le => FloatPredicate::OLE,
+                Predicate::Gt => FloatPredicate::OGT,
+                Predicate::Ge => FloatPredicate::OGE,
+            };
+            return Ok(self.b.build_float_compare(p, x.into_float_value(), y.into_float_value(), "")?);
+        }
+        let p = match p {
+            Predicate::Eq => IntPredicate::EQ,
+            Predicate::Ne => IntPredicate::NE,
+            Predicate::Lt => IntPredicate::SLT,
+            Predicate::Le => IntPredicate::SLE,
+            Predicate::Gt => IntPredicate::SGT,
+            Predicate::Ge => IntPredicate::SGE,
+        };
+        Ok(self.b.build_int_compare(p, x.into_int_value(), y.into_int_value(), "")?)
+    }
+
+    /// Converts registers; pairs of f32 become 16-bit pairs in one instruction.
+    pub(super) fn cast_all(&self, a: &Regs<'c>, from: DType, to: DType) -> R<Regs<'c>> {
+        if from == DType::F32 && to.is_half() && a.len().is_multiple_of(2) {
+            let wide = self.cx.f32_type().vec_type(2);
+            let narrow = element(self.cx, to).into_float_type().vec_type(2);
+            let mut out = Vec::with_capacity(a.len());
+            for pair in a.chunks(2) {
+                let v = self.b.build_insert_element(wide.get_undef(), pair[0], self.i32(0), "")?;
+                let v = self.b.build_insert_element(v, pair[1], self.i32(1), "")?;
+                let v = self.b.build_float_trunc(v, narrow, "")?;
+                out.push(self.b.build_extract_element(v, self.i32(0), "")?);
+                out.push(self.b.build_extract_element(v, self.i32(1), "")?);
+            }
+            return Ok(out);
+        }
+        a.iter().map(|&x| self.cast(x, from, to)).collect()
+    }
+
+    pub(super) fn cast(&self, x: BasicValueEnum<'c>, from: DType, to: DType) -> R<BasicValueEnum<'c>> {
+        if from == to {
+            return Ok(x);
+        }
+        let b = &self.b;
+        let target = element(self.cx, to);
+        Ok(match (x, target) {
+            (BasicValueEnum::FloatValue(f), BasicTypeEnum::FloatType(t)) => {
+                if from.is_half() && to.is_half() {
+                    let wide = b.build_float_ext(f, self.cx.f32_type(), "")?;
+                    b.build_float_trunc(wide, t, "")?.into()
+                } else {
+                    b.build_float_cast(f, t, "")?.into()
+                }
+            }
+            (BasicValueEnum::FloatValue(f), BasicTypeEnum::IntType(t)) => {
+                let wide = if from.is_half() { b.build_float_ext(f, self.cx.f32_type(), "")? } else { f };
+                let name = format!("llvm.fptosi.sat.i{}.{}", t.get_bit_width(), type_name(if from.is_half() { DType::F32 } else { from }));
+                self.call(&name, t.into(), &[wide.into()])?
+            }
+            (BasicValueEnum::IntValue(i), BasicTypeEnum::FloatType(t)) => {
+                let i = if from == DType::Bool { b.build_int_z_extend(i, self.i32_type(), "")? } else { i };
+                if to.is_half() {
+                    let wide = b.build_signed_int_to_float(i, self.cx.f32_type(), "")?;
+                    b.build_float_trunc(wide, t, "")?.into()
+                } else {
+                    b.build_signed_int_to_float(i, t, "")?.into()
+                }
+            }
+            (BasicValueEnum::IntValue(i), BasicTypeEnum::IntType(t)) => {
+                b.build_int_cast_sign_flag(i, t, from != DType::Bool, "")?.into()
+            }
+            _ => return Err(CompileError::bug(format!("cast from {from} to {to}"))),
+        })
+    }
+
+    fn refill(&mut self, value: Value, neutral: f64, valid: &[Valid], dtype: DType, layout: &Fragment) -> R<Regs<'c>> {
+        let regs = self.regs(value)?.clone();
+        let fill = self.constant(dtype, neutral);
+        let mut checks: Vec<(u8, Slice, atlas_dsl::Dim)> = valid.iter().map(|v| (v.axis, v.slice, v.dim)).collect();
+        for axis in 0..layout.shape.len() as u8 {
+            if layout.is_padded(axis) && !checks.iter().any(|c| c.0 == axis) {
+                let len = layout.shape[usize::from(axis)];
+                let whole = Slice::Whole { offset: 0, len };
+                checks.push((axis, whole, atlas_dsl::Dim::from_u32(u32::MAX - 1)));
+            }
+        }
+        let mut masks = self.masks(layout, &checks)?;
+        let mut out = Vec::with_capacity(regs.len());
+        for (r, x) in regs.into_iter().enumerate() {
+            out.push(match self.mask(&mut masks, layout, r as u32)? {
+                None => x,
+                Some(p) => self.b.build_select(p, x, fill, "")?,
+            });
+        }
+        Ok(out)
+    }
+}
+
+/// LLVM's name of an element type in intrinsics.
+pub(super) fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "i1",
+        DType::I32 => "i32",
+        DType::I64 => "i64",
+        DType::F16 => "f16",
+        DType::Bf16 => "bf16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+    }
+}

@@ -1,0 +1,536 @@
+//! Global memory: addresses, masks, loads, stores and asynchronous copies.
+
+use super::coords::Masked;
+use super::{Emitter, R, Regs, element};
+use crate::analysis::vector_elements;
+use crate::error::CompileError;
+use crate::gpu::{CopyAtom, SharedRef, Slice, Value};
+use crate::layout::Fragment;
+use crate::passes::inner_divisor;
+use atlas_dsl::ir::{DimSize, ParamKind, Stride};
+use atlas_dsl::{DType, Dim, Param};
+use inkwell::IntPredicate;
+use inkwell::types::BasicType;
+use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue};
+use std::collections::BTreeMap;
+
+/// Bounds of one tile axis.
+struct Bound<'c> {
+    axis: u8,
+    /// Runtime position of tile index 0, for spans that may start outside.
+    start: Option<IntValue<'c>>,
+    /// Number of real elements, or with `start` the size of the dim.
+    limit: IntValue<'c>,
+    /// A constant limit: registers below it need no check.
+    known: Option<u32>,
+    thread: Masked<'c>,
+}
+
+/// Predicates of a tile's elements, made once per axis and register coordinate.
+pub(super) struct Masks<'c> {
+    bounds: Vec<Bound<'c>>,
+    made: BTreeMap<(u8, u32), IntValue<'c>>,
+    /// Holds or fails for the whole tile.
+    all: Option<IntValue<'c>>,
+}
+
+/// The tensor side of an access.
+struct View<'c> {
+    dtype: DType,
+    base: PointerValue<'c>,
+    /// Address of the tile's element 0.
+    origin: PointerValue<'c>,
+    /// Stride of each tile axis.
+    strides: Vec<AxisStride<'c>>,
+    /// Elements per vector along the last tile axis.
+    vector: u32,
+}
+
+#[derive(Clone, Copy)]
+enum AxisStride<'c> {
+    Const(i64),
+    Dynamic(IntValue<'c>),
+}
+
+impl<'c> Emitter<'c, '_> {
+    fn stride(&self, p: Param, axis: usize, s: Stride) -> R<AxisStride<'c>> {
+        Ok(match s {
+            Stride::Const(n) => AxisStride::Const(n),
+            Stride::Dynamic { .. } => AxisStride::Dynamic(
+                *self.strides.get(&(p, axis as u8)).ok_or_else(|| CompileError::bug("a stride without a parameter"))?,
+            ),
+        })
+    }
+
+    /// `index * stride` in 64 bits.
+    fn scaled(&self, index: IntValue<'c>, s: AxisStride<'c>) -> R<IntValue<'c>> {
+        let i64t = self.cx.i64_type();
+        let wide = self.b.build_int_s_extend(index, i64t, "")?;
+        Ok(match s {
+            AxisStride::Const(n) => self.b.build_int_mul(wide, i64t.const_int(n as u64, true), "")?,
+            AxisStride::Dynamic(n) => self.b.build_int_mul(wide, n, "")?,
+        })
+    }
+
+    /// First element of a slice in its dim.
+    fn start(&self, s: Slice) -> R<IntValue<'c>> {
+        Ok(match s {
+            Slice::At { coord, .. } => self.int(coord)?,
+            Slice::Tile { index, size, offset, .. } => {
+                let first = self.b.build_int_mul(self.int(index)?, self.i32(i64::from(size)), "")?;
+                self.b.build_int_add(first, self.i32(i64::from(offset)), "")?
+            }
+            Slice::Span { start, offset, .. } => {
+                self.b.build_int_add(self.int(start)?, self.i32(i64::from(offset)), "")?
+            }
+            Slice::Whole { offset, .. } => self.i32(i64::from(offset)),
+        })
+    }
+
+    fn view(&mut self, param: Param, slices: &[Slice]) -> R<View<'c>> {
+        let kind = self.k.params[param].kind.clone();
+        let ParamKind::Tensor { dtype, dims, strides, .. } = &kind else {
+            return Err(CompileError::bug("a scalar has no elements"));
+        };
+        let base = self.pointers[&param];
+        let mut offset = self.cx.i64_type().const_zero();
+        let mut tile_strides = Vec::new();
+        for (axis, (slice, stride)) in slices.iter().zip(strides).enumerate() {
+            let s = self.stride(param, axis, *stride)?;
+            let first = self.start(*slice)?;
+            let term = self.scaled(first, s)?;
+            offset = self.b.build_int_add(offset, term, "")?;
+            if slice.len().is_some() {
+                tile_strides.push(s);
+            }
+        }
+        let inner = match (slices.last(), dims.last()) {
+            (Some(s), Some(&d)) => inner_divisor(*s, self.k.dims[d].size.divisor()),
+            _ => 1,
+        };
+        let origin = self.offset_pointer(*dtype, base, offset)?;
+        Ok(View { dtype: *dtype, base, origin, strides: tile_strides, vector: vector_elements(&kind, inner) })
+    }
+
+    fn offset_pointer(&self, dtype: DType, base: PointerValue<'c>, elements: IntValue<'c>) -> R<PointerValue<'c>> {
+        // SAFETY: address arithmetic only; accesses outside the tensor are masked or redirected.
+        Ok(unsafe { self.b.build_gep(element(self.cx, dtype), base, &[elements], "")? })
+    }
+
+    /// The checks that a tile's slices ask for, by tile axis.
+    fn checks(&self, param: Param, slices: &[Slice]) -> R<Vec<(u8, Slice, Dim)>> {
+        let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
+            return Err(CompileError::bug("a scalar has no elements"));
+        };
+        let mut axis = 0;
+        let mut out = Vec::new();
+        for (s, &d) in slices.iter().zip(dims) {
+            out.push((axis, *s, d));
+            if s.len().is_some() {
+                axis += 1;
+            }
+        }
+        Ok(out)
+    }
+
+    /// The masks of a tile in a layout: ragged ends of dims and padding of the layout.
+    pub(super) fn masks(&mut self, layout: &Fragment, checks: &[(u8, Slice, Dim)]) -> R<Masks<'c>> {
+        let mut masks = Masks { bounds: Vec::new(), made: BTreeMap::new(), all: None };
+        for &(axis, slice, dim) in checks {
+            match slice {
+                Slice::At { in_bounds: true, .. } => {}
+                Slice::At { coord, .. } => {
+                    let p = self.b.build_int_compare(IntPredicate::ULT, self.int(coord)?, self.dim_size(dim)?, "")?;
+                    masks.all = Some(match masks.all {
+                        None => p,
+                        Some(q) => self.b.build_and(p, q, "")?,
+                    });
+                }
+                Slice::Whole { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
+                Slice::Tile { size, len, .. } => {
+                    let full = match self.k.dims[dim].size {
+                        DimSize::Const(n) => n % u64::from(size) == 0,
+                        DimSize::Dynamic { divisor } => divisor % size == 0,
+                    };
+                    if full {
+                        self.pad_bound(&mut masks, layout, axis, len)?;
+                    } else {
+                        let left = self.b.build_int_sub(self.dim_size(dim)?, self.start(slice)?, "")?;
+                        let whole = self.i32(i64::from(len));
+                        let short = self.b.build_int_compare(IntPredicate::SLT, left, whole, "")?;
+                        let limit = self.b.build_select(short, left, whole, "")?.into_int_value();
+                        let thread = self.thread_coord(layout, axis)?;
+                        masks.bounds.push(Bound { axis, start: None, limit, known: None, thread });
+                    }
+                }
+                Slice::Span { len, .. } => {
+                    self.pad_bound(&mut masks, layout, axis, len)?;
+                    let start = self.start(slice)?;
+                    let limit = self.dim_size(dim)?;
+                    let thread = self.thread_coord(layout, axis)?;
+                    masks.bounds.push(Bound { axis, start: Some(start), limit, known: None, thread });
+                }
+            }
+        }
+        Ok(masks)
+    }
+
+    fn pad_bound(&mut self, masks: &mut Masks<'c>, layout: &Fragment, axis: u8, len: u32) -> R<()> {
+        if layout.cover(axis) > len {
+            let thread = self.thread_coord(layout, axis)?;
+            masks.bounds.push(Bound { axis, start: None, limit: self.i32(i64::from(len)), known: Some(len), thread });
+        }
+        Ok(())
+    }
+
+    /// Whether a register's element is real; `None` if it always is.
+    pub(super) fn mask(&mut self, masks: &mut Masks<'c>, layout: &Fragment, reg: u32) -> R<Option<IntValue<'c>>> {
+        let coord = layout.reg_coord(reg);
+        let mut all = masks.all;
+        for (n, bound) in masks.bounds.iter().enumerate() {
+            let c = coord[usize::from(bound.axis)];
+            if bound.known.is_some_and(|k| layout.max_thread_coord(bound.axis) + c < k) {
+                continue;
+            }
+            let key = (n as u8, c);
+            let p = match masks.made.get(&key) {
+                Some(p) => *p,
+                None => {
+                    let at = self.b.build_int_add(bound.thread.value, self.i32(i64::from(c)), "")?;
+                    let p = match bound.start {
+                        None => self.b.build_int_compare(IntPredicate::SLT, at, bound.limit, "")?,
+                        Some(s) => {
+                            let at = self.b.build_int_add(at, s, "")?;
+                            self.b.build_int_compare(IntPredicate::ULT, at, bound.limit, "")?
+                        }
+                    };
+                    masks.made.insert(key, p);
+                    p
+                }
+            };
+            all = Some(match all {
+                None => p,
+                Some(q) => self.b.build_and(p, q, "")?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Elements that a layout's registers hold side by side along the last axis, at most `limit`.
+    pub(super) fn register_run(layout: &Fragment, axis: u8, limit: u32) -> u32 {
+        let Some(first) = layout.regs.first() else { return 1 };
+        if first.axis != Some(axis) || first.stride != 1 {
+            return 1;
+        }
+        let mut run = 1;
+        while run * 2 <= limit && first.extent.is_multiple_of(run * 2) {
+            run *= 2;
+        }
+        // Everything else along the axis must move by whole vectors.
+        let others = layout.regs[1..].iter().chain(&layout.threads).filter(|m| m.axis == Some(axis));
+        while run > 1 && !others.clone().all(|m| m.stride.is_multiple_of(run)) {
+            run /= 2;
+        }
+        run
+    }
+
+    /// Address of a register's element.
+    fn element_pointer(&mut self, view: &View<'c>, layout: &Fragment, thread: PointerValue<'c>, reg: u32) -> R<PointerValue<'c>> {
+        let coord = layout.reg_coord(reg);
+        let i64t = self.cx.i64_type();
+        let mut fixed = 0i64;
+        let mut moving: Option<IntValue<'c>> = None;
+        for (c, s) in coord.iter().zip(&view.strides) {
+            match *s {
+                AxisStride::Const(n) => fixed += i64::from(*c) * n,
+                AxisStride::Dynamic(_) if *c == 0 => {}
+                AxisStride::Dynamic(n) => {
+                    let term = self.b.build_int_mul(n, i64t.const_int(u64::from(*c), false), "")?;
+                    moving = Some(match moving {
+                        None => term,
+                        Some(m) => self.b.build_int_add(m, term, "")?,
+                    });
+                }
+            }
+        }
+        let at = match moving {
+            None => thread,
+            Some(m) => self.offset_pointer(view.dtype, thread, m)?,
+        };
+        self.offset_pointer(view.dtype, at, i64t.const_int(fixed as u64, true))
+    }
+
+    fn thread_pointer(&mut self, view: &View<'c>, layout: &Fragment) -> R<PointerValue<'c>> {
+        let mut sum = self.cx.i64_type().const_zero();
+        for axis in 0..view.strides.len() {
+            let c = self.thread_coord(layout, axis as u8)?;
+            let term = self.scaled(c.value, view.strides[axis])?;
+            sum = self.b.build_int_add(sum, term, "")?;
+        }
+        self.offset_pointer(view.dtype, view.origin, sum)
+    }
+
+    pub(super) fn load_global(&mut self, param: Param, slices: &[Slice], result: Option<Value>) -> R<Regs<'c>> {
+        let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
+        let layout = self.k.tile(result).1.clone();
+        let view = self.view(param, slices)?;
+        let checks = self.checks(param, slices)?;
+        let mut masks = self.masks(&layout, &checks)?;
+        let n = layout.reg_count();
+        let run = match layout.shape.len() {
+            0 => 1,
+            rank => Self::register_run(&layout, rank as u8 - 1, view.vector),
+        };
+        let thread = self.thread_pointer(&view, &layout)?;
+        let scalar = element(self.cx, view.dtype);
+        let mut out = Vec::with_capacity(n as usize);
+        for reg in (0..n).step_by(run as usize) {
+            let mut at = self.element_pointer(&view, &layout, thread, reg)?;
+            let real = self.mask(&mut masks, &layout, reg)?;
+            if let Some(p) = real {
+                at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
+            }
+            let value = if run == 1 {
+                self.load_aligned(scalar, at, view.dtype.bytes())?
+            } else {
+                let ty = scalar.into_float_or_int_vector(run);
+                self.load_aligned(ty, at, run * view.dtype.bytes())?
+            };
+            let value = match real {
+                None => value,
+                Some(p) => self.b.build_select(p, value, value.get_type().const_zero(), "")?,
+            };
+            if run == 1 {
+                out.push(value);
+            } else {
+                for i in 0..run {
+                    out.push(self.b.build_extract_element(value.into_vector_value(), self.i32(i64::from(i)), "")?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    pub(super) fn load_aligned(&self, ty: inkwell::types::BasicTypeEnum<'c>, at: PointerValue<'c>, align: u32) -> R<BasicValueEnum<'c>> {
+        let v = self.b.build_load(ty, at, "")?;
+        if let Some(i) = v.as_instruction_value() {
+            i.set_alignment(align).map_err(|e| CompileError::bug(format!("alignment {align}: {e}")))?;
+        }
+        Ok(v)
+    }
+
+    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value) -> R<()> {
+        let layout = self.k.tile(value).1.clone();
+        let regs = self.regs(value)?.clone();
+        let view = self.view(param, slices)?;
+        let checks = self.checks(param, slices)?;
+        let mut masks = self.masks(&layout, &checks)?;
+        if let Some(first) = self.is_first_copy(&layout)? {
+            masks.all = Some(match masks.all {
+                None => first,
+                Some(q) => self.b.build_and(first, q, "")?,
+            });
+        }
+        let run = match layout.shape.len() {
+            0 => 1,
+            rank => Self::register_run(&layout, rank as u8 - 1, view.vector),
+        };
+        let thread = self.thread_pointer(&view, &layout)?;
+        for reg in (0..layout.reg_count()).step_by(run as usize) {
+            let at = self.element_pointer(&view, &layout, thread, reg)?;
+            let real = self.mask(&mut masks, &layout, reg)?;
+            self.store_run("global", at, &regs[reg as usize..(reg + run) as usize], view.dtype, real)?;
+        }
+        Ok(())
+    }
+
+    /// Stores consecutive elements as one vector, where `real` holds.
+    pub(super) fn store_run(
+        &self,
+        space: &str,
+        at: PointerValue<'c>,
+        values: &[BasicValueEnum<'c>],
+        dtype: DType,
+        real: Option<IntValue<'c>>,
+    ) -> R<()> {
+        let bytes = values.len() as u32 * dtype.bytes();
+        let packed = self.pack(values, dtype)?;
+        match real {
+            None => {
+                let s = self.b.build_store(at, packed)?;
+                s.set_alignment(bytes).map_err(|e| CompileError::bug(format!("alignment {bytes}: {e}")))?;
+                Ok(())
+            }
+            Some(p) => {
+                let words = self.words(packed, bytes)?;
+                self.store_if(p, space, at, &words)
+            }
+        }
+    }
+
+    /// Consecutive elements as one vector, or the element itself.
+    pub(super) fn pack(&self, values: &[BasicValueEnum<'c>], dtype: DType) -> R<BasicValueEnum<'c>> {
+        if let [one] = values {
+            return Ok(*one);
+        }
+        let ty = element(self.cx, dtype).into_float_or_int_vector(values.len() as u32).into_vector_type();
+        let mut v = ty.get_undef();
+        for (i, &x) in values.iter().enumerate() {
+            v = self.b.build_insert_element(v, x, self.i32(i as i64), "")?;
+        }
+        Ok(v.into())
+    }
+
+    /// A packed value as 32-bit words, or as one 16-bit word.
+    pub(super) fn words(&self, packed: BasicValueEnum<'c>, bytes: u32) -> R<Vec<IntValue<'c>>> {
+        let i32t = self.i32_type();
+        Ok(match bytes {
+            2 => vec![self.b.build_bit_cast(packed, self.cx.i16_type(), "")?.into_int_value()],
+            4 => vec![self.b.build_bit_cast(packed, i32t, "")?.into_int_value()],
+            n => {
+                let v = self.b.build_bit_cast(packed, i32t.vec_type(n / 4), "")?.into_vector_value();
+                (0..n / 4)
+                    .map(|i| Ok(self.b.build_extract_element(v, self.i32(i64::from(i)), "")?.into_int_value()))
+                    .collect::<R<_>>()?
+            }
+        })
+    }
+
+    /// Starts the copy of a tile into a stage: 16-byte chunks of rows, dealt to threads in turn. Chunks
+    /// outside the tensor, and the buffer's padding, are filled with zeros.
+    pub(super) fn copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
+        let buffer = self.k.buffers[to.buffer].clone();
+        let bytes = match atom {
+            CopyAtom::CpAsync(bytes) => bytes,
+            CopyAtom::Direct => buffer.dtype.bytes(),
+            _ => return Err(CompileError::refusal("the tensor copy engine is not lowered yet")),
+        };
+        let per = bytes / buffer.dtype.bytes();
+        let (rows, cols) = (buffer.layout.rows, buffer.layout.cols);
+        let chunks = cols / per;
+        let total = rows * chunks;
+        let threads = self.k.threads;
+        let view = self.view(param, slices)?;
+        let checks = self.checks(param, slices)?;
+        let rank = view.strides.len();
+        let tile: Vec<u32> = slices.iter().filter_map(Slice::len).collect();
+        if rank > 2 {
+            return Err(CompileError::refusal("a tile of rank above 2 cannot be copied to shared memory"));
+        }
+        // A layout of chunks, so that masks and coordinates come from the one algebra.
+        let rounds = total.div_ceil(threads);
+        for round in 0..rounds {
+            let first = round * threads;
+            let chunk = self.b.build_int_add(self.tid, self.i32(i64::from(first)), "")?;
+            let row = self.b.build_int_unsigned_div(chunk, self.i32(i64::from(chunks)), "")?;
+            let in_row = self.b.build_int_unsigned_rem(chunk, self.i32(i64::from(chunks)), "")?;
+            let col = self.b.build_int_mul(in_row, self.i32(i64::from(per)), "")?;
+            let coords: Vec<IntValue<'c>> = if rank == 2 { vec![row, col] } else { vec![col] };
+            // Real where inside the tile and inside the tensor.
+            let mut real: Option<IntValue<'c>> = None;
+            let both = |e: &Self, real: Option<IntValue<'c>>, p: IntValue<'c>| -> R<Option<IntValue<'c>>> {
+                Ok(Some(match real {
+                    None => p,
+                    Some(q) => e.b.build_and(p, q, "")?,
+                }))
+            };
+            let mut axis = 0;
+            for &(_, slice, dim) in &checks {
+                let Some(len) = slice.len() else {
+                    if let Slice::At { coord, in_bounds: false } = slice {
+                        let p = self.b.build_int_compare(IntPredicate::ULT, self.int(coord)?, self.dim_size(dim)?, "")?;
+                        real = both(self, real, p)?;
+                    }
+                    continue;
+                };
+                let c = coords[axis];
+                let extent = if rank == 2 && axis == 0 { rows } else { cols };
+                axis += 1;
+                let ragged = match (slice, self.k.dims[dim].size) {
+                    (Slice::Tile { size, .. }, DimSize::Const(n)) => n % u64::from(size) != 0,
+                    (Slice::Tile { size, .. }, DimSize::Dynamic { divisor }) => divisor % size != 0,
+                    (Slice::Span { .. }, _) => true,
+                    _ => false,
+                };
+                if extent > len {
+                    let p = self.b.build_int_compare(IntPredicate::ULT, c, self.i32(i64::from(len)), "")?;
+                    real = both(self, real, p)?;
+                }
+                if ragged {
+                    let at = self.b.build_int_add(c, self.start(slice)?, "")?;
+                    let p = self.b.build_int_compare(IntPredicate::ULT, at, self.dim_size(dim)?, "")?;
+                    real = both(self, real, p)?;
+                }
+            }
+            let _ = &tile;
+            let mut offset = self.cx.i64_type().const_zero();
+            for (c, s) in coords.iter().zip(&view.strides) {
+                let term = self.scaled(*c, *s)?;
+                offset = self.b.build_int_add(offset, term, "")?;
+            }
+            let from = self.offset_pointer(view.dtype, view.origin, offset)?;
+            let from = match real {
+                None => from,
+                Some(p) => self.b.build_select(p, from, view.base, "")?.into_pointer_value(),
+            };
+            let open = Masked { value: row, bits: u32::MAX };
+            let open_col = Masked { value: col, bits: u32::MAX };
+            let at = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), (open, 0), (open_col, 0))?;
+            let at = self.shared_pointer(to, at)?;
+            // The last round may have more threads than chunks.
+            let partial = (first + threads > total).then_some(());
+            let join = match partial {
+                None => None,
+                Some(()) => {
+                    let p = self.b.build_int_compare(IntPredicate::ULT, chunk, self.i32(i64::from(total)), "")?;
+                    let inside = self.cx.append_basic_block(self.function, "copy");
+                    let after = self.cx.append_basic_block(self.function, "copied");
+                    self.b.build_conditional_branch(p, inside, after)?;
+                    self.b.position_at_end(inside);
+                    Some(after)
+                }
+            };
+            match atom {
+                CopyAtom::CpAsync(_) => {
+                    let real = match real {
+                        None => None,
+                        Some(p) => {
+                            let n = self.b.build_select(p, self.i32(i64::from(bytes)), self.i32(0), "")?;
+                            Some(n.into_int_value())
+                        }
+                    };
+                    self.cp_async(bytes, at, from, real)?;
+                }
+                _ => {
+                    let v = self.load_aligned(element(self.cx, view.dtype), from, bytes)?;
+                    let v = match real {
+                        None => v,
+                        Some(p) => self.b.build_select(p, v, v.get_type().const_zero(), "")?,
+                    };
+                    self.store_run("shared", at, &[v], view.dtype, None)?;
+                }
+            }
+            if let Some(after) = join {
+                self.b.build_unconditional_branch(after)?;
+                self.b.position_at_end(after);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Vectors of element types.
+pub(super) trait VectorOf<'c> {
+    /// A vector of `n` of this float or integer type.
+    fn into_float_or_int_vector(self, n: u32) -> inkwell::types::BasicTypeEnum<'c>;
+}
+
+impl<'c> VectorOf<'c> for inkwell::types::BasicTypeEnum<'c> {
+    fn into_float_or_int_vector(self, n: u32) -> inkwell::types::BasicTypeEnum<'c> {
+        match self {
+            inkwell::types::BasicTypeEnum::FloatType(t) => t.vec_type(n).as_basic_type_enum(),
+            inkwell::types::BasicTypeEnum::IntType(t) => t.vec_type(n).as_basic_type_enum(),
+            t => t,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The only place that names NVVM intrinsics and inline PTX.
+
+use super::{Emitter, R, struct_of};
+use crate::error::CompileError;
+use inkwell::InlineAsmDialect;
+use inkwell::attributes::AttributeLoc;
+use inkwell::module::Module;
+use inkwell::types::{BasicMetadataTypeEnum, BasicTypeEnum, FunctionType};
+use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, IntValue, PointerValue};
+
+/// An intrinsic by name; LLVM attaches its attributes.
+pub(super) fn declare<'c>(module: &Module<'c>, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
+    module.get_function(name).unwrap_or_else(|| module.add_function(name, ty, None))
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Calls an intrinsic of one result.
+    pub(super) fn call(
+        &self,
+        name: &str,
+        result: BasicTypeEnum<'c>,
+        args: &[BasicValueEnum<'c>],
+    ) -> R<BasicValueEnum<'c>> {
+        use inkwell::types::BasicType;
+        let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
+        let f = declare(self.module, name, result.fn_type(&types, false));
+        let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
+        Ok(self.b.build_call(f, &args, "")?.try_as_basic_value().unwrap_basic())
+    }
+
+    /// Calls an intrinsic without result.
+    pub(super) fn call_void(&self, name: &str, args: &[BasicValueEnum<'c>]) -> R<()> {
+        let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
+        let f = declare(self.module, name, self.cx.void_type().fn_type(&types, false));
+        let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
+        self.b.build_call(f, &args, "")?;
+        Ok(())
+    }
+
+    /// The fields of a struct result.
+    pub(super) fn fields(&self, v: BasicValueEnum<'c>, n: u32) -> R<Vec<BasicValueEnum<'c>>> {
+        (0..n).map(|i| Ok(self.b.build_extract_value(v.into_struct_value(), i, "")?)).collect()
+    }
+
+    pub(super) fn barrier(&self) -> R<()> {
+        self.call_void("llvm.nvvm.barrier.cta.sync.aligned.all", &[self.i32(0).into()])
+    }
+
+    pub(super) fn commit_group(&self) -> R<()> {
+        self.call_void("llvm.nvvm.cp.async.commit.group", &[])
+    }
+
+    pub(super) fn wait_group(&self, pending: u32) -> R<()> {
+        self.call_void("llvm.nvvm.cp.async.wait.group", &[self.i32(i64::from(pending)).into()])
+    }
+
+    /// Copies `bytes` (4, 8 or 16) from global to shared memory, of which the first `real` exist; the rest are zero.
+    pub(super) fn cp_async(&self, bytes: u32, to: PointerValue<'c>, from: PointerValue<'c>, real: Option<IntValue<'c>>) -> R<()> {
+        let cache = if bytes == 16 { "cg" } else { "ca" };
+        let name = format!("llvm.nvvm.cp.async.{cache}.shared.global.{bytes}");
+        match real {
+            None => self.call_void(&name, &[to.into(), from.into()]),
+            Some(n) => self.call_void(&format!("{name}.s"), &[to.into(), from.into(), n.into()]),
+        }
+    }
+
+    /// `ldmatrix` of four 8x8 matrices of 16-bit elements; one 32-bit register per matrix.
+    pub(super) fn ldmatrix_x4(&self, from: PointerValue<'c>, transposed: bool) -> R<Vec<IntValue<'c>>> {
+        let trans = if transposed { ".trans" } else { "" };
+        let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{trans}.b16.p3");
+        let ty = struct_of(self.cx, self.i32_type(), 4);
+        let r = self.call(&name, ty.into(), &[from.into()])?;
+        Ok(self.fields(r, 4)?.into_iter().map(BasicValueEnum::into_int_value).collect())
+    }
+
+    /// The value of the lane whose number differs in the bits of `mask`.
+    pub(super) fn shuffle_xor(&self, v: BasicValueEnum<'c>, mask: u32) -> R<BasicValueEnum<'c>> {
+        let all = self.i32(-1).into();
+        let clamp = self.i32(31).into();
+        let mask = self.i32(i64::from(mask)).into();
+        let i32t = self.i32_type();
+        match v {
+            BasicValueEnum::FloatValue(f) if f.get_type() == self.cx.f32_type() => {
+                self.call("llvm.nvvm.shfl.sync.bfly.f32", self.cx.f32_type().into(), &[all, v, mask, clamp])
+            }
+            BasicValueEnum::IntValue(i) if i.get_type() == i32t => {
+                self.call("llvm.nvvm.shfl.sync.bfly.i32", i32t.into(), &[all, v, mask, clamp])
+            }
+            // 64-bit values travel as two halves.
+            _ => {
+                let pair = i32t.vec_type(2);
+                let halves = self.b.build_bit_cast(v, pair, "")?.into_vector_value();
+                let mut out = pair.get_undef();
+                for i in 0..2 {
+                    let at = self.i32(i);
+                    let h = self.b.build_extract_element(halves, at, "")?;
+                    let h = self.call("llvm.nvvm.shfl.sync.bfly.i32", i32t.into(), &[all, h, mask, clamp])?;
+                    out = self.b.build_insert_element(out, h, at, "")?;
+                }
+                Ok(self.b.build_bit_cast(out, v.get_type(), "")?)
+            }
+        }
+    }
+
+    /// Stores 32-bit (or one 16-bit) words where the predicate holds.
+    pub(super) fn store_if(&self, p: IntValue<'c>, space: &str, to: PointerValue<'c>, words: &[IntValue<'c>]) -> R<()> {
+        let bits = words.first().map_or(32, |w| w.get_type().get_bit_width());
+        let (suffix, reg) = match (words.len(), bits) {
+            (1, 16) => ("b16", "h"),
+            (1, 32) => ("b32", "r"),
+            (2, 32) => ("v2.b32", "r"),
+            (4, 32) => ("v4.b32", "r"),
+            (n, b) => return Err(CompileError::bug(format!("a store of {n} words of {b} bits"))),
+        };
+        let list: Vec<String> = (0..words.len()).map(|i| format!("${}", i + 2)).collect();
+        let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
+        let text = format!("@$0 st.{space}.{suffix} [$1], {data};");
+        let address = if space == "shared" { "r" } else { "l" };
+        let constraints =
+            std::iter::once("b").chain(std::iter::once(address)).chain(words.iter().map(|_| reg)).collect::<Vec<_>>().join(",");
+        let constraints = format!("{constraints},~{{memory}}");
+        let mut types: Vec<BasicMetadataTypeEnum<'c>> = vec![p.get_type().into(), to.get_type().into()];
+        types.extend(words.iter().map(|w| BasicMetadataTypeEnum::from(w.get_type())));
+        let ty = self.cx.void_type().fn_type(&types, false);
+        let asm = self.cx.create_inline_asm(ty, text, constraints, true, false, Some(InlineAsmDialect::ATT), false);
+        let mut args: Vec<BasicMetadataValueEnum<'c>> = vec![p.into(), to.into()];
+        args.extend(words.iter().map(|&w| BasicMetadataValueEnum::from(w)));
+        let call = self.b.build_indirect_call(ty, asm, &args, "")?;
+        let nounwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
+        call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! GPU IR to an LLVM module. A fragment becomes flat SSA scalars, one per register.
+
+mod control;
+mod coords;
+mod elementwise;
+mod global;
+mod intrinsics;
+mod math;
+mod mma;
+mod reduce;
+mod shared;
+
+use crate::error::CompileError;
+use crate::gpu::{self, Kernel, Op, Type};
+use crate::image::AbiParam;
+use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
+use atlas_dsl::{DType, Dim, Param, Table};
+use coords::ThreadCoords;
+use cranelift_entity::SecondaryMap;
+use inkwell::AddressSpace;
+use inkwell::attributes::AttributeLoc;
+use inkwell::builder::Builder;
+use inkwell::context::Context;
+use inkwell::module::{Linkage, Module};
+use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, IntType};
+use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
+use std::collections::BTreeMap;
+
+/// The result of emission or why it failed.
+type R<T> = Result<T, CompileError>;
+
+impl From<inkwell::builder::BuilderError> for CompileError {
+    #[track_caller]
+    fn from(e: inkwell::builder::BuilderError) -> CompileError {
+        CompileError::bug(format!("LLVM builder at {}: {e}", std::panic::Location::caller()))
+    }
+}
+
+const GLOBAL: u16 = 1;
+const SHARED: u16 = 3;
+const CONSTANT: u16 = 4;
+
+/// The registers of a value.
+type Regs<'c> = Vec<BasicValueEnum<'c>>;
+
+struct Emitter<'c, 'k> {
+    cx: &'c Context,
+    module: &'k Module<'c>,
+    b: Builder<'c>,
+    k: &'k Kernel,
+    function: FunctionValue<'c>,
+    values: SecondaryMap<gpu::Value, Option<Regs<'c>>>,
+    pointers: BTreeMap<Param, PointerValue<'c>>,
+    scalars: BTreeMap<Param, BasicValueEnum<'c>>,
+    dims: BTreeMap<Dim, IntValue<'c>>,
+    strides: BTreeMap<(Param, u8), IntValue<'c>>,
+    tables: BTreeMap<Table, PointerValue<'c>>,
+    tid: IntValue<'c>,
+    shared_base: PointerValue<'c>,
+    coords: ThreadCoords<'c>,
+}
+
+/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides,
+/// counts of the grid's axes but the slowest.
+pub fn abi(k: &Kernel) -> Vec<AbiParam> {
+    let mut out = Vec::new();
+    for (p, data) in k.params.iter() {
+        out.push(match data.kind {
+            ParamKind::Tensor { .. } => AbiParam::Ptr(p),
+            ParamKind::Scalar { .. } => AbiParam::Scalar(p),
+        });
+    }
+    for (d, data) in k.dims.iter() {
+        if matches!(data.size, DimSize::Dynamic { .. }) {
+            out.push(AbiParam::Dim(d));
+        }
+    }
+    for (p, data) in k.params.iter() {
+        if let ParamKind::Tensor { strides, .. } = &data.kind {
+            for (axis, s) in strides.iter().enumerate() {
+                if matches!(s, Stride::Dynamic { .. }) {
+                    out.push(AbiParam::Stride(p, axis as u8));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Emits a kernel into a module.
+pub fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()> {
+    let abi = abi(k);
+    let i32t = cx.i32_type();
+    let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));
+    let types: Vec<BasicMetadataTypeEnum<'c>> = abi
+        .iter()
+        .map(|p| match *p {
+            AbiParam::Ptr(_) => ptr(GLOBAL).into(),
+            AbiParam::Scalar(s) => match k.params[s].kind {
+                ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => element(cx, dtype).into(),
+            },
+            AbiParam::Stride(..) => cx.i64_type().into(),
+            AbiParam::Dim(_) | AbiParam::GridCount(_) => i32t.into(),
+        })
+        .collect();
+    let function = module.add_function(&k.name, cx.void_type().fn_type(&types, false), None);
+    // llvm::CallingConv::PTX_Kernel.
+    function.set_call_conventions(71);
+    for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", "1".to_owned())] {
+        function.add_attribute(AttributeLoc::Function, cx.create_string_attribute(key, &value));
+    }
+    let shared = module.add_global(cx.i8_type().array_type(0), Some(AddressSpace::from(SHARED)), "shared");
+    shared.set_alignment(1024);
+    shared.set_linkage(Linkage::External);
+
+    let entry = cx.append_basic_block(function, "entry");
+    let body = cx.append_basic_block(function, "body");
+    let b = cx.create_builder();
+    b.position_at_end(entry);
+    let tid_fn = intrinsics::declare(module, "llvm.nvvm.read.ptx.sreg.tid.x", i32t.fn_type(&[], false));
+    let tid = b.build_call(tid_fn, &[], "tid")?.try_as_basic_value().unwrap_basic().into_int_value();
+    let mut e = Emitter {
+        cx,
+        module,
+        b,
+        k,
+        function,
+        values: SecondaryMap::new(),
+        pointers: BTreeMap::new(),
+        scalars: BTreeMap::new(),
+        dims: BTreeMap::new(),
+        strides: BTreeMap::new(),
+        tables: BTreeMap::new(),
+        tid,
+        shared_base: shared.as_pointer_value(),
+        coords: ThreadCoords::new(entry),
+    };
+    for (i, p) in abi.iter().enumerate() {
+        e.bind_param(i as u32, *p)?;
+    }
+    e.b.position_at_end(body);
+    e.programs()?;
+    for role in k.roles.values() {
+        e.block(role.body)?;
+    }
+    e.b.build_return(None)?;
+    e.b.position_at_end(entry);
+    e.b.build_unconditional_branch(body)?;
+    Ok(())
+}
+
+/// The LLVM type of an element.
+fn element(cx: &Context, dtype: DType) -> BasicTypeEnum<'_> {
+    match dtype {
+        DType::Bool => cx.bool_type().into(),
+        DType::I32 => cx.i32_type().into(),
+        DType::I64 => cx.i64_type().into(),
+        DType::F16 => cx.f16_type().into(),
+        DType::Bf16 => cx.bf16_type().into(),
+        DType::F32 => cx.f32_type().into(),
+        DType::F64 => cx.f64_type().into(),
+    }
+}
+
+impl<'c> Emitter<'c, '_> {
+    fn bind_param(&mut self, index: u32, p: AbiParam) -> R<()> {
+        let value = self.function.get_nth_param(index).ok_or_else(|| CompileError::bug("a missing parameter"))?;
+        let at = AttributeLoc::Param(index);
+        let attribute = |name: &str, value: u64| {
+            self.cx.create_enum_attribute(inkwell::attributes::Attribute::get_named_enum_kind_id(name), value)
+        };
+        match p {
+            AbiParam::Ptr(p) => {
+                if let ParamKind::Tensor { access, align, .. } = self.k.params[p].kind {
+                    self.function.add_attribute(at, attribute("noalias", 0));
+                    self.function.add_attribute(at, attribute("align", u64::from(align)));
+                    if access == Access::In {
+                        self.function.add_attribute(at, attribute("readonly", 0));
+                    }
+                }
+                self.pointers.insert(p, value.into_pointer_value());
+            }
+            AbiParam::Scalar(p) => {
+                self.scalars.insert(p, value);
+            }
+            AbiParam::Dim(d) => {
+                self.dims.insert(d, value.into_int_value());
+            }
+            AbiParam::Stride(p, axis) => {
+                self.strides.insert((p, axis), value.into_int_value());
+            }
+            AbiParam::GridCount(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Coordinates of this CTA's program: the last axis is fastest.
+    fn programs(&mut self) -> R<()> {
+        let gpu::IndexMap::Linear(axes) = &self.k.index_map else {
+            return Err(CompileError::refusal("only the linear index map is lowered yet"));
+        };
+        let axes = axes.clone();
+        let i32t = self.cx.i32_type();
+        let ctaid = intrinsics::declare(self.module, "llvm.nvvm.read.ptx.sreg.ctaid.x", i32t.fn_type(&[], false));
+        let mut left = self.b.build_call(ctaid, &[], "cta")?.try_as_basic_value().unwrap_basic().into_int_value();
+        for (i, axis) in axes.iter().enumerate().rev() {
+            let coord = self.k.coords[i];
+            if i == 0 {
+                self.values[coord] = Some(vec![left.into()]);
+                break;
+            }
+            let count = match *axis {
+                GridExtent::Points(d) => self.dim_size(d)?,
+                GridExtent::Tiles { dim, size } => self.dim_tiles(dim, size)?,
+            };
+            let q = self.b.build_int_unsigned_div(left, count, "")?;
+            let r = self.b.build_int_sub(left, self.b.build_int_mul(q, count, "")?, "")?;
+            self.values[coord] = Some(vec![r.into()]);
+            left = q;
+        }
+        Ok(())
+    }
+
+    fn dim_size(&self, d: Dim) -> R<IntValue<'c>> {
+        Ok(match self.k.dims[d].size {
+            DimSize::Const(n) => self.cx.i32_type().const_int(n, false),
+            DimSize::Dynamic { .. } => {
+                *self.dims.get(&d).ok_or_else(|| CompileError::bug("a dim without a parameter"))?
+            }
+        })
+    }
+
+    fn dim_tiles(&self, d: Dim, size: u32) -> R<IntValue<'c>> {
+        let n = self.dim_size(d)?;
+        let i32t = self.cx.i32_type();
+        // ceil(n / size) without overflow: n >= 1 in any launched kernel.
+        let less = self.b.build_int_sub(n, i32t.const_int(1, false), "")?;
+        let q = self.b.build_int_unsigned_div(less, i32t.const_int(u64::from(size), false), "")?;
+        Ok(self.b.build_int_add(q, i32t.const_int(1, false), "")?)
+    }
+
+    fn i32(&self, x: i64) -> IntValue<'c> {
+        self.cx.i32_type().const_int(x as u64, true)
+    }
+
+    fn i32_type(&self) -> IntType<'c> {
+        self.cx.i32_type()
+    }
+
+    fn regs(&self, v: gpu::Value) -> R<&Regs<'c>> {
+        self.values[v].as_ref().ok_or_else(|| CompileError::bug(format!("{v} is used before it is emitted")))
+    }
+
+    fn scalar(&self, v: gpu::Value) -> R<BasicValueEnum<'c>> {
+        self.regs(v)?.first().copied().ok_or_else(|| CompileError::bug("an empty scalar"))
+    }
+
+    fn int(&self, v: gpu::Value) -> R<IntValue<'c>> {
+        Ok(self.scalar(v)?.into_int_value())
+    }
+
+    fn zero(&self, dtype: DType) -> BasicValueEnum<'c> {
+        element(self.cx, dtype).const_zero()
+    }
+
+    /// Emits a block's instructions up to its yield; returns the values yielded.
+    fn block(&mut self, block: gpu::Block) -> R<Vec<Regs<'c>>> {
+        for &inst in &self.k.blocks[block].insts {
+            if let Op::Yield(values) = &self.k.insts[inst] {
+                return values.iter().map(|&v| self.regs(v).cloned()).collect();
+            }
+            self.inst(inst)?;
+        }
+        Ok(vec![])
+    }
+
+    fn inst(&mut self, inst: gpu::Inst) -> R<()> {
+        let k = self.k;
+        let result = k.results[inst].first().copied();
+        let regs = match &k.insts[inst] {
+            Op::Loop { .. } => return self.emit_loop(inst),
+            Op::If(cond, body) => return self.emit_if(*cond, *body),
+            Op::LoadGlobal { param, slices } => self.load_global(*param, slices, result)?,
+            Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value),
+            Op::Copy { atom, param, slices, to } => return self.copy(*atom, *param, slices, to),
+            Op::LoadShared(from) => self.load_shared(from, result)?,
+            Op::StoreShared { to, value } => return self.store_shared(to, *value),
+            Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
+            Op::Mma { a, b, acc, atom, shape, .. } => self.mma(a, b, *acc, *atom, *shape, result)?,
+            Op::WaitMma(v, _) => self.regs(*v)?.clone(),
+            Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
+            Op::Acquire(ring, n) | Op::Wait(ring, n) => vec![self.stage(*ring, *n)?.into()],
+            Op::Commit(..) => return self.commit_group(),
+            Op::CopyWait(n) => return self.wait_group(*n),
+            Op::Release(_) | Op::Drain(_) => return Ok(()),
+            Op::Barrier => return self.barrier(),
+            Op::Convert(_) | Op::Programs(_) | Op::Fence(_) | Op::Yield(_) => {
+                return Err(CompileError::bug("an operation that a pass should have lowered"));
+            }
+            op => {
+                let v = result.ok_or_else(|| CompileError::bug("an element-wise operation without a result"))?;
+                self.elementwise(op, v)?
+            }
+        };
+        if let Some(v) = result {
+            if let Type::Fragment { layout, .. } | Type::InFlight { layout, .. } = &k.values[v].ty
+                && layout.reg_count() as usize != regs.len()
+            {
+                return Err(CompileError::bug(format!("{} registers for {layout}", regs.len())));
+            }
+            self.values[v] = Some(regs);
+        }
+        Ok(())
+    }
+
+    /// The stage of an iteration: its number modulo the stages.
+    fn stage(&self, ring: gpu::Ring, n: gpu::Value) -> R<IntValue<'c>> {
+        let stages = self.k.rings[ring].stages;
+        if stages == 1 {
+            return Ok(self.i32(0));
+        }
+        Ok(self.b.build_int_unsigned_rem(self.int(n)?, self.i32(i64::from(stages)), "stage")?)
+    }
+}
+
+/// Checks that a struct type is what callers expect; keeps `BasicType` in scope for helpers.
+fn struct_of<'c>(cx: &'c Context, field: impl BasicType<'c>, n: usize) -> inkwell::types::StructType<'c> {
+    cx.struct_type(&vec![field.as_basic_type_enum(); n], false)
+}

@@ -1,0 +1,181 @@
+//! Shared memory: fragments to and from buffers.
+
+use super::coords::Masked;
+use super::global::VectorOf;
+use super::{Emitter, R, Regs, element};
+use crate::error::CompileError;
+use crate::gpu::{SharedRef, Value};
+use crate::layout::Fragment;
+use inkwell::IntPredicate;
+use inkwell::values::{IntValue, PointerValue};
+
+impl<'c> Emitter<'c, '_> {
+    /// Address of a byte of a stage.
+    pub(super) fn shared_pointer(&self, at: &SharedRef, offset: IntValue<'c>) -> R<PointerValue<'c>> {
+        let buffer = &self.k.buffers[at.buffer];
+        let base = buffer.offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
+        let mut offset = offset;
+        if buffer.stages > 1 {
+            let token = at.token.ok_or_else(|| CompileError::bug("a stage without a token"))?;
+            let stage = self.b.build_int_mul(self.int(token)?, self.i32(i64::from(buffer.layout.bytes())), "")?;
+            offset = self.b.build_int_add(offset, stage, "")?;
+        }
+        let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
+        // SAFETY: offsets stay inside the CTA's shared memory: layouts give offsets inside their
+        // buffers and the allocator places buffers inside the total.
+        Ok(unsafe { self.b.build_gep(self.cx.i8_type(), self.shared_base, &[offset], "")? })
+    }
+
+    /// Row and column in the buffer of a tile coordinate, thread and register parts apart. Tiles of
+    /// other ranks than 2 lie in rows of their last axis.
+    fn place(&mut self, at: &SharedRef, layout: &Fragment, reg: u32) -> R<[(Masked<'c>, u32); 2]> {
+        let coord = layout.reg_coord(reg);
+        let none = Masked { value: self.i32(0), bits: 0 };
+        let rank = layout.shape.len();
+        if rank == 0 {
+            return Ok([(none, 0), (none, 0)]);
+        }
+        let mut row = (none, 0);
+        for axis in 0..rank - 1 {
+            let c = self.thread_coord(layout, axis as u8)?;
+            let extent = layout.shape[axis];
+            row = (self.scale_add(row.0, extent, c)?, row.1 * extent + coord[axis]);
+        }
+        let col = (self.thread_coord(layout, rank as u8 - 1)?, coord[rank - 1]);
+        let (row, col) = if at.transposed { (col, row) } else { (row, col) };
+        Ok([(row.0, row.1 + at.origin.0), (col.0, col.1 + at.origin.1)])
+    }
+
+    /// Whether a register's coordinates lie inside the tile; `None` if they always do. Axes other than
+    /// the padded ones cost nothing.
+    fn inside(&mut self, layout: &Fragment, reg: u32, extents: &[u32]) -> R<Option<IntValue<'c>>> {
+        let coord = layout.reg_coord(reg);
+        let mut all: Option<IntValue<'c>> = None;
+        for (axis, &extent) in extents.iter().enumerate() {
+            if layout.max_thread_coord(axis as u8) + coord[axis] < extent {
+                continue;
+            }
+            let c = self.thread_coord(layout, axis as u8)?;
+            let at = self.b.build_int_add(c.value, self.i32(i64::from(coord[axis])), "")?;
+            let p = self.b.build_int_compare(IntPredicate::ULT, at, self.i32(i64::from(extent)), "")?;
+            all = Some(match all {
+                None => p,
+                Some(q) => self.b.build_and(p, q, "")?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2,
+    /// which may be padded, else the tile's own.
+    fn writable(&self, at: &SharedRef, layout: &Fragment) -> Vec<u32> {
+        let shared = &self.k.buffers[at.buffer].layout;
+        match layout.shape[..] {
+            [_, cols] => {
+                // A column range must not spill into its neighbour.
+                let partial = at.origin != (0, 0) || (!at.transposed && cols * 2 <= shared.cols);
+                if partial {
+                    layout.shape.clone()
+                } else if at.transposed {
+                    vec![shared.cols, shared.rows]
+                } else {
+                    vec![shared.rows, shared.cols]
+                }
+            }
+            _ => layout.shape.clone(),
+        }
+    }
+
+    pub(super) fn load_shared(&mut self, from: &SharedRef, result: Option<Value>) -> R<Regs<'c>> {
+        let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
+        let (dtype, layout) = self.k.tile(result);
+        let layout = layout.clone();
+        let shared = self.k.buffers[from.buffer].layout;
+        let limits = self.writable(from, &layout);
+        let run = self.shared_run(from, &layout, dtype.bytes());
+        let scalar = element(self.cx, dtype);
+        let mut out = Vec::with_capacity(layout.reg_count() as usize);
+        for reg in (0..layout.reg_count()).step_by(run as usize) {
+            let [row, col] = self.place(from, &layout, reg)?;
+            let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
+            // Padding reads the buffer's first element instead of its neighbours, and becomes zero.
+            let inside = self.inside(&layout, reg, &limits)?;
+            let offset = match inside {
+                None => offset,
+                Some(p) => self.b.build_select(p, offset, self.i32(0), "")?.into_int_value(),
+            };
+            let at = self.shared_pointer(from, offset)?;
+            let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
+            let v = self.load_aligned(ty, at, run * dtype.bytes())?;
+            let v = match inside {
+                None => v,
+                Some(p) => self.b.build_select(p, v, ty.const_zero(), "")?,
+            };
+            if run == 1 {
+                out.push(v);
+            } else {
+                for i in 0..run {
+                    out.push(self.b.build_extract_element(v.into_vector_value(), self.i32(i64::from(i)), "")?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value) -> R<()> {
+        let (dtype, layout) = self.k.tile(value);
+        let layout = layout.clone();
+        let regs = self.regs(value)?.clone();
+        let shared = self.k.buffers[to.buffer].layout;
+        let limits = self.writable(to, &layout);
+        let run = self.shared_run(to, &layout, dtype.bytes());
+        let first = self.is_first_copy(&layout)?;
+        for reg in (0..layout.reg_count()).step_by(run as usize) {
+            let [row, col] = self.place(to, &layout, reg)?;
+            let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
+            let at = self.shared_pointer(to, offset)?;
+            let real = match (self.inside(&layout, reg, &limits)?, first) {
+                (Some(p), Some(q)) => Some(self.b.build_and(p, q, "")?),
+                (p, q) => p.or(q),
+            };
+            self.store_run("shared", at, &regs[reg as usize..(reg + run) as usize], dtype, real)?;
+        }
+        Ok(())
+    }
+
+    /// Elements that one shared access moves: consecutive along the buffer's rows, within 16 bytes.
+    fn shared_run(&self, at: &SharedRef, layout: &Fragment, bytes: u32) -> u32 {
+        let Some(last) = layout.shape.len().checked_sub(1) else { return 1 };
+        let axis = if at.transposed { 0 } else { last as u8 };
+        let mut run = Self::register_run(layout, axis, 16 / bytes);
+        let (origin, shared) = (at.origin.1, &self.k.buffers[at.buffer].layout);
+        while run > 1 && !(origin.is_multiple_of(run) && shared.pitch.is_multiple_of(run * bytes)) {
+            run /= 2;
+        }
+        run
+    }
+
+    pub(super) fn zero_shared(&mut self, buffer: crate::gpu::Buffer) -> R<()> {
+        let data = self.k.buffers[buffer].clone();
+        let words = data.bytes() / 16;
+        let zero = self.i32_type().vec_type(4).const_zero();
+        let base = data.offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
+        let threads = self.k.threads;
+        for round in 0..words.div_ceil(threads) {
+            let word = self.b.build_int_add(self.tid, self.i32(i64::from(round * threads)), "")?;
+            let offset = self.b.build_int_mul(word, self.i32(16), "")?;
+            let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
+            // SAFETY: the predicate below keeps the address inside the buffer.
+            let at = unsafe { self.b.build_gep(self.cx.i8_type(), self.shared_base, &[offset], "")? };
+            if (round + 1) * threads > words {
+                let p = self.b.build_int_compare(IntPredicate::ULT, word, self.i32(i64::from(words)), "")?;
+                let w = self.i32(0);
+                self.store_if(p, "shared", at, &[w, w, w, w])?;
+            } else {
+                let s = self.b.build_store(at, zero)?;
+                s.set_alignment(16).map_err(|e| CompileError::bug(format!("alignment: {e}")))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Short expansions on the hardware's approximate instructions, for results rounded to 16 bits.
+
+use super::coefficients as c;
+use super::{Arith, MAGIC, poly};
+use atlas_dsl::op::UnaryOp;
+use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E};
+
+/// `op(x)` with a relative error of at most 2^-14, or `None` if `op` is one instruction.
+///
+/// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
+/// meets them. Where the bound is another: at the function below.
+pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
+    Some(match op {
+        UnaryOp::Exp => exp(a, x),
+        UnaryOp::Exp2 => a.approx_ex2(x),
+        UnaryOp::Log => log(a, x),
+        UnaryOp::Tanh => tanh(a, x),
+        UnaryOp::Erf => erf(a, x),
+        UnaryOp::Rsqrt => a.approx_rsqrt(x),
+        UnaryOp::Sin => sin(a, x),
+        UnaryOp::Cos => cos(a, x),
+        UnaryOp::Sigmoid => sigmoid(a, x),
+        UnaryOp::Sqrt => a.approx_sqrt(x),
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => return None,
+    })
+}
+
+/// 2^(x log2 e). The rounding of the product makes the error grow with |x|, to 2^-17 at the ends.
+fn exp<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let k = a.f(LOG2_E);
+    let z = a.mul(x, k);
+    a.approx_ex2(z)
+}
+
+/// log2(x) ln 2. Where |x - 1| < 2^-6 the bound is absolute, 2^-22; elsewhere relative, 2^-15.
+fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let k = a.f(LN_2);
+    let z = a.approx_lg2(x);
+    a.mul(z, k)
+}
+
+/// x near 0, else 1 - 2 / (1 + 2^(2 x log2 e)), right at both ends without a clamp.
+fn tanh<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (k, one, minus_two) = (a.f(2.0 * LOG2_E), a.f(1.0), a.f(-2.0));
+    let z = a.mul(x, k);
+    let e = a.approx_ex2(z);
+    let d = a.add(e, one);
+    let q = a.approx_rcp(d);
+    let y = a.fma(q, minus_two, one);
+    let t = a.abs(x);
+    let edge = a.f(c::TANH_SHORT_EDGE);
+    let is_small = a.lt(t, edge);
+    a.select(is_small, x, y)
+}
+
+/// 2 x / sqrt(pi) near 0, else 1 - 2^Q(|x|) with the sign of x; Q falls without end, so no clamp.
+fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let one = a.f(1.0);
+    let t = a.abs(x);
+    let q = poly(a, t, &c::ERF_SHORT);
+    let q = a.mul(q, t);
+    let e = a.approx_ex2(q);
+    let y = a.sub(one, e);
+    let y = a.copysign(y, x);
+    let (slope, edge) = (a.f(std::f32::consts::FRAC_2_SQRT_PI), a.f(c::ERF_SHORT_EDGE));
+    let small = a.mul(x, slope);
+    let is_small = a.lt(t, edge);
+    a.select(is_small, small, y)
+}
+
+/// 1 / (1 + 2^(-x log2 e)).
+fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (k, one) = (a.f(-LOG2_E), a.f(1.0));
+    let z = a.mul(x, k);
+    let e = a.approx_ex2(z);
+    let d = a.add(e, one);
+    a.approx_rcp(d)
+}
+
+/// `sin(x - n pi)` with the sign flipped if `t` is odd.
+fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
+    let (p1, p2) = (a.f(-c::PI_1), a.f(-c::PI_2));
+    let r = a.fma(n, p1, x);
+    let r = a.fma(n, p2, r);
+    let u = a.mul(r, r);
+    let p = poly(a, u, &c::SIN_SHORT);
+    let one = a.f(1.0);
+    let p = a.fma(p, u, one);
+    let t = a.bits(t);
+    let flip = a.shl(t, 31);
+    let r = a.bits(r);
+    let r = a.ixor(r, flip);
+    let r = a.from_bits(r);
+    a.mul(p, r)
+}
+
+/// An odd polynomial of degree 7 in x - n pi. Relative 2^-14 for |x| <= 2^13, absolute 2^-14 for
+/// |x| <= 2^20; past 2^22 the result means nothing. Of ±inf NaN.
+fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (inv, magic) = (a.f(FRAC_1_PI), a.f(MAGIC));
+    let t = a.fma(x, inv, magic);
+    let n = a.sub(t, magic);
+    sin_reduced(a, x, n, t)
+}
+
+/// As sin, with n = round(x / pi + 1/2) - 1/2.
+fn cos<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (inv, magic, half) = (a.f(FRAC_1_PI), a.f(MAGIC), a.f(0.5));
+    let t = a.fma(x, inv, half);
+    let t = a.add(t, magic);
+    let n = a.sub(t, magic);
+    let n = a.sub(n, half);
+    sin_reduced(a, x, n, t)
+}

@@ -1,0 +1,118 @@
+//! [`Arith`] on the CPU.
+
+use super::Arith;
+
+/// f32 arithmetic with the meaning that [`Arith`] states, and approximate instructions as bad as
+/// their bounds allow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host {
+    /// What share of the documented error the approximate instructions make, and to which side:
+    /// -1 to 1; 0 rounds exactly.
+    pub error: f64,
+}
+
+/// Denormals to zeros of the same sign.
+fn flush(x: f32) -> f32 {
+    if x.is_subnormal() { 0f32.copysign(x) } else { x }
+}
+
+impl Host {
+    /// `exact` with a relative error of `2^-22` times `self.error`, rounded and flushed.
+    fn off(&self, exact: f64) -> f32 {
+        flush((exact * (1.0 + self.error * (-22f64).exp2())) as f32)
+    }
+}
+
+impl Arith for Host {
+    type F = f32;
+    type I = i32;
+    type B = bool;
+
+    fn f(&mut self, x: f32) -> f32 {
+        x
+    }
+    fn i(&mut self, x: i32) -> i32 {
+        x
+    }
+    fn add(&mut self, x: f32, y: f32) -> f32 {
+        x + y
+    }
+    fn sub(&mut self, x: f32, y: f32) -> f32 {
+        x - y
+    }
+    fn mul(&mut self, x: f32, y: f32) -> f32 {
+        x * y
+    }
+    fn fma(&mut self, x: f32, y: f32, z: f32) -> f32 {
+        x.mul_add(y, z)
+    }
+    fn div(&mut self, x: f32, y: f32) -> f32 {
+        x / y
+    }
+    fn sqrt(&mut self, x: f32) -> f32 {
+        x.sqrt()
+    }
+    fn neg(&mut self, x: f32) -> f32 {
+        -x
+    }
+    fn abs(&mut self, x: f32) -> f32 {
+        x.abs()
+    }
+    fn copysign(&mut self, x: f32, sign: f32) -> f32 {
+        x.copysign(sign)
+    }
+    fn minimum(&mut self, x: f32, y: f32) -> f32 {
+        if x.is_nan() || y.is_nan() { f32::NAN } else { x.min(y) }
+    }
+    fn maximum(&mut self, x: f32, y: f32) -> f32 {
+        if x.is_nan() || y.is_nan() { f32::NAN } else { x.max(y) }
+    }
+    fn lt(&mut self, x: f32, y: f32) -> bool {
+        x < y
+    }
+    fn eq(&mut self, x: f32, y: f32) -> bool {
+        x == y
+    }
+    fn select(&mut self, c: bool, x: f32, y: f32) -> f32 {
+        if c { x } else { y }
+    }
+    fn bits(&mut self, x: f32) -> i32 {
+        x.to_bits() as i32
+    }
+    fn from_bits(&mut self, x: i32) -> f32 {
+        f32::from_bits(x as u32)
+    }
+    fn iadd(&mut self, x: i32, y: i32) -> i32 {
+        x.wrapping_add(y)
+    }
+    fn isub(&mut self, x: i32, y: i32) -> i32 {
+        x.wrapping_sub(y)
+    }
+    fn ixor(&mut self, x: i32, y: i32) -> i32 {
+        x ^ y
+    }
+    fn shl(&mut self, x: i32, by: u32) -> i32 {
+        x << by
+    }
+    fn ashr(&mut self, x: i32, by: u32) -> i32 {
+        x >> by
+    }
+    fn approx_ex2(&mut self, x: f32) -> f32 {
+        self.off(f64::from(flush(x)).exp2())
+    }
+    fn approx_lg2(&mut self, x: f32) -> f32 {
+        let x = flush(x);
+        let exact = f64::from(x).log2();
+        if 0.5 < x && x < 2.0 { flush((exact + self.error * (-22f64).exp2()) as f32) } else { self.off(exact) }
+    }
+    fn approx_rcp(&mut self, x: f32) -> f32 {
+        let exact = 1.0 / f64::from(flush(x));
+        flush((exact * (1.0 + self.error * (-23f64).exp2())) as f32)
+    }
+    fn approx_rsqrt(&mut self, x: f32) -> f32 {
+        self.off(1.0 / f64::from(flush(x)).sqrt())
+    }
+    fn approx_sqrt(&mut self, x: f32) -> f32 {
+        self.off(f64::from(flush(x)).sqrt())
+    }
+}

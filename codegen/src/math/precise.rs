@@ -1,0 +1,246 @@
+//! Expansions within 2 ulp.
+
+use super::coefficients as c;
+use super::{Arith, MAGIC, poly};
+use atlas_dsl::op::UnaryOp;
+
+/// Up to this magnitude sin and cos keep their bound.
+pub const SIN_COS_DOMAIN: f32 = 4_194_304.0;
+
+/// `op(x)` within 2 ulp, or `None` if `op` is one instruction and needs no expansion.
+///
+/// NaN gives NaN. Results that overflow are infinite, and denormal arguments and results are right.
+/// The largest error measured over all f32 is stated at each function below.
+pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
+    Some(match op {
+        UnaryOp::Exp => exp(a, x),
+        UnaryOp::Exp2 => exp2(a, x),
+        UnaryOp::Log => log(a, x),
+        UnaryOp::Tanh => tanh(a, x),
+        UnaryOp::Erf => erf(a, x),
+        UnaryOp::Rsqrt => rsqrt(a, x),
+        UnaryOp::Sin => sin(a, x),
+        UnaryOp::Cos => cos(a, x),
+        UnaryOp::Sigmoid => sigmoid(a, x),
+        UnaryOp::Sqrt => a.sqrt(x),
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => return None,
+    })
+}
+
+/// `(p, t)`: exp(x) = p * 2^n with p in [0.7, 1.42] and n in the low bits of `t`. For |x| < 2^20.
+///
+/// n = round(x log2 e); x - n ln 2 by a two-part ln 2 and FMA; a polynomial of degree 6 on [-0.347, 0.347].
+fn exp_parts<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
+    let (log2e, magic) = (a.f(std::f32::consts::LOG2_E), a.f(MAGIC));
+    let t = a.fma(x, log2e, magic);
+    let n = a.sub(t, magic);
+    let (hi, lo) = (a.f(-c::LN2_HI), a.f(-c::LN2_LO));
+    let r = a.fma(n, hi, x);
+    let r = a.fma(n, lo, r);
+    let q = poly(a, r, &c::EXP);
+    let one = a.f(1.0);
+    let q = a.fma(q, r, one);
+    let p = a.fma(q, r, one);
+    let t = a.bits(t);
+    (p, t)
+}
+
+/// The same for 2^x, with the polynomial `q` of (2^r - 1) / r.
+fn exp2_parts<A: Arith>(a: &mut A, x: A::F, q: &[f32]) -> (A::F, A::I) {
+    let (one, magic) = (a.f(1.0), a.f(MAGIC));
+    let t = a.add(x, magic);
+    let n = a.sub(t, magic);
+    let r = a.sub(x, n);
+    let q = poly(a, r, q);
+    let p = a.fma(q, r, one);
+    let t = a.bits(t);
+    (p, t)
+}
+
+/// `base * 2^n` with n in the low bits of `t`; the sum of n and the exponent of `base` in [-126, 127].
+fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
+    let n = a.shl(t, 23);
+    let base = a.i(base.to_bits() as i32);
+    let s = a.iadd(n, base);
+    a.from_bits(s)
+}
+
+/// `p * 2^n` for n in [-252, 254], in two exact steps of which only the last may round.
+fn scale<A: Arith>(a: &mut A, p: A::F, t: A::I) -> A::F {
+    let half = a.ashr(t, 1);
+    let rest = a.isub(t, half);
+    let s = power_of_two(a, half, 1.0);
+    let p = a.mul(p, s);
+    let s = power_of_two(a, rest, 1.0);
+    a.mul(p, s)
+}
+
+/// Beyond [-104, 89] the result is 0 or infinity already.
+fn exp<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (lo, hi) = (a.f(-104.0), a.f(89.0));
+    let x = a.maximum(x, lo);
+    let x = a.minimum(x, hi);
+    let (p, t) = exp_parts(a, x);
+    scale(a, p, t)
+}
+
+/// Beyond [-151, 129] the result is 0 or infinity already.
+fn exp2<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (lo, hi) = (a.f(-151.0), a.f(129.0));
+    let x = a.maximum(x, lo);
+    let x = a.minimum(x, hi);
+    let (p, t) = exp2_parts(a, x, &c::EXP2);
+    scale(a, p, t)
+}
+
+/// x = 2^e m with m in [2/3, 4/3); log1p(m - 1) by a polynomial of degree 10; + e ln 2.
+/// log(±0) = -inf, log of a negative number is NaN.
+fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (zero, one, inf) = (a.f(0.0), a.f(1.0), a.f(f32::INFINITY));
+    // Denormals are scaled by 2^24, and 24 is taken off the exponent through the bias.
+    let least = a.f(f32::MIN_POSITIVE);
+    let tiny = a.lt(x, least);
+    let up = a.f(16_777_216.0);
+    let scaled = a.mul(x, up);
+    let m = a.select(tiny, scaled, x);
+    let (bias, bias_tiny) = (a.f(-MAGIC), a.f(-MAGIC - 24.0));
+    let bias = a.select(tiny, bias_tiny, bias);
+
+    let m = a.bits(m);
+    let two_thirds = a.i((2.0f32 / 3.0).to_bits() as i32);
+    let e = a.isub(m, two_thirds);
+    let e = a.ashr(e, 23);
+    let whole = a.shl(e, 23);
+    let m = a.isub(m, whole);
+    let m = a.from_bits(m);
+    let magic = a.i(MAGIC.to_bits() as i32);
+    let e = a.iadd(e, magic);
+    let e = a.from_bits(e);
+    let e = a.add(e, bias);
+
+    let f = a.sub(m, one);
+    let p = poly(a, f, &c::LOG);
+    let minus_half = a.f(-0.5);
+    let p = a.fma(p, f, minus_half);
+    let f2 = a.mul(f, f);
+    let p = a.fma(p, f2, f);
+    let ln2 = a.f(std::f32::consts::LN_2);
+    let y = a.fma(e, ln2, p);
+
+    let (nan, minus_inf) = (a.f(f32::NAN), a.f(f32::NEG_INFINITY));
+    let is_inf = a.eq(x, inf);
+    let y = a.select(is_inf, inf, y);
+    let is_zero = a.eq(x, zero);
+    let other = a.select(is_zero, minus_inf, nan);
+    let positive = a.lt(zero, x);
+    a.select(positive, y, other)
+}
+
+/// Below 0.65 x + x^3 P(x^2), else 1 - 2 / (exp(2 |x|) + 1).
+fn tanh<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (one, two, minus_two) = (a.f(1.0), a.f(2.0), a.f(-2.0));
+    let t = a.abs(x);
+    let u = a.mul(x, x);
+    let p = poly(a, u, &c::TANH);
+    let w = a.mul(u, t);
+    let small = a.fma(p, w, t);
+
+    let limit = a.f(20.0);
+    let z = a.mul(t, two);
+    let z = a.minimum(z, limit);
+    let (p, n) = exp_parts(a, z);
+    let s = power_of_two(a, n, 1.0);
+    let d = a.fma(p, s, one);
+    let q = a.div(minus_two, d);
+    let large = a.add(q, one);
+
+    let edge = a.f(c::TANH_EDGE);
+    let is_small = a.lt(t, edge);
+    let y = a.select(is_small, small, large);
+    a.copysign(y, x)
+}
+
+/// Below 0.92 x + x P(x^2), else 1 - 2^Q(|x|) with Q of degree 6 for log2(erfc); 1 from 4 on.
+fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let one = a.f(1.0);
+    let t = a.abs(x);
+    let u = a.mul(x, x);
+    let p = poly(a, u, &c::ERF_SMALL);
+    let small = a.fma(p, t, t);
+
+    let limit = a.f(4.0);
+    let z = a.minimum(t, limit);
+    let q = poly(a, z, &c::ERF_LARGE);
+    let (p, n) = exp2_parts(a, q, &c::EXP2);
+    let s = power_of_two(a, n, -1.0);
+    let large = a.fma(p, s, one);
+
+    let edge = a.f(c::ERF_EDGE);
+    let is_small = a.lt(t, edge);
+    let y = a.select(is_small, small, large);
+    a.copysign(y, x)
+}
+
+/// 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|): nothing overflows.
+fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (zero, one) = (a.f(0.0), a.f(1.0));
+    let t = a.abs(x);
+    let t = a.neg(t);
+    let lo = a.f(-104.0);
+    let t = a.maximum(t, lo);
+    let (p, n) = exp_parts(a, t);
+    let e = scale(a, p, n);
+    let d = a.add(e, one);
+    let negative = a.lt(x, zero);
+    let num = a.select(negative, e, one);
+    a.div(num, d)
+}
+
+/// Two correctly rounded steps. rsqrt(±0) = ±inf.
+fn rsqrt<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let one = a.f(1.0);
+    let s = a.sqrt(x);
+    a.div(one, s)
+}
+
+/// `sin(x - n pi)` with the sign flipped if `t` is odd; |x - n pi| up to about pi / 2.
+fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
+    // The first step is exact: both sides are multiples of 2^-23 and the result is below 2.
+    let (p1, p2, p3) = (a.f(-c::PI_1), a.f(-c::PI_2), a.f(-c::PI_3));
+    let r = a.fma(n, p1, x);
+    let r = a.fma(n, p2, r);
+    let r = a.fma(n, p3, r);
+    // Past the domain n is far off; the result then still lies in [-1, 1].
+    let (lo, hi) = (a.f(-c::SIN_EDGE), a.f(c::SIN_EDGE));
+    let r = a.maximum(r, lo);
+    let r = a.minimum(r, hi);
+    let u = a.mul(r, r);
+    let p = poly(a, u, &c::SIN);
+    let w = a.mul(u, r);
+    let y = a.fma(p, w, r);
+    let t = a.bits(t);
+    let flip = a.shl(t, 31);
+    let sign = a.bits(r);
+    let sign = a.ixor(sign, flip);
+    let sign = a.from_bits(sign);
+    a.copysign(y, sign)
+}
+
+/// n = round(x / pi), x - n pi by a three-part pi and FMA, an odd polynomial of degree 9 on [-pi/2, pi/2].
+/// Past [`SIN_COS_DOMAIN`] the result is a number in [-1, 1] with no bound on its error; of ±inf NaN.
+fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (inv, magic) = (a.f(std::f32::consts::FRAC_1_PI), a.f(MAGIC));
+    let t = a.fma(x, inv, magic);
+    let n = a.sub(t, magic);
+    sin_reduced(a, x, n, t)
+}
+
+/// As sin, with n = round(x / pi + 1/2) - 1/2.
+fn cos<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (inv, magic, half) = (a.f(std::f32::consts::FRAC_1_PI), a.f(MAGIC), a.f(0.5));
+    let t = a.fma(x, inv, half);
+    let t = a.add(t, magic);
+    let n = a.sub(t, magic);
+    let n = a.sub(n, half);
+    sin_reduced(a, x, n, t)
+}

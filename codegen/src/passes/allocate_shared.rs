@@ -1,0 +1,147 @@
+//! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
+//!
+//! Needs: no `convert`. Establishes: offsets, and the kernel's total within the target's limit.
+//! Never: reorders anything. Barriers come later and see the overlaps.
+
+use crate::error::CompileError;
+use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
+use cranelift_entity::SecondaryMap;
+
+/// First and last position at which a buffer is accessed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    span: Option<(u32, u32)>,
+}
+
+struct Walk {
+    position: u32,
+    lives: SecondaryMap<Buffer, Life>,
+}
+
+/// The buffers that an operation reads, and those that it writes.
+pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
+    match op {
+        Op::LoadShared(r) => (vec![r.buffer], vec![]),
+        Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
+        Op::ZeroShared(b) => (vec![], vec![*b]),
+        Op::Mma { a, b, .. } => {
+            let shared = |o: &Operand| match o {
+                Operand::Shared(r) => Some(r.buffer),
+                Operand::Fragment(_) => None,
+            };
+            ([a, b].into_iter().filter_map(shared).collect(), vec![])
+        }
+        Op::Acquire(ring, _) | Op::Wait(ring, _) => (k.rings[*ring].buffers.clone(), vec![]),
+        _ => (vec![], vec![]),
+    }
+}
+
+impl Walk {
+    fn touch(&mut self, b: Buffer) {
+        let at = self.position;
+        let life = &mut self.lives[b];
+        life.span = Some(life.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+    }
+
+    fn block(&mut self, k: &Kernel, block: Block) {
+        for &inst in &k.blocks[block].insts {
+            self.position += 1;
+            match &k.insts[inst] {
+                Op::Loop { body, .. } | Op::Programs(body) => {
+                    let start = self.position;
+                    let before = self.lives.clone();
+                    let mut inner = Walk { position: start, lives: SecondaryMap::new() };
+                    inner.block(k, *body);
+                    self.position = inner.position + 1;
+                    for b in k.buffers.keys() {
+                        let Some((first, last)) = inner.lives[b].span else { continue };
+                        // What one iterate leaves for the next lives through the whole loop.
+                        let outside = before[b].span.is_some();
+                        let (first, last) = if outside || reads_first(k, *body, b) { (start, self.position) } else { (first, last) };
+                        let life = &mut self.lives[b];
+                        life.span = Some(life.span.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
+                    }
+                }
+                Op::If(_, body) => self.block(k, *body),
+                op => {
+                    let (reads, writes) = buffers_of(k, op);
+                    reads.into_iter().chain(writes).for_each(|b| self.touch(b));
+                }
+            }
+        }
+    }
+}
+
+/// True if the first access of a buffer in a block is not a write of it outside any branch.
+fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
+    for &inst in &k.blocks[block].insts {
+        match &k.insts[inst] {
+            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => {
+                if accesses(k, *body, buffer) {
+                    return true;
+                }
+            }
+            op => {
+                let (reads, writes) = buffers_of(k, op);
+                if writes.contains(&buffer) {
+                    return false;
+                }
+                if reads.contains(&buffer) && !matches!(op, Op::Acquire(..)) {
+                    return true;
+                }
+            }
+        }
+    }
+    true
+}
+
+fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
+    k.blocks[block].insts.iter().any(|&i| match &k.insts[i] {
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => accesses(k, *body, buffer),
+        op => {
+            let (reads, writes) = buffers_of(k, op);
+            reads.contains(&buffer) || writes.contains(&buffer)
+        }
+    })
+}
+
+/// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
+pub fn allocate_shared(k: &mut Kernel) -> Result<(), CompileError> {
+    let mut walk = Walk { position: 0, lives: SecondaryMap::new() };
+    for role in k.roles.values() {
+        walk.block(k, role.body);
+    }
+    // A buffer used after a loop it was first used in lives on: extend spans that straddle a loop's end.
+    let mut order: Vec<Buffer> = k.buffers.keys().filter(|&b| walk.lives[b].span.is_some()).collect();
+    order.sort_by_key(|&b| (std::cmp::Reverse(k.buffers[b].bytes()), b));
+    let mut placed: Vec<(u32, u32, (u32, u32))> = Vec::new();
+    for b in order {
+        let Some(life) = walk.lives[b].span else { continue };
+        let bytes = k.buffers[b].bytes();
+        let align = k.buffers[b].layout.alignment().max(128);
+        let mut busy: Vec<(u32, u32)> = placed
+            .iter()
+            .filter(|(_, _, l)| l.0 <= life.1 && life.0 <= l.1)
+            .map(|&(from, to, _)| (from, to))
+            .collect();
+        busy.sort_unstable();
+        let mut offset = 0u32;
+        for (from, to) in busy {
+            if offset + bytes <= from {
+                break;
+            }
+            offset = offset.max(to.next_multiple_of(align));
+        }
+        k.buffers[b].offset = Some(offset);
+        placed.push((offset, offset + bytes, life));
+    }
+    let total = placed.iter().map(|p| p.1).max().unwrap_or(0);
+    if total > k.target.shared_bytes() {
+        return Err(CompileError::refusal(format!(
+            "the tiles need {total} bytes of shared memory, but a CTA on {} has {}",
+            k.target,
+            k.target.shared_bytes()
+        )));
+    }
+    Ok(())
+}

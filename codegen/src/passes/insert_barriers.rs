@@ -1,0 +1,201 @@
+//! `insert_barriers`: derives every barrier and copy wait from the dependencies on shared memory.
+//!
+//! Needs: placed buffers. Establishes: a barrier between any two conflicting accesses by different
+//! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one.
+//!
+//! Two accesses conflict if their bytes may overlap and one writes. Buffers of a ring are ordered by its
+//! protocol instead: `wait` makes a stage visible to all, and the stage that `acquire` hands out was
+//! released before the last `wait`, unless reads of the ring are still unordered: then it needs a
+//! barrier of its own.
+
+use super::allocate_shared::buffers_of;
+use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef};
+use std::collections::BTreeSet;
+
+/// Rows and columns of a buffer.
+type Rect = (u32, u32, u32, u32);
+
+/// An access not yet ordered by a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Access {
+    buffer: Buffer,
+    rect: Rect,
+    write: bool,
+}
+
+/// What is unordered at a point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    open: BTreeSet<Access>,
+}
+
+/// Inserts the barriers of every role.
+pub fn insert_barriers(k: &mut Kernel) {
+    let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
+    for body in bodies {
+        let mut state = State::default();
+        block(k, body, &mut state, true);
+    }
+}
+
+/// Walks a block from a state; with `write`, inserts what it finds missing.
+fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
+    let insts = k.blocks[b].insts.clone();
+    let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
+    for (at, &inst) in insts.iter().enumerate() {
+        let op = k.insts[inst].clone();
+        match &op {
+            Op::Loop { body, .. } | Op::Programs(body) => {
+                // The state at the head is what comes in joined with what any iterate leaves.
+                let mut head = state.clone();
+                loop {
+                    let mut end = head.clone();
+                    block(k, *body, &mut end, false);
+                    let joined = State { open: head.open.union(&end.open).copied().collect() };
+                    if joined == head {
+                        break;
+                    }
+                    head = joined;
+                }
+                *state = head.clone();
+                let mut end = head;
+                block(k, *body, &mut end, write);
+                state.open.extend(end.open);
+            }
+            Op::If(_, body) => {
+                let mut inner = state.clone();
+                block(k, *body, &mut inner, write);
+                state.open.extend(inner.open);
+            }
+            Op::Wait(ring, _) => {
+                if write && k.rings[*ring].tx_bytes == 0 {
+                    let pending = younger_commits(k, b, &insts, at, *ring);
+                    out.push(effect(k, Op::CopyWait(pending), inst));
+                }
+                barrier(k, state, &mut out, inst, write);
+            }
+            Op::Acquire(ring, _) => {
+                let members = k.rings[*ring].buffers.clone();
+                let conflict = state.open.iter().any(|a| {
+                    members.iter().any(|&m| m == a.buffer || overlaps(k, m, a.buffer))
+                });
+                if conflict {
+                    barrier(k, state, &mut out, inst, write);
+                }
+            }
+            Op::Barrier => state.open.clear(),
+            _ => {
+                let accesses = accesses(k, &op);
+                let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
+                if conflict {
+                    barrier(k, state, &mut out, inst, write);
+                }
+                state.open.extend(accesses);
+            }
+        }
+        out.push(inst);
+    }
+    if write {
+        k.blocks[b].insts = out;
+    }
+}
+
+fn effect(k: &mut Kernel, op: Op, like: Inst) -> Inst {
+    let loc = k.locs[like];
+    k.new_inst(op, vec![], loc)
+}
+
+fn barrier(k: &mut Kernel, state: &mut State, out: &mut Vec<Inst>, like: Inst, write: bool) {
+    state.open.clear();
+    if write {
+        let inst = effect(k, Op::Barrier, like);
+        out.push(inst);
+    }
+}
+
+/// How many commits may still be pending when the stage waited for must be complete.
+fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) -> u32 {
+    let commits = |insts: &[Inst]| -> Option<u32> {
+        let mut n = 0;
+        for &i in insts {
+            match k.insts[i] {
+                Op::Commit(..) => n += 1,
+                Op::Loop { .. } | Op::Programs(_) => return None,
+                _ => {}
+            }
+        }
+        Some(n)
+    };
+    // A stage committed in this block: count what follows its commit.
+    let own = insts[..at].iter().rposition(|&i| match k.insts[i] {
+        Op::Commit(r, _) => r == ring,
+        _ => false,
+    });
+    if let Some(c) = own {
+        return commits(&insts[c + 1..at]).unwrap_or(0);
+    }
+    // A pipelined ring: in the steady state all stages but two are younger, if only it commits in the body.
+    let stages = k.rings[ring].stages;
+    let all = commits(&k.blocks[b].insts).unwrap_or(u32::MAX);
+    if stages >= 2 && all == 1 { stages - 2 } else { 0 }
+}
+
+/// The accesses that a barrier must order. Ring buffers are left to the ring's protocol when they are
+/// filled; reads of them are recorded, so that the next `acquire` sees them.
+fn accesses(k: &Kernel, op: &Op) -> Vec<Access> {
+    let rect = |r: &SharedRef, rows: u32, cols: u32| {
+        let (rows, cols) = if r.transposed { (cols, rows) } else { (rows, cols) };
+        (r.origin.0, r.origin.1, rows, cols)
+    };
+    let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
+    match op {
+        Op::LoadShared(r) => {
+            // A fragment of any shape: its tile's extents are in the result type, the whole buffer is safe
+            // but for column ranges, which the origin marks.
+            vec![Access { buffer: r.buffer, rect: whole(r.buffer), write: false }]
+        }
+        Op::StoreShared { to, value } => {
+            let shape = &k.tile(*value).1.shape;
+            let rect = match shape[..] {
+                [rows, cols] => rect(to, rows, cols),
+                _ => whole(to.buffer),
+            };
+            vec![Access { buffer: to.buffer, rect, write: true }]
+        }
+        Op::ZeroShared(b) => vec![Access { buffer: *b, rect: whole(*b), write: true }],
+        Op::Mma { a, b, shape: (m, n, kk), .. } => {
+            let mut out = Vec::new();
+            for (o, rows, cols) in [(a, *m, *kk), (b, *kk, *n)] {
+                if let Operand::Shared(r) = o {
+                    out.push(Access { buffer: r.buffer, rect: rect(r, rows, cols), write: false });
+                }
+            }
+            out
+        }
+        Op::Copy { .. } => vec![],
+        _ => {
+            let (reads, writes) = buffers_of(k, op);
+            debug_assert!(reads.is_empty() && writes.is_empty(), "an access that barriers do not see");
+            vec![]
+        }
+    }
+}
+
+fn overlaps(k: &Kernel, a: Buffer, b: Buffer) -> bool {
+    let range = |x: Buffer| k.buffers[x].offset.map(|o| (o, o + k.buffers[x].bytes()));
+    match (range(a), range(b)) {
+        (Some(x), Some(y)) => x.0 < y.1 && y.0 < x.1,
+        _ => false,
+    }
+}
+
+fn conflicts(k: &Kernel, x: &Access, y: &Access) -> bool {
+    if !x.write && !y.write {
+        return false;
+    }
+    if x.buffer != y.buffer {
+        return overlaps(k, x.buffer, y.buffer);
+    }
+    let (a, b) = (x.rect, y.rect);
+    a.0 < b.0 + b.2 && b.0 < a.0 + a.2 && a.1 < b.1 + b.3 && b.1 < a.1 + a.3
+}

@@ -1,0 +1,35 @@
+//! `lower_converts`: a change of layout becomes a store to and a load from shared memory.
+//!
+//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions.
+
+use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
+use crate::layout::SharedLayout;
+
+/// Replaces every `convert` by a round trip through a scratch buffer of its own.
+pub fn lower_converts(k: &mut Kernel) {
+    let blocks: Vec<Block> = k.blocks.keys().collect();
+    for block in blocks {
+        let insts = std::mem::take(&mut k.blocks[block].insts);
+        let mut out = Vec::with_capacity(insts.len());
+        for inst in insts {
+            if let Op::Convert(value) = k.insts[inst] {
+                let (dtype, layout) = k.tile(value);
+                let (cols, rows) = match layout.shape.split_last() {
+                    None => (1, 1),
+                    Some((&cols, outer)) => (cols, outer.iter().product::<u32>()),
+                };
+                let vector = 16 / dtype.bytes();
+                let layout = SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes());
+                let name = format!("scratch{}", k.buffers.len());
+                let buffer = k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
+                let at = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
+                let loc = k.locs[inst];
+                out.push(k.new_inst(Op::StoreShared { to: at, value }, Vec::<Type>::new(), loc));
+                // The instruction keeps its result and becomes the load.
+                k.insts[inst] = Op::LoadShared(at);
+            }
+            out.push(inst);
+        }
+        k.blocks[block].insts = out;
+    }
+}

@@ -1,0 +1,113 @@
+//! Column ranges: which roots are evaluated piece by piece, so that their trees fit in registers.
+
+use super::{Columns, Lower};
+use crate::analysis::Home;
+use crate::error::CompileError;
+use atlas_dsl::{Block, Inst, Op, Value};
+
+/// 32-bit registers of one thread that a tree's widest fragment may take.
+const REGISTER_BUDGET: u32 = 128;
+
+impl Lower<'_> {
+    /// Chooses the column ranges of every root of a block and marks the trees below them.
+    pub(super) fn choose_ranges(&mut self, block: Block) -> Result<(), CompileError> {
+        let insts = self.tile.blocks[block].insts.clone();
+        for &inst in &insts {
+            self.ranges[inst] = vec![None];
+        }
+        for &inst in insts.iter().rev() {
+            for root in self.root_values(inst) {
+                let mut tree = Vec::new();
+                self.collect(root, block, &mut tree);
+                let widest = tree.iter().map(|&v| self.registers(v)).max().unwrap_or(0);
+                if widest <= REGISTER_BUDGET {
+                    continue;
+                }
+                let Some(&cols) = self.tile.ty(root).shape.last() else { continue };
+                let mut pieces = widest.div_ceil(REGISTER_BUDGET).next_power_of_two();
+                while pieces < cols && !cols.is_multiple_of(pieces * 16) {
+                    pieces *= 2;
+                }
+                if !cols.is_multiple_of(pieces * 16) || tree.iter().any(|&v| self.tile.ty(v).shape.last() != Some(&cols)) {
+                    continue;
+                }
+                let len = cols / pieces;
+                let at = self.root_inst(inst, root);
+                self.ranges[at] = (0..pieces).map(|i| Some((i * len, len))).collect();
+                for v in tree {
+                    self.lazy[v] = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values that an instruction takes as roots.
+    fn root_values(&self, inst: Inst) -> Vec<Value> {
+        match &self.tile.insts[inst] {
+            Op::Store { value, .. } | Op::Reduce { value, .. } => vec![*value],
+            Op::Loop { inits, body, .. } => {
+                let params = &self.tile.blocks[*body].params[1..];
+                inits.iter().zip(params).filter(|(_, p)| *self.placement.home(**p) == Home::Carried).map(|(v, _)| *v).collect()
+            }
+            Op::Yield(values) => {
+                // The carried homes are those of the loop whose body this yield ends.
+                values.iter().copied().filter(|&v| self.yields_to_shared(inst, v)).collect()
+            }
+            _ => {
+                let result = self.tile.results[inst].first().copied();
+                let only_shared = |v: Value| {
+                    *self.placement.home(v) == Home::Stored
+                        && self.uses.get(v).iter().all(|u| matches!(self.tile.insts[u.inst], Op::Dot { .. } | Op::Transpose(_)))
+                };
+                result.into_iter().filter(|&v| only_shared(v) && !self.lazy[v]).collect()
+            }
+        }
+    }
+
+    /// Where a root's ranges are kept: at its definition if it is kept in shared memory, else at its user.
+    fn root_inst(&self, inst: Inst, _root: Value) -> Inst {
+        inst
+    }
+
+    fn yields_to_shared(&self, inst: Inst, v: Value) -> bool {
+        let Op::Yield(values) = &self.tile.insts[inst] else { return false };
+        let Some(owner) = self.uses.block_of(inst).and_then(|b| self.uses.loop_of(b)) else { return false };
+        let results = &self.tile.results[owner];
+        values.iter().position(|&y| y == v).is_some_and(|k| *self.placement.home(results[k]) == Home::Carried)
+    }
+
+    /// Collects the values below a root that nothing else uses.
+    fn collect(&self, v: Value, block: Block, tree: &mut Vec<Value>) {
+        let Some((inst, op)) = self.tile.def_op(v) else { return };
+        if self.uses.block_of(inst) != Some(block)
+            || self.uses.get(v).len() > 1
+            || !matches!(self.placement.home(v), Home::Registers | Home::Stored)
+            || self.lazy[v]
+        {
+            return;
+        }
+        let inner: Vec<Value> = match op {
+            Op::Unary(_, a) | Op::Cast(_, a) => vec![*a],
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => vec![*a, *b],
+            Op::Select { cond, on_true, on_false } => vec![*cond, *on_true, *on_false],
+            Op::Dot { acc, .. } => acc.iter().copied().collect(),
+            Op::Broadcast { .. } => vec![],
+            _ => return,
+        };
+        tree.push(v);
+        for a in inner {
+            self.collect(a, block, tree);
+        }
+    }
+
+    fn registers(&self, v: Value) -> u32 {
+        let bytes = self.tile.ty(v).dtype.bytes();
+        self.placement.layout(v).map_or(0, |l| (l.reg_count() * bytes).div_ceil(4))
+    }
+
+    /// The column ranges in which an instruction evaluates its root.
+    pub(super) fn ranges_of(&self, inst: Inst) -> Vec<Columns> {
+        self.ranges[inst].clone()
+    }
+}

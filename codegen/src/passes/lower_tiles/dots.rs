@@ -1,0 +1,146 @@
+//! Products and folds.
+
+use super::{Columns, Lower};
+use crate::error::CompileError;
+use crate::gpu::{self, Op as GpuOp, Operand, SharedRef, Type};
+use crate::layout::{Fragment, Mode};
+use atlas_dsl::op::{BinaryOp, ReduceOp};
+use atlas_dsl::{DType, Inst, Op, Value};
+
+impl Lower<'_> {
+    /// `acc + a · b`, or columns of it.
+    pub(super) fn make_dot(&mut self, inst: Inst, columns: Columns) -> Result<gpu::Value, CompileError> {
+        let Op::Dot { a, b, acc, .. } = self.tile.insts[inst] else {
+            return Err(CompileError::bug("not a product"));
+        };
+        let v = self.tile.results[inst][0];
+        let layout = self.layout_of_range(v, columns)?;
+        let dtype = self.tile.ty(v).dtype;
+        let atom = self.placement.atom(v).ok_or_else(|| CompileError::bug("a product without an atom"))?;
+        let left = if self.placement.left_from_registers(self.tile, inst) {
+            let from = self.layout_of(a)?;
+            let f = self.fragment(a, None, &from)?;
+            Operand::Fragment(self.refill(a, f, None, &[1], 0.0)?)
+        } else {
+            let (root, transposed) = self.root(a);
+            Operand::Shared(SharedRef { transposed, ..self.resident(root)? })
+        };
+        let (root, transposed) = self.root(b);
+        let first = columns.map_or(0, |c| c.0);
+        let origin = if transposed { (first, 0) } else { (0, first) };
+        let right = Operand::Shared(SharedRef { transposed, origin, ..self.resident(root)? });
+        let acc = match acc {
+            Some(c) => Some(self.fragment(c, columns, &layout)?),
+            None => None,
+        };
+        let (m, k) = (self.tile.ty(a).shape[0], self.tile.ty(a).shape[1]);
+        let n = layout.shape[1];
+        let op = GpuOp::Mma { a: left, b: right, acc, atom, shape: (m, n, k), accumulate: None };
+        let flying = self.push(op, vec![Type::InFlight { dtype, layout: layout.clone() }])[0];
+        Ok(self.push_tile(GpuOp::WaitMma(flying, 0), dtype, &layout))
+    }
+
+    /// A fold: within each warp, then across warps through shared memory where they share the axes.
+    pub(super) fn lower_reduce(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let Op::Reduce { op, value, ref axes } = self.tile.insts[inst] else {
+            return Err(CompileError::bug("not a fold"));
+        };
+        let axes = axes.clone();
+        let v = self.tile.results[inst][0];
+        if self.uses.get(v).is_empty() {
+            return Ok(());
+        }
+        let dtype = self.tile.ty(value).dtype;
+        let wide = if op == ReduceOp::Sum { dtype.accumulator() } else { dtype };
+        let mut folded: Option<gpu::Value> = None;
+        for columns in self.ranges_of(inst) {
+            let layout = self.layout_for_fold(value, columns)?;
+            let f = self.fragment(value, columns, &layout)?;
+            let f = self.refill(value, f, columns, &axes, neutral(op, dtype))?;
+            let f = if wide == dtype { f } else { self.push_tile(GpuOp::Cast(f), wide, &layout) };
+            let (partial, _) = fold_in_warps(&layout, &axes);
+            let part = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
+            folded = Some(match folded {
+                None => part,
+                Some(before) => self.push_tile(GpuOp::Binary(combiner(op), before, part), wide, &partial),
+            });
+        }
+        let folded = folded.ok_or_else(|| CompileError::bug("a fold of nothing"))?;
+        let layout = self.layout_for_fold(value, self.ranges_of(inst)[0])?;
+        let (_, across) = fold_in_warps(&layout, &axes);
+        let mut result = folded;
+        if let Some(gathered) = across {
+            let trailing = gathered.shape.len() as u8 - 1;
+            let all = self.push_tile(GpuOp::Convert(result), wide, &gathered);
+            let one = gathered.fold(&[trailing]);
+            let sum = self.push_tile(GpuOp::Reduce { op, value: all, axes: vec![trailing] }, wide, &one);
+            let shape = one.shape[..one.shape.len() - 1].to_vec();
+            let flat = one.reshape(&shape).ok_or_else(|| CompileError::bug("a fold's trailing axis"))?;
+            result = self.push_tile(GpuOp::Reshape(sum), wide, &flat);
+        }
+        if wide != dtype {
+            let layout = self.k.tile(result).1.clone();
+            result = self.push_tile(GpuOp::Cast(result), dtype, &layout);
+        }
+        self.fragments.insert((v, None), result);
+        Ok(())
+    }
+
+    fn layout_for_fold(&self, value: Value, columns: Columns) -> Result<Fragment, CompileError> {
+        if matches!(self.placement.layout(value), None) {
+            // A constant tile is folded in any layout.
+            return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));
+        }
+        self.layout_of_range(value, columns)
+    }
+}
+
+/// What leaves a fold unchanged.
+fn neutral(op: ReduceOp, dtype: DType) -> f64 {
+    match (op, dtype) {
+        (ReduceOp::Sum, _) => 0.0,
+        (ReduceOp::Max, DType::I32) => f64::from(i32::MIN),
+        (ReduceOp::Min, DType::I32) => f64::from(i32::MAX),
+        (ReduceOp::Max, DType::I64) => i64::MIN as f64,
+        (ReduceOp::Min, DType::I64) => i64::MAX as f64,
+        (ReduceOp::Max, _) => f64::NEG_INFINITY,
+        (ReduceOp::Min, _) => f64::INFINITY,
+    }
+}
+
+fn combiner(op: ReduceOp) -> BinaryOp {
+    match op {
+        ReduceOp::Sum => BinaryOp::Add,
+        ReduceOp::Max => BinaryOp::Max,
+        ReduceOp::Min => BinaryOp::Min,
+    }
+}
+
+/// The layout after folding axes within each warp, and, if warps share the axes, the layout that
+/// gathers their partial results in registers. Partial results are numbered along a trailing axis.
+fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>) {
+    let on = |m: &Mode| m.axis.is_some_and(|a| axes.contains(&a));
+    let trailing = layout.shape.len() as u8;
+    let mut lanes = 1;
+    let mut parts = 1;
+    let mut threads = Vec::new();
+    for m in &layout.threads {
+        if lanes < 32 || !on(m) {
+            threads.push(if on(m) { Mode::replicated(m.extent) } else { *m });
+        } else {
+            threads.push(Mode::new(m.extent, parts, trailing));
+            parts *= m.extent;
+        }
+        lanes *= m.extent;
+    }
+    if parts == 1 {
+        return (layout.fold(axes), None);
+    }
+    let mut partial = layout.fold(axes);
+    partial.shape.push(parts);
+    partial.threads = threads;
+    let mut gathered = partial.fold(&[trailing]);
+    gathered.shape[usize::from(trailing)] = parts;
+    gathered.regs.push(Mode::new(parts, 1, trailing));
+    (partial, Some(gathered))
+}

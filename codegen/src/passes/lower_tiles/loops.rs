@@ -1,0 +1,183 @@
+//! Loops: rings for the loads that run ahead, buffers for tiles carried in shared memory.
+
+use super::{Lower, Resident};
+use crate::analysis::Home;
+use crate::error::CompileError;
+use crate::gpu::{self, BlockData, Op as GpuOp, Type};
+use atlas_dsl::op::{BinaryOp, LoopKind};
+use atlas_dsl::{Block, DType, Inst, Op, Value};
+
+impl Lower<'_> {
+    pub(super) fn lower_loop(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let Op::Loop { kind, lo, hi, ref inits, body } = self.tile.insts[inst] else {
+            return Err(CompileError::bug("not a loop"));
+        };
+        let inits = inits.clone();
+        let scalar = self.scalar_layout();
+        let params = self.tile.blocks[body].params.clone();
+        let results = self.tile.results[inst].clone();
+        let lo = self.fragment(lo, None, &scalar)?;
+        let hi = self.fragment(hi, None, &scalar)?;
+
+        // Tiles carried in shared memory: the first iterate's is stored before the loop.
+        let mut carried_fragments = Vec::new();
+        for (k, &init) in inits.iter().enumerate() {
+            let param = params[k + 1];
+            if *self.placement.home(param) == Home::Carried {
+                let buffer = self.resident_buffer(param, init)?;
+                self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
+                for columns in self.ranges_of(inst) {
+                    self.store_columns(init, buffer, columns)?;
+                }
+            } else {
+                let layout = self.layout_of(results[k])?;
+                carried_fragments.push((k, self.fragment(init, None, &layout)?, layout));
+            }
+        }
+
+        // Loads that go through shared memory share a ring; a pipeline's run ahead by all stages but one.
+        let loads = self.staged_loads(body);
+        let stages = if kind == LoopKind::Pipeline { self.schedule.stages } else { 1 };
+        let ahead = stages - 1;
+        let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads, stages)?) };
+        let outer = self.fragments.clone();
+        if let Some(ring) = ring {
+            for s in 0..ahead {
+                let s = self.int(i64::from(s));
+                let i = self.int_op(BinaryOp::Add, lo, s);
+                self.produce_if_below(&loads, ring, params[0], i, s, hi)?;
+            }
+        }
+        self.settle()?;
+
+        let outside = self.at;
+        let inside = self.k.blocks.push(BlockData::default());
+        let int = self.k.scalar_type(DType::I32);
+        let index = self.k.push_block_param(inside, int);
+        self.at = inside;
+        self.fragments.insert((params[0], None), index);
+        for (k, init, layout) in &carried_fragments {
+            let dtype = self.k.tile(*init).0;
+            let p = self.k.push_block_param(inside, Type::Fragment { dtype, layout: layout.clone() });
+            self.fragments.insert((params[k + 1], None), p);
+        }
+        let mut token = None;
+        if let Some(ring) = ring {
+            let n = self.int_op(BinaryOp::Sub, index, lo);
+            if ahead == 0 {
+                let filled = self.copy_in(&loads, ring, n)?;
+                self.push_effect(GpuOp::Commit(ring, Some(filled)));
+            }
+            let ready = self.push(GpuOp::Wait(ring, n), vec![Type::Token(ring)])[0];
+            token = Some(ready);
+            if ahead > 0 {
+                let step = self.int(i64::from(ahead));
+                let next = self.int_op(BinaryOp::Add, index, step);
+                let next_n = self.int_op(BinaryOp::Add, n, step);
+                self.produce_if_below(&loads, ring, params[0], next, next_n, hi)?;
+                self.fragments.insert((params[0], None), index);
+            }
+            for &load in &loads {
+                if let Some(r) = &mut self.residents[self.tile.results[load][0]] {
+                    r.token = Some(ready);
+                }
+            }
+        }
+        self.block(body)?;
+
+        let Some(&last) = self.tile.blocks[body].insts.last() else { return Err(CompileError::bug("a loop without a body")) };
+        let Op::Yield(yields) = self.tile.insts[last].clone() else { return Err(CompileError::bug("a loop without a yield")) };
+        self.loc = self.tile.locs[last];
+        // Registers first: every read of a carried buffer comes before it is overwritten.
+        let mut next = Vec::new();
+        for (k, _, layout) in &carried_fragments {
+            next.push(self.fragment(yields[*k], None, layout)?);
+        }
+        for (k, &y) in yields.iter().enumerate() {
+            let param = params[k + 1];
+            if *self.placement.home(param) != Home::Carried || y == param {
+                continue;
+            }
+            let Some(Resident { buffer, .. }) = self.residents[param] else { continue };
+            let ranges = self.ranges_of(last);
+            if ranges.len() > 1 {
+                self.check_in_place(y, param)?;
+            }
+            for columns in ranges {
+                self.store_columns(y, buffer, columns)?;
+            }
+        }
+        if let Some(token) = token {
+            self.push_effect(GpuOp::Release(token));
+        }
+        self.push_effect(GpuOp::Yield(next));
+
+        self.at = outside;
+        self.loc = self.tile.locs[inst];
+        self.fragments = outer;
+        let values: Vec<gpu::Value> = carried_fragments.iter().map(|c| c.1).collect();
+        let types = values.iter().map(|&v| self.k.values[v].ty.clone()).collect();
+        let out = self.push(GpuOp::Loop { kind, lo, hi, inits: values, body: inside }, types);
+        for ((k, _, _), v) in carried_fragments.iter().zip(out) {
+            self.fragments.insert((results[*k], None), v);
+        }
+        Ok(())
+    }
+
+    /// The loads of a block that live in shared memory.
+    fn staged_loads(&self, body: Block) -> Vec<Inst> {
+        let staged = |&i: &Inst| {
+            matches!(self.tile.insts[i], Op::Load { .. })
+                && matches!(self.placement.home(self.tile.results[i][0]), Home::Copied(_))
+                && !self.uses.get(self.tile.results[i][0]).is_empty()
+        };
+        self.tile.blocks[body].insts.iter().copied().filter(staged).collect()
+    }
+
+    /// Fills the stage of iteration `n`, the loop index being `i`, if `i < hi`; commits in any case, so
+    /// that every thread counts the same groups.
+    fn produce_if_below(
+        &mut self,
+        loads: &[Inst],
+        ring: gpu::Ring,
+        index: Value,
+        i: gpu::Value,
+        n: gpu::Value,
+        hi: gpu::Value,
+    ) -> Result<(), CompileError> {
+        let inside = self.less(i, hi);
+        let (outer, saved) = (self.at, self.fragments.clone());
+        let block = self.k.blocks.push(BlockData::default());
+        self.at = block;
+        self.fragments.insert((index, None), i);
+        self.copy_in(loads, ring, n)?;
+        self.at = outer;
+        self.fragments = saved;
+        self.push_effect(GpuOp::If(inside, block));
+        self.push_effect(GpuOp::Commit(ring, None));
+        Ok(())
+    }
+
+    /// A carried buffer may be overwritten range by range only if what computes a range reads no other
+    /// range of it.
+    fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
+        let mut open = vec![y];
+        while let Some(v) = open.pop() {
+            if v == param || !self.lazy[v] {
+                continue;
+            }
+            let Some((inst, op)) = self.tile.def_op(v) else { continue };
+            if let Op::Dot { a, b, .. } = *op {
+                let whole_left = !self.placement.left_from_registers(self.tile, inst) && self.root(a).0 == param;
+                let (root, transposed) = self.root(b);
+                if whole_left || (root == param && transposed) {
+                    return Err(CompileError::refusal(
+                        "a tile carried in shared memory is read whole by the product that replaces it, and does not fit in registers",
+                    ));
+                }
+            }
+            op.visit_operands(|o| open.push(o));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Loads, stores, and tiles kept in shared memory.
+
+use super::{Columns, Lower, Resident, narrow};
+use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
+use crate::error::CompileError;
+use crate::gpu::{self, CopyAtom, Op as GpuOp, RingData, Scope, SharedRef, Type};
+use crate::layout::Fragment;
+use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
+use atlas_dsl::op::Slice;
+use atlas_dsl::{Dim, Inst, Op, Param, Value};
+
+impl Lower<'_> {
+    /// A Tile IR slice of a dim as a GPU IR slice.
+    pub(super) fn slice(&mut self, slice: Slice, dim: Dim) -> Result<gpu::Slice, CompileError> {
+        let scalar = self.scalar_layout();
+        Ok(match slice {
+            Slice::At(v) => {
+                let in_bounds = match self.tile.values[v].def {
+                    ValueDef::Grid(axis) => self.tile.grid[axis as usize].extent == GridExtent::Points(dim),
+                    _ => false,
+                };
+                gpu::Slice::At { coord: self.fragment(v, None, &scalar)?, in_bounds }
+            }
+            Slice::Tile { index, size } => {
+                gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size }
+            }
+            Slice::Span { start, len } => gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len },
+            Slice::Whole => gpu::Slice::Whole { offset: 0, len: self.tile.dims[dim].size.divisor() as u32 },
+        })
+    }
+
+    pub(super) fn slices(&mut self, param: Param, slices: &[Slice]) -> Result<Vec<gpu::Slice>, CompileError> {
+        let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else {
+            return Err(CompileError::bug("a slice of a scalar"));
+        };
+        let dims = dims.clone();
+        slices.iter().zip(dims).map(|(&s, d)| self.slice(s, d)).collect()
+    }
+
+    pub(super) fn lower_load(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let v = self.tile.results[inst][0];
+        if self.uses.get(v).is_empty() {
+            return Ok(());
+        }
+        match self.placement.home(v) {
+            // A ring of the enclosing loop may hold it already.
+            Home::Copied(_) if self.residents[v].is_none() => {
+                let ring = self.new_ring(&[inst], 1)?;
+                let zero = self.int(0);
+                let token = self.copy_in(&[inst], ring, zero)?;
+                self.push_effect(GpuOp::Commit(ring, Some(token)));
+                if let Some(r) = &mut self.residents[v] {
+                    r.pending = Some((ring, zero));
+                }
+                Ok(())
+            }
+            Home::Copied(_) => Ok(()),
+            _ => {
+                let layout = self.layout_of(v)?;
+                self.fragment(v, None, &layout)?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn make_load(&mut self, inst: Inst, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
+            return Err(CompileError::bug("not a load"));
+        };
+        let mut slices = self.slices(param, &slices)?;
+        if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
+            *last = narrow(*last, columns);
+        }
+        let dtype = self.tile.ty(self.tile.results[inst][0]).dtype;
+        Ok(self.push_tile(GpuOp::LoadGlobal { param, slices }, dtype, layout))
+    }
+
+    /// A ring whose buffers hold the tiles of these loads; makes them resident there.
+    pub(super) fn new_ring(&mut self, loads: &[Inst], stages: u32) -> Result<gpu::Ring, CompileError> {
+        let mut buffers = Vec::new();
+        for &inst in loads {
+            let v = self.tile.results[inst][0];
+            let Op::Load { param, .. } = &self.tile.insts[inst] else { return Err(CompileError::bug("not a load")) };
+            let ty = self.tile.ty(v).clone();
+            let operand = *self.placement.home(v) == Home::Copied(StagingReason::Operand);
+            let name = self.tile.params[*param].name.clone();
+            let buffer = self.new_buffer(name, ty.dtype, &ty.shape, stages, operand)?;
+            self.residents[v] = Some(Resident { buffer, token: None, pending: None });
+            buffers.push(buffer);
+        }
+        Ok(self.k.rings.push(RingData { stages, buffers, tx_bytes: 0, producer: Scope::Cta, consumer: Scope::Cta }))
+    }
+
+    /// Acquires the stage of an iteration and starts the copies of these loads into it.
+    pub(super) fn copy_in(&mut self, loads: &[Inst], ring: gpu::Ring, iteration: gpu::Value) -> Result<gpu::Value, CompileError> {
+        let token = self.push(GpuOp::Acquire(ring, iteration), vec![Type::Token(ring)])[0];
+        for &inst in loads {
+            let v = self.tile.results[inst][0];
+            let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
+                return Err(CompileError::bug("not a load"));
+            };
+            let slices = self.slices(param, &slices)?;
+            let buffer = self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
+            let atom = self.copy_atom(param, &slices);
+            let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
+            self.push_effect(GpuOp::Copy { atom, param, slices, to });
+        }
+        Ok(token)
+    }
+
+    fn copy_atom(&self, param: Param, slices: &[gpu::Slice]) -> CopyAtom {
+        let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return CopyAtom::Direct };
+        let inner = match (slices.last(), dims.last()) {
+            (Some(s), Some(&d)) => inner_divisor(*s, self.k.dims[d].size.divisor()),
+            _ => 1,
+        };
+        match vector_elements(&self.k.params[param].kind, inner) * dtype.bytes() {
+            bytes @ (4 | 8 | 16) => CopyAtom::CpAsync(bytes),
+            _ => CopyAtom::Direct,
+        }
+    }
+
+    /// Where a value is in shared memory, after waiting for it if it is still on its way.
+    pub(super) fn resident(&mut self, v: Value) -> Result<SharedRef, CompileError> {
+        let r = self.residents[v].ok_or_else(|| CompileError::bug(format!("{v} is not in shared memory")))?;
+        let token = match r.pending {
+            None => r.token,
+            Some((ring, iteration)) => {
+                let token = self.push(GpuOp::Wait(ring, iteration), vec![Type::Token(ring)])[0];
+                self.residents[v] = Some(Resident { token: Some(token), pending: None, ..r });
+                Some(token)
+            }
+        };
+        Ok(SharedRef { buffer: r.buffer, token, origin: (0, 0), transposed: false })
+    }
+
+    /// Waits for everything that was loaded ahead of a loop.
+    pub(super) fn settle(&mut self) -> Result<(), CompileError> {
+        for v in self.tile.values.keys() {
+            if self.residents[v].is_some_and(|r| r.pending.is_some()) {
+                self.resident(v)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a computed value, now in registers, to a new buffer of its own.
+    pub(super) fn store_resident(&mut self, v: Value) -> Result<(), CompileError> {
+        let buffer = self.resident_buffer(v, v)?;
+        self.store_columns(v, buffer, None)
+    }
+
+    /// Evaluates a value that lives in shared memory alone, range by range.
+    pub(super) fn store_resident_in_ranges(&mut self, v: Value, inst: Inst) -> Result<(), CompileError> {
+        let buffer = self.resident_buffer(v, v)?;
+        for columns in self.ranges_of(inst) {
+            self.store_columns(v, buffer, columns)?;
+        }
+        Ok(())
+    }
+
+    /// A buffer for the tile of `like`, in which `v` then lives; zeroed where no store reaches.
+    pub(super) fn resident_buffer(&mut self, v: Value, like: Value) -> Result<gpu::Buffer, CompileError> {
+        let ty = self.tile.ty(like).clone();
+        let name = match self.tile.values[v].def {
+            ValueDef::BlockParam(..) => "carried",
+            _ => "tile",
+        };
+        let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, 1, true)?;
+        let layout = self.layout_of(like)?;
+        let shared = self.k.buffers[buffer].layout;
+        if layout.cover(0) < shared.rows || layout.cover(1) < shared.cols {
+            self.push_effect(GpuOp::ZeroShared(buffer));
+        }
+        self.residents[v] = Some(Resident { buffer, token: None, pending: None });
+        Ok(buffer)
+    }
+
+    /// Stores columns of a value to a buffer, zeros where its elements are not real.
+    pub(super) fn store_columns(&mut self, v: Value, buffer: gpu::Buffer, columns: Columns) -> Result<(), CompileError> {
+        let layout = self.layout_of_range(v, columns)?;
+        let value = self.fragment(v, columns, &layout)?;
+        let value = self.refill(v, value, columns, &[0, 1], 0.0)?;
+        let to = SharedRef { buffer, token: None, origin: (0, columns.map_or(0, |c| c.0)), transposed: false };
+        self.push_effect(GpuOp::StoreShared { to, value });
+        Ok(())
+    }
+
+    pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let Op::Store { param, slices, value } = self.tile.insts[inst].clone() else {
+            return Err(CompileError::bug("not a store"));
+        };
+        let slices = self.slices(param, &slices)?;
+        for columns in self.ranges_of(inst) {
+            let mut slices = slices.clone();
+            if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
+                *last = narrow(*last, columns);
+            }
+            let ty = self.tile.ty(value).clone();
+            let mut shape = ty.shape.clone();
+            if let (Some(last), Some((_, len))) = (shape.last_mut(), columns) {
+                *last = len;
+            }
+            let blocked = self.placement.blocked(&shape, ty.dtype.bytes());
+            let in_shared = matches!(self.placement.home(value), Home::Carried | Home::Copied(_));
+            let own = if in_shared || *self.placement.home(value) == Home::Anywhere {
+                blocked.clone()
+            } else {
+                self.layout_of_range(value, columns)?
+            };
+            let fragment = self.fragment(value, columns, &own)?;
+            let scattered = shape.len() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
+            let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
+            self.push_effect(GpuOp::StoreGlobal { param, slices, value: fragment });
+        }
+        Ok(())
+    }
+}
+
+/// What is known to divide the first element and the extent of a slice of a dim.
+pub(crate) fn inner_divisor(slice: gpu::Slice, dim: u64) -> u64 {
+    let gcd = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    match slice {
+        gpu::Slice::At { .. } | gpu::Slice::Span { .. } => 1,
+        gpu::Slice::Tile { size, offset, len, .. } => {
+            gcd(gcd(u64::from(size), u64::from(offset)), gcd(u64::from(len), dim))
+        }
+        gpu::Slice::Whole { offset, len } => gcd(gcd(u64::from(offset), u64::from(len)), dim),
+    }
+}

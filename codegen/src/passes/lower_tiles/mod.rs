@@ -1,0 +1,220 @@
+//! `lower_tiles`: Tile IR to GPU IR, by the homes that [`Placement`] gives.
+//!
+//! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
+//! fragment with a layout or a shared buffer; loads of pipelined loops in rings with their prologue;
+//! neutrals refilled before contractions. Never: places buffers or inserts barriers.
+//!
+//! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
+//! element-wise operations and products that only feeds one root and needs more registers than the
+//! budget is evaluated by column ranges, so that no more than one range is live at a time.
+
+mod chunks;
+mod dots;
+mod loops;
+mod memory;
+mod values;
+
+pub(crate) use memory::inner_divisor;
+
+use crate::analysis::{Extents, Home, Placement, Uses, reaches_memory_as_16_bits};
+use crate::error::CompileError;
+use crate::gpu::{self, Buffer, BufferData, IndexMap, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
+use crate::layout::{Fragment, SharedLayout};
+use crate::target::Target;
+use atlas_dsl::ir::Loc;
+use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
+use cranelift_entity::SecondaryMap;
+use std::collections::BTreeMap;
+
+/// A range of a tile's last axis: first column and number of columns. `None` is the whole tile.
+pub(super) type Columns = Option<(u32, u32)>;
+
+/// A tile that lives in shared memory.
+#[derive(Clone, Copy, Debug)]
+struct Resident {
+    buffer: Buffer,
+    token: Option<gpu::Value>,
+    /// A copy that has been committed but not waited for.
+    pending: Option<(Ring, gpu::Value)>,
+}
+
+/// The pass's state.
+struct Lower<'a> {
+    tile: &'a Kernel,
+    uses: Uses,
+    extents: Extents,
+    placement: Placement,
+    schedule: Schedule,
+    k: gpu::Kernel,
+    /// Where instructions go.
+    at: gpu::Block,
+    loc: Loc,
+    /// Fragments made so far that are in scope.
+    fragments: BTreeMap<(Value, Columns), gpu::Value>,
+    residents: SecondaryMap<Value, Option<Resident>>,
+    /// Values evaluated by their root, column range by column range.
+    lazy: SecondaryMap<Value, bool>,
+    /// Column ranges of each root.
+    ranges: SecondaryMap<Inst, Vec<Columns>>,
+}
+
+/// Lowers a kernel.
+pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result<gpu::Kernel, CompileError> {
+    if schedule.warps == 0 || schedule.warps > 32 {
+        return Err(CompileError::refusal(format!("warps = {} is not in 1..=32", schedule.warps)));
+    }
+    if schedule.stages == 0 || schedule.stages > 8 {
+        return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
+    }
+    let uses = Uses::of(tile);
+    let extents = Extents::of(tile);
+    let placement = Placement::of(tile, &uses, &extents, schedule, target)?;
+    let mut k = gpu::Kernel::new(&tile.name, target, schedule.warps * 32);
+    k.dims = tile.dims.clone();
+    k.params = tile.params.clone();
+    k.tables = tile.tables.clone();
+    k.index_map = IndexMap::Linear(tile.grid.iter().map(|a| a.extent).collect());
+    k.approximate_math = reaches_memory_as_16_bits(tile);
+    let body = k.blocks.push(gpu::BlockData::default());
+    k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
+    let mut lower = Lower {
+        tile,
+        uses,
+        extents,
+        placement,
+        schedule: *schedule,
+        k,
+        at: body,
+        loc: Loc::default(),
+        fragments: BTreeMap::new(),
+        residents: SecondaryMap::new(),
+        lazy: SecondaryMap::new(),
+        ranges: SecondaryMap::new(),
+    };
+    for axis in &tile.grid {
+        let coord = lower.k.push_coord();
+        lower.fragments.insert((axis.coord, None), coord);
+    }
+    lower.block(tile.body)?;
+    Ok(lower.k)
+}
+
+impl Lower<'_> {
+    /// Lowers a block's instructions, but for its yield.
+    fn block(&mut self, block: Block) -> Result<(), CompileError> {
+        self.choose_ranges(block)?;
+        for &inst in &self.tile.blocks[block].insts {
+            self.loc = self.tile.locs[inst];
+            self.inst(inst)?;
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let result = self.tile.results[inst].first().copied();
+        match &self.tile.insts[inst] {
+            Op::Yield(_) => Ok(()),
+            Op::Loop { .. } => self.lower_loop(inst),
+            Op::Store { .. } => self.lower_store(inst),
+            Op::Reduce { .. } => self.lower_reduce(inst),
+            Op::Load { .. } => self.lower_load(inst),
+            _ => {
+                let Some(v) = result else { return Ok(()) };
+                if self.ranges[inst].len() > 1 {
+                    // The root of a tree that is kept in shared memory alone.
+                    return self.store_resident_in_ranges(v, inst);
+                }
+                if self.lazy[v] || *self.placement.home(v) == Home::Anywhere || self.uses.get(v).is_empty() {
+                    return Ok(());
+                }
+                if matches!(self.tile.insts[inst], Op::Transpose(_)) {
+                    return Ok(());
+                }
+                let layout = self.layout_of(v)?;
+                self.fragment(v, None, &layout)?;
+                if *self.placement.home(v) == Home::Stored {
+                    self.store_resident(v)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    // ----- small tools -----
+
+    fn push(&mut self, op: GpuOp, results: Vec<Type>) -> Vec<gpu::Value> {
+        let inst = self.k.push_inst(self.at, op, results, self.loc);
+        self.k.results[inst].clone()
+    }
+
+    fn push_effect(&mut self, op: GpuOp) {
+        self.push(op, vec![]);
+    }
+
+    fn push_tile(&mut self, op: GpuOp, dtype: DType, layout: &Fragment) -> gpu::Value {
+        self.push(op, vec![Type::Fragment { dtype, layout: layout.clone() }])[0]
+    }
+
+    fn scalar_layout(&self) -> Fragment {
+        Fragment::scalar(self.k.threads, 0)
+    }
+
+    fn int(&mut self, x: i64) -> gpu::Value {
+        let layout = self.scalar_layout();
+        self.push_tile(GpuOp::Const(x as f64), DType::I32, &layout)
+    }
+
+    fn int_op(&mut self, op: atlas_dsl::op::BinaryOp, a: gpu::Value, b: gpu::Value) -> gpu::Value {
+        let layout = self.scalar_layout();
+        self.push_tile(GpuOp::Binary(op, a, b), DType::I32, &layout)
+    }
+
+    fn less(&mut self, a: gpu::Value, b: gpu::Value) -> gpu::Value {
+        let layout = self.scalar_layout();
+        self.push_tile(GpuOp::Compare(atlas_dsl::op::Predicate::Lt, a, b), DType::Bool, &layout)
+    }
+
+    fn layout_of(&self, v: Value) -> Result<Fragment, CompileError> {
+        if self.tile.ty(v).rank() == 0 {
+            return Ok(self.scalar_layout());
+        }
+        self.placement.layout(v).cloned().ok_or_else(|| CompileError::bug(format!("no layout for {v}")))
+    }
+
+    /// The layout of a column range of a value.
+    fn layout_of_range(&self, v: Value, columns: Columns) -> Result<Fragment, CompileError> {
+        match columns {
+            None => self.layout_of(v),
+            Some((_, len)) => Ok(self.placement.layout_of_columns(self.tile, v, len)),
+        }
+    }
+
+    /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
+    fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], stages: u32, operand: bool) -> Result<Buffer, CompileError> {
+        let (cols, rows) = match shape.split_last() {
+            None => (1, 1),
+            Some((&cols, outer)) => (cols, outer.iter().product()),
+        };
+        if shape.len() > 2 && operand {
+            return Err(CompileError::bug("an operand of rank above 2"));
+        }
+        let layout = if operand {
+            SharedLayout::conflict_free(rows.next_multiple_of(16), cols.next_multiple_of(16), dtype.bytes())
+        } else {
+            let vector = 16 / dtype.bytes();
+            SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes())
+        };
+        Ok(self.k.buffers.push(BufferData { name, dtype, stages, layout, owner: Owner::Cta, offset: None }))
+    }
+}
+
+/// The columns of a slice of the last tile axis.
+fn narrow(slice: gpu::Slice, columns: Columns) -> gpu::Slice {
+    let Some((first, count)) = columns else { return slice };
+    match slice {
+        gpu::Slice::At { .. } => slice,
+        gpu::Slice::Tile { index, size, offset, .. } => gpu::Slice::Tile { index, size, offset: offset + first, len: count },
+        gpu::Slice::Span { start, offset, .. } => gpu::Slice::Span { start, offset: offset + first, len: count },
+        gpu::Slice::Whole { offset, .. } => gpu::Slice::Whole { offset: offset + first, len: count },
+    }
+}

@@ -1,0 +1,152 @@
+//! Fragments on demand: a value, or a column range of it, in the layout that is asked for.
+
+use super::{Columns, Lower};
+use crate::analysis::Home;
+use crate::error::CompileError;
+use crate::gpu::{self, Op as GpuOp, Type};
+use crate::layout::Fragment;
+use atlas_dsl::{Op, Value};
+
+impl Lower<'_> {
+    /// A fragment of columns of `v` in `layout`.
+    pub(super) fn fragment(&mut self, v: Value, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let columns = self.columns_of(v, columns);
+        if let Some(&made) = self.fragments.get(&(v, columns)) {
+            return Ok(self.convert(made, layout));
+        }
+        let made = self.make(v, columns, layout)?;
+        if columns.is_none() && !matches!(self.placement.home(v), Home::Anywhere) {
+            self.fragments.insert((v, None), made);
+        }
+        Ok(self.convert(made, layout))
+    }
+
+    /// A column range means nothing to a tile whose last axis has one element.
+    fn columns_of(&self, v: Value, columns: Columns) -> Columns {
+        match self.tile.ty(v).shape.last() {
+            None | Some(1) => None,
+            Some(_) => columns,
+        }
+    }
+
+    /// The same tile in another layout; nothing if the layouts are one map.
+    pub(super) fn convert(&mut self, v: gpu::Value, layout: &Fragment) -> gpu::Value {
+        let (dtype, from) = self.k.tile(v);
+        if from.same_map(layout) {
+            return v;
+        }
+        self.push_tile(GpuOp::Convert(v), dtype, layout)
+    }
+
+    fn make(&mut self, v: Value, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let ty = self.tile.ty(v).clone();
+        if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {
+            let at = self.resident(v)?;
+            let from = gpu::SharedRef { origin: (0, columns.map_or(0, |c| c.0)), ..at };
+            return Ok(self.push_tile(GpuOp::LoadShared(from), ty.dtype, layout));
+        }
+        let Some((inst, op)) = self.tile.def_op(v) else {
+            return Err(CompileError::bug(format!("{v} is not in scope")));
+        };
+        let op = op.clone();
+        Ok(match op {
+            Op::Splat { value, .. } => self.push_tile(GpuOp::Const(value), ty.dtype, layout),
+            Op::Iota { axis, .. } => {
+                let offset = if usize::from(axis) + 1 == ty.rank() { columns.map_or(0, |c| c.0) } else { 0 };
+                self.push_tile(GpuOp::Iota { axis, offset }, ty.dtype, layout)
+            }
+            Op::DimSize(d) => self.push_tile(GpuOp::DimSize(d), ty.dtype, layout),
+            Op::DimTiles { dim, size } => self.push_tile(GpuOp::DimTiles(dim, size), ty.dtype, layout),
+            Op::ScalarParam(p) => self.push_tile(GpuOp::ScalarParam(p), ty.dtype, layout),
+            Op::TableGet { table, indices } => {
+                let scalar = self.scalar_layout();
+                let mut at = Vec::new();
+                for i in indices {
+                    at.push(self.fragment(i, None, &scalar)?);
+                }
+                self.push_tile(GpuOp::TableGet(table, at), ty.dtype, layout)
+            }
+            Op::Unary(op, a) => {
+                let a = self.fragment(a, columns, layout)?;
+                self.push_tile(GpuOp::Unary(op, a), ty.dtype, layout)
+            }
+            Op::Binary(op, a, b) => {
+                let a = self.fragment(a, columns, layout)?;
+                let b = self.fragment(b, columns, layout)?;
+                self.push_tile(GpuOp::Binary(op, a, b), ty.dtype, layout)
+            }
+            Op::Compare(p, a, b) => {
+                let a = self.fragment(a, columns, layout)?;
+                let b = self.fragment(b, columns, layout)?;
+                self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout)
+            }
+            Op::Select { cond, on_true, on_false } => {
+                let c = self.fragment(cond, columns, layout)?;
+                let t = self.fragment(on_true, columns, layout)?;
+                let f = self.fragment(on_false, columns, layout)?;
+                self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout)
+            }
+            Op::Cast(dtype, a) => {
+                let a = self.fragment(a, columns, layout)?;
+                self.push_tile(GpuOp::Cast(a), dtype, layout)
+            }
+            Op::Broadcast { value, .. } => {
+                let mut shape = self.tile.ty(value).shape.clone();
+                if let (Some(last), Some((_, len))) = (shape.last_mut(), self.columns_of(value, columns)) {
+                    *last = len;
+                }
+                let from = layout.broadcast_source(&shape);
+                let a = self.fragment(value, columns, &from)?;
+                self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout)
+            }
+            Op::Reshape { value, .. } => {
+                let from = self.layout_of(value)?;
+                let a = self.fragment(value, None, &from)?;
+                let to = from
+                    .reshape(&ty.shape)
+                    .ok_or_else(|| CompileError::bug(format!("reshape of {from} to {:?}", ty.shape)))?;
+                self.push_tile(GpuOp::Reshape(a), ty.dtype, &to)
+            }
+            Op::Transpose(_) => {
+                let (root, transposed) = self.root(v);
+                let at = self.resident(root)?;
+                let origin = match (columns, transposed) {
+                    (None, _) => (0, 0),
+                    (Some((c, _)), true) => (c, 0),
+                    (Some((c, _)), false) => (0, c),
+                };
+                self.push_tile(GpuOp::LoadShared(gpu::SharedRef { origin, transposed, ..at }), ty.dtype, layout)
+            }
+            Op::Dot { .. } => self.make_dot(inst, columns)?,
+            Op::Load { .. } => self.make_load(inst, columns, layout)?,
+            Op::Reduce { .. } | Op::Loop { .. } | Op::Store { .. } | Op::Yield(_) => {
+                return Err(CompileError::bug(format!("{v} was not lowered before its use")));
+            }
+        })
+    }
+
+    /// A value seen through transposes.
+    pub(super) fn root(&self, v: Value) -> (Value, bool) {
+        crate::analysis::placement_root(self.tile, v)
+    }
+
+    /// Puts `neutral` where a fragment's elements are not real, unless it is there already.
+    pub(super) fn refill(&mut self, v: Value, fragment: gpu::Value, columns: Columns, axes: &[u8], neutral: f64) -> Result<gpu::Value, CompileError> {
+        let (dtype, layout) = self.k.tile(fragment);
+        let layout = layout.clone();
+        let padded = axes.iter().any(|&a| layout.is_padded(a));
+        if !self.extents.needs_refill(v, axes, neutral, padded) {
+            return Ok(fragment);
+        }
+        let last = (layout.shape.len() - 1) as u8;
+        let mut valid = Vec::new();
+        for c in self.extents.constraints(v).to_vec() {
+            if axes.contains(&c.axis) {
+                let slice = self.slice(c.slice, c.dim)?;
+                let slice = if c.axis == last { super::narrow(slice, columns) } else { slice };
+                valid.push(gpu::Valid { axis: c.axis, slice, dim: c.dim });
+            }
+        }
+        Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
+    }
+}

@@ -1,0 +1,67 @@
+//! The compiler on one page: the passes of each target family, in order.
+
+use crate::error::CompileError;
+use crate::gpu::{self, Kernel};
+use crate::passes::{allocate_shared, insert_barriers, lower_converts, lower_tiles};
+use crate::target::Target;
+use atlas_dsl::{Schedule, Verified};
+
+/// A pass: its name, and what it does to a kernel.
+struct Pass {
+    name: &'static str,
+    run: fn(&mut Kernel) -> Result<(), CompileError>,
+}
+
+/// Ampere and later, one role: products by `mma.sync`, rings by `cp.async`.
+const AMPERE: &[Pass] = &[
+    // `lower_tiles` comes first and makes the kernel.
+    Pass {
+        name: "lower_converts",
+        run: |k| {
+            lower_converts(k);
+            Ok(())
+        },
+    },
+    Pass { name: "allocate_shared", run: allocate_shared },
+    Pass {
+        name: "insert_barriers",
+        run: |k| {
+            insert_barriers(k);
+            Ok(())
+        },
+    },
+];
+
+/// A kernel's text after a pass.
+pub struct Stage {
+    /// The pass's name.
+    pub pass: &'static str,
+    /// The kernel after it.
+    pub kernel: Kernel,
+}
+
+/// Runs every pass; `watch` sees the kernel after each.
+pub fn run(
+    tile: &Verified<atlas_dsl::Kernel>,
+    schedule: &Schedule,
+    target: Target,
+    mut watch: impl FnMut(&'static str, &Kernel),
+) -> Result<Kernel, CompileError> {
+    let mut k = lower_tiles(tile, schedule, target)?;
+    check("lower_tiles", &k)?;
+    watch("lower_tiles", &k);
+    for pass in AMPERE {
+        (pass.run)(&mut k)?;
+        check(pass.name, &k)?;
+        watch(pass.name, &k);
+    }
+    Ok(k)
+}
+
+/// What a pass leaves must verify; anything else is a defect of the pass.
+fn check(pass: &str, k: &Kernel) -> Result<(), CompileError> {
+    gpu::verify_gpu(k).or_else(|mut d| {
+        d.0.retain(|d| d.code.0 != 413);
+        if d.0.is_empty() { Ok(()) } else { Err(d) }
+    }).map_err(|d| CompileError::bug(format!("after {pass}: {d}")))
+}

@@ -1,0 +1,333 @@
+//! Random GPU kernels whose text is well formed. They need not keep the verifier's rules.
+
+use atlas_codegen::Target;
+use atlas_codegen::gpu::atom::MMA_ATOMS;
+use atlas_codegen::gpu::{
+    Block, BlockData, Buffer, BufferData, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Ring, RingData,
+    RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
+};
+use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
+use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::{DType, Dim, Param, Table};
+use cranelift_entity::EntityRef;
+
+pub(crate) struct Generator {
+    state: u64,
+    k: Kernel,
+    layouts: Vec<Fragment>,
+    values: Vec<Value>,
+}
+
+impl Generator {
+    pub(crate) fn new(seed: u64) -> Generator {
+        Generator {
+            state: seed,
+            k: Kernel::new("k", Target { sm: 80, specific: false }, 128),
+            layouts: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// SplitMix64, below `n`.
+    fn below(&mut self, n: usize) -> usize {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn int(&mut self) -> u32 {
+        [0, 1, 2, 7, 8, 64, 4096, u32::MAX][self.below(8)]
+    }
+
+    fn small(&mut self) -> u32 {
+        self.below(9) as u32
+    }
+
+    fn number(&mut self) -> f64 {
+        [0.0, -0.0, 1.0, -1e-7, 0.1, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, 1e300][self.below(10)]
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    pub(crate) fn kernel(mut self) -> Kernel {
+        let sm = self.pick(&[80, 89, 90, 100]);
+        self.k.target = Target { sm, specific: self.coin() };
+        self.k.threads = self.pick(&[32, 128, 384]);
+        self.k.cluster = if self.coin() { (1, 1) } else { (self.small(), self.small()) };
+        self.k.approximate_math = self.coin();
+        self.signature();
+        for _ in 0..=self.below(4) {
+            let layout = self.layout();
+            self.layouts.push(layout);
+        }
+        self.memory();
+        let axes: Vec<GridExtent> = (0..self.below(3)).map(|_| self.extent()).collect();
+        let width = self.small();
+        self.k.index_map = match self.below(4) {
+            0 => IndexMap::Linear(axes),
+            1 => IndexMap::Grouped { width, axes },
+            2 => IndexMap::Persistent { width, axes },
+            _ => IndexMap::Triangular(axes),
+        };
+        for _ in 0..=self.below(3) {
+            let v = self.k.push_coord();
+            self.k.values[v].ty = self.index_type();
+            self.values.push(v);
+        }
+        for i in 0..=self.below(3) {
+            let body = self.k.blocks.push(BlockData::default());
+            self.block(body, 0);
+            let scope = self.pick(&Scope::ALL);
+            let units = if self.coin() { (0, 0) } else { (self.small(), self.small()) };
+            let registers = self.coin().then(|| self.int());
+            self.k.roles.push(RoleData { name: format!("role_{i}"), scope, units, registers, body });
+        }
+        self.k
+    }
+
+    fn signature(&mut self) {
+        for i in 0..=self.below(3) {
+            let size =
+                if self.coin() { DimSize::Const(self.int().into()) } else { DimSize::Dynamic { divisor: self.int() } };
+            self.k.dims.push(DimData { name: format!("D{i}"), size });
+        }
+        for i in 0..=self.below(3) {
+            let dtype = self.pick(&DType::ALL);
+            let dims: Vec<Dim> = (0..self.below(4)).map(|_| self.dim()).collect();
+            let strides = dims
+                .iter()
+                .map(|_| match self.coin() {
+                    true => Stride::Const(i64::from(self.int()) - 64),
+                    false => Stride::Dynamic { divisor: self.int() },
+                })
+                .collect();
+            let access = if self.coin() { Access::In } else { Access::Out };
+            let kind = match self.coin() {
+                true => ParamKind::Scalar { dtype },
+                false => ParamKind::Tensor { dtype, dims, strides, align: self.int(), access },
+            };
+            self.k.params.push(ParamData { name: format!("p{i}"), kind });
+        }
+        for i in 0..=self.below(2) {
+            let values = (0..self.below(4)).map(|_| self.number() as f32).collect();
+            self.k.tables.push(TableData { name: format!("t{i}"), shape: vec![self.small(), 2], values });
+        }
+    }
+
+    fn memory(&mut self) {
+        for i in 0..=self.below(3) {
+            let swizzle = Swizzle { bits: self.small(), base: self.small(), shift: self.small() };
+            let layout = SharedLayout { rows: self.int(), cols: self.int(), pitch: self.int(), swizzle };
+            let owner = if self.coin() { Owner::Cta } else { Owner::Cluster };
+            let offset = self.coin().then(|| self.int());
+            let (dtype, stages) = (self.pick(&DType::ALL), self.int());
+            self.k.buffers.push(BufferData { name: format!("B{i}"), dtype, stages, layout, owner, offset });
+        }
+        for _ in 0..=self.below(3) {
+            let buffers = (0..self.below(3)).map(|_| self.buffer()).collect();
+            let (producer, consumer) = (self.pick(&Scope::ALL), self.pick(&Scope::ALL));
+            let ring = RingData { stages: self.int(), buffers, tx_bytes: self.int(), producer, consumer };
+            self.k.rings.push(ring);
+        }
+    }
+
+    fn layout(&mut self) -> Fragment {
+        let mut modes = |n: usize| -> Vec<Mode> {
+            (0..self.below(n))
+                .map(|_| match self.coin() {
+                    true => Mode::replicated(self.small()),
+                    false => Mode::new(self.small(), self.int(), self.below(3) as u8),
+                })
+                .collect()
+        };
+        let (threads, regs) = (modes(5), modes(4));
+        let shape = (0..self.below(4)).map(|_| self.int()).collect();
+        match self.below(3) {
+            0 => Fragment::blocked(&[16, 64], 4, 4),
+            1 => MMA_ATOMS[self.below(MMA_ATOMS.len())].atom.accumulator(64, 32, 4),
+            _ => Fragment { shape, threads, regs },
+        }
+    }
+
+    fn dim(&mut self) -> Dim {
+        Dim::new(self.below(self.k.dims.len()))
+    }
+
+    fn param(&mut self) -> Param {
+        Param::new(self.below(self.k.params.len()))
+    }
+
+    fn buffer(&mut self) -> Buffer {
+        Buffer::new(self.below(self.k.buffers.len()))
+    }
+
+    fn ring(&mut self) -> Ring {
+        Ring::new(self.below(self.k.rings.len()))
+    }
+
+    fn value(&mut self) -> Value {
+        self.values[self.below(self.values.len())]
+    }
+
+    fn values(&mut self) -> Vec<Value> {
+        (0..self.below(4)).map(|_| self.value()).collect()
+    }
+
+    fn extent(&mut self) -> GridExtent {
+        let dim = self.dim();
+        if self.coin() { GridExtent::Points(dim) } else { GridExtent::Tiles { dim, size: self.int() } }
+    }
+
+    fn ty(&mut self) -> Type {
+        let dtype = self.pick(&DType::ALL);
+        let layout = match self.below(3) {
+            0 => Fragment::scalar(self.k.threads, 0),
+            _ => self.layouts[self.below(self.layouts.len())].clone(),
+        };
+        match self.below(4) {
+            0 => Type::Token(self.ring()),
+            1 => Type::InFlight { dtype, layout },
+            _ => Type::Fragment { dtype, layout },
+        }
+    }
+
+    fn index_type(&mut self) -> Type {
+        if self.below(4) == 0 { self.ty() } else { self.k.scalar_type(DType::I32) }
+    }
+
+    fn slice(&mut self) -> Slice {
+        let (offset, len) = (self.small(), self.int());
+        match self.below(4) {
+            0 => Slice::At { coord: self.value(), in_bounds: self.coin() },
+            1 => Slice::Tile { index: self.value(), size: self.int(), offset, len },
+            2 => Slice::Span { start: self.value(), offset, len },
+            _ => Slice::Whole { offset, len },
+        }
+    }
+
+    fn slices(&mut self) -> Vec<Slice> {
+        (0..self.below(4)).map(|_| self.slice()).collect()
+    }
+
+    fn shared(&mut self) -> SharedRef {
+        let token = self.coin().then(|| self.value());
+        let origin = (self.small(), self.small());
+        SharedRef { buffer: self.buffer(), token, origin, transposed: self.coin() }
+    }
+
+    fn operand(&mut self) -> Operand {
+        if self.coin() { Operand::Shared(self.shared()) } else { Operand::Fragment(self.value()) }
+    }
+
+    fn block(&mut self, block: Block, depth: usize) {
+        for _ in 0..self.below(7) {
+            let op = self.op(depth);
+            let types: Vec<Type> = (0..self.below(3)).map(|_| self.ty()).collect();
+            let inst = self.k.push_inst(block, op, types, Loc::default());
+            self.values.extend(self.k.results[inst].clone());
+        }
+    }
+
+    fn op(&mut self, depth: usize) -> Op {
+        let v = self.value();
+        match self.below(if depth < 3 { 34 } else { 31 }) {
+            0 => Op::Const(self.number()),
+            1 => Op::Iota { axis: self.small() as u8, offset: self.int() },
+            2 => Op::DimSize(self.dim()),
+            3 => Op::DimTiles(self.dim(), self.int()),
+            4 => Op::ScalarParam(self.param()),
+            5 => Op::TableGet(Table::new(self.below(self.k.tables.len())), self.values()),
+            6 => Op::Unary(self.pick(UnaryOp::ALL), v),
+            7 => Op::Binary(self.pick(BinaryOp::ALL), v, self.value()),
+            8 => Op::Compare(self.pick(Predicate::ALL), v, self.value()),
+            9 => Op::Select(v, self.value(), self.value()),
+            10 => Op::Cast(v),
+            11 => Op::Broadcast(v),
+            12 => Op::Reshape(v),
+            13 => Op::Transpose(v),
+            14 => Op::Convert(v),
+            15 => Op::Part { value: v, axis: self.small() as u8, offset: self.int() },
+            16 => {
+                let neutral = self.number();
+                let valid = (0..self.below(3))
+                    .map(|_| Valid { axis: self.small() as u8, slice: self.slice(), dim: self.dim() })
+                    .collect();
+                Op::Refill { value: v, neutral, valid }
+            }
+            17 => {
+                let axes = (0..self.below(3)).map(|_| self.small() as u8).collect();
+                Op::Reduce { op: self.pick(ReduceOp::ALL), value: v, axes }
+            }
+            18 => Op::LoadGlobal { param: self.param(), slices: self.slices() },
+            19 => Op::StoreGlobal { param: self.param(), slices: self.slices(), value: v },
+            20 => {
+                let bytes = self.int();
+                let atoms = [
+                    CopyAtom::CpAsync(bytes),
+                    CopyAtom::Direct,
+                    CopyAtom::Tma,
+                    CopyAtom::TmaMulticast,
+                    CopyAtom::TmaStore,
+                ];
+                Op::Copy { atom: self.pick(&atoms), param: self.param(), slices: self.slices(), to: self.shared() }
+            }
+            21 => Op::LoadShared(self.shared()),
+            22 => Op::StoreShared { to: self.shared(), value: v },
+            23 => Op::ZeroShared(self.buffer()),
+            24 => {
+                let (a, b) = (self.operand(), self.operand());
+                let acc = self.coin().then(|| self.value());
+                let accumulate = self.coin().then(|| self.value());
+                let atom = MMA_ATOMS[self.below(MMA_ATOMS.len())].atom;
+                Op::Mma { a, b, acc, atom, shape: (self.int(), self.int(), self.int()), accumulate }
+            }
+            25 => Op::WaitMma(v, self.int()),
+            26 => Op::Acquire(self.ring(), v),
+            27 => Op::Commit(self.ring(), self.coin().then_some(v)),
+            28 => Op::Wait(self.ring(), v),
+            29 => {
+                [Op::Release(v), Op::Drain(self.ring()), Op::Barrier, Op::CopyWait(self.int())][self.below(4)].clone()
+            }
+            30 => [Op::Fence(FenceKind::ProxyAsync), Op::Yield(self.values())][self.below(2)].clone(),
+            31 => {
+                let hi = self.value();
+                let inits = self.values();
+                let body = self.k.blocks.push(BlockData::default());
+                let index = self.index_type();
+                let index = self.k.push_block_param(body, index);
+                self.values.push(index);
+                for _ in &inits {
+                    let ty = self.ty();
+                    let p = self.k.push_block_param(body, ty);
+                    self.values.push(p);
+                }
+                self.block(body, depth + 1);
+                Op::Loop { kind: self.pick(LoopKind::ALL), lo: v, hi, inits, body }
+            }
+            32 => {
+                let body = self.k.blocks.push(BlockData::default());
+                for _ in 0..self.below(4) {
+                    let ty = self.index_type();
+                    let p = self.k.push_block_param(body, ty);
+                    self.values.push(p);
+                }
+                self.block(body, depth + 1);
+                Op::Programs(body)
+            }
+            _ => {
+                let body = self.k.blocks.push(BlockData::default());
+                self.block(body, depth + 1);
+                Op::If(v, body)
+            }
+        }
+    }
+}

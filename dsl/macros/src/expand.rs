@@ -1,0 +1,462 @@
+//! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
+
+use crate::ast::{self, BinaryOp, DType, LoopKind, Precision};
+use crate::tree::{
+    DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
+};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+
+/// Rust for every item. Kernels with mistakes become stubs, so that what names them still resolves.
+pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    for f in &file.fns {
+        out.extend(tile_fn(f, file, root));
+    }
+    for k in &file.kernels {
+        out.extend(kernel(k, file, root));
+    }
+    out
+}
+
+fn tile_fn(f: &TileFn, file: &File, root: &TokenStream) -> TokenStream {
+    let mut w = Writer { root, file, locals: &f.locals, knobs: &[], temps: 0 };
+    let (name, vis, attrs) = (&f.ast.name, &f.ast.vis, &f.ast.attrs);
+    let params: Vec<Ident> = (0..f.ast.params.len()).map(|i| w.local(i)).collect();
+    let mut body = TokenStream::new();
+    w.statements(&f.body, &mut body);
+    let tail = w.operand(&f.tail, &mut body);
+    quote! {
+        #(#attrs)*
+        #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a tile fn, which is checked before")]
+        #vis fn #name(__b: &mut #root::Builder #(, #params: #root::Operand)*) -> #root::Operand {
+            #body
+            #tail
+        }
+    }
+}
+
+fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
+    let (vis, name) = (&k.ast.vis, &k.ast.name);
+    let text = name.unraw().to_string();
+    let doc = doc_text(&k.ast.attrs);
+    let attrs = &k.ast.attrs;
+    let cfgs = k.ast.attrs.iter().filter(|a| a.path().is_ident("cfg"));
+    let types = k.ast.types.iter().map(|t| {
+        let name = t.name.to_string();
+        quote!(#root::TypeParamDef { name: #name, allowed: &[#root::DType::Bf16, #root::DType::F16, #root::DType::F32] })
+    });
+    let dims = k.dims.iter().map(|d| {
+        let (name, whole) = (d.name.to_string(), d.whole);
+        quote!(#root::DimDef { name: #name, whole: #whole })
+    });
+    let params = k.params.iter().map(|p| {
+        let (name, dtype) = (p.name.unraw().to_string(), dtype_ref(p.dtype, root));
+        match &p.kind {
+            ParamKind::Scalar => quote!(#root::ParamDef::Scalar { name: #name, dtype: #dtype }),
+            ParamKind::Tensor { writable, dims } => {
+                let access = if *writable { quote!(Out) } else { quote!(In) };
+                quote!(#root::ParamDef::Tensor { name: #name, dtype: #dtype, dims: &[#(#dims),*], access: #root::Access::#access })
+            }
+        }
+    });
+    let tune = k.ast.tune.iter().map(|t| {
+        let (name, values) = (t.name.to_string(), &t.values);
+        quote!(#root::TuneDef { name: #name, values: &[#(#values),*] })
+    });
+    let build = if k.broken {
+        quote!(|_, _| ::core::result::Result::Err(::core::default::Default::default()))
+    } else {
+        let body = kernel_body(k, file, root);
+        quote!({
+            #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a kernel, which is checked before")]
+            fn build(
+                __spec: &#root::Specialization,
+                __config: &#root::Config,
+            ) -> ::core::result::Result<#root::Kernel, #root::Diagnostics> {
+                let mut __builder = #root::Builder::new(&#name, __spec, __config);
+                let __b = &mut __builder;
+                #body
+                __builder.finish()
+            }
+            build
+        })
+    };
+    let register = (!k.broken).then(|| {
+        quote! {
+            #(#cfgs)*
+            #root::inventory::submit! { #root::Registered(&#name) }
+        }
+    });
+    quote! {
+        #(#attrs)*
+        #[allow(non_upper_case_globals, reason = "a kernel is used like a function")]
+        #vis static #name: #root::KernelDef = #root::KernelDef {
+            name: #text,
+            doc: #doc,
+            file: ::core::file!(),
+            types: &[#(#types),*],
+            dims: &[#(#dims),*],
+            params: &[#(#params),*],
+            tune: &[#(#tune),*],
+            build: #build,
+        };
+        #register
+    }
+}
+
+fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
+    let mut w = Writer { root, file, locals: &k.locals, knobs: &k.ast.tune, temps: 0 };
+    let mut out = TokenStream::new();
+    for knob in k.ast.tune.iter().filter(|t| t.name != "stages" && t.name != "warps") {
+        let (variable, name, loc) = (knob_variable(&knob.name), knob.name.to_string(), w.loc(knob.name.span()));
+        out.extend(quote!(let #variable: u32 = __b.tune(#loc, #name);));
+    }
+    for i in 0..k.dims.len() {
+        let d = dim_variable(i);
+        out.extend(quote!(let #d = __b.dim(#i);));
+    }
+    for i in 0..k.params.len() {
+        let p = param_variable(i);
+        out.extend(quote!(let #p = __b.param(#i);));
+    }
+    for axis in &k.axes {
+        let (coord, d) = (w.local(axis.coord), dim_variable(axis.dim));
+        let make = match &axis.size {
+            None => quote!(__b.grid_points(#d)),
+            Some(size) => {
+                let size = w.extent(size, axis_span(k, axis.coord), &mut out);
+                quote!(__b.grid_tiles(#d, #size))
+            }
+        };
+        out.extend(quote!(let #coord: #root::Operand = #make;));
+    }
+    for (i, p) in k.params.iter().enumerate() {
+        if matches!(p.kind, ParamKind::Scalar) {
+            let (scalar, param, loc) = (scalar_variable(i), param_variable(i), w.loc(p.name.span()));
+            out.extend(quote!(let #scalar = __b.scalar(#loc, #param);));
+        }
+    }
+    w.statements(&k.body, &mut out);
+    out
+}
+
+fn axis_span(k: &Kernel, coord: LocalId) -> Span {
+    k.locals[coord].name.span()
+}
+
+fn doc_text(attrs: &[syn::Attribute]) -> String {
+    let line = |a: &syn::Attribute| match &a.meta {
+        syn::Meta::NameValue(m) if m.path.is_ident("doc") => match &m.value {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) => Some(s.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let lines: Vec<String> =
+        attrs.iter().filter_map(line).map(|l| l.strip_prefix(' ').unwrap_or(&l).to_owned()).collect();
+    lines.join("\n").trim_end().to_owned()
+}
+
+fn dtype(d: DType, root: &TokenStream) -> TokenStream {
+    let variant = d.variant();
+    quote!(#root::DType::#variant)
+}
+
+fn dtype_ref(d: DTypeRef, root: &TokenStream) -> TokenStream {
+    match d {
+        DTypeRef::Fixed(d) => {
+            let d = dtype(d, root);
+            quote!(#root::DTypeRef::Fixed(#d))
+        }
+        DTypeRef::Generic(i) => quote!(#root::DTypeRef::Generic(#i)),
+    }
+}
+
+// Names of emitted variables end in `_` or a number, so they never meet a static or const of the caller.
+fn knob_variable(name: &Ident) -> Ident {
+    format_ident!("{}_", name, span = name.span())
+}
+fn dim_variable(i: usize) -> Ident {
+    format_ident!("__d{}", i)
+}
+fn param_variable(i: usize) -> Ident {
+    format_ident!("__p{}", i)
+}
+fn scalar_variable(i: usize) -> Ident {
+    format_ident!("__s{}", i)
+}
+
+/// Writes statements. Every operation is a `let`, because the builder is borrowed by each call.
+struct Writer<'a> {
+    root: &'a TokenStream,
+    file: &'a File,
+    locals: &'a [Local],
+    knobs: &'a [ast::Knob],
+    temps: usize,
+}
+
+impl Writer<'_> {
+    fn loc(&self, span: Span) -> TokenStream {
+        let root = self.root;
+        quote_spanned!(span=> #root::Loc { line: ::core::line!(), column: ::core::column!() })
+    }
+
+    fn local(&self, id: LocalId) -> Ident {
+        let name = &self.locals[id].name;
+        format_ident!("{}_{}", name.unraw(), id, span = name.span())
+    }
+
+    /// `let temp = call;`, giving the temp.
+    fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
+        let temp = format_ident!("__t{}", self.temps);
+        self.temps += 1;
+        out.extend(quote!(let #temp = #call;));
+        quote!(#temp)
+    }
+
+    fn statements(&mut self, stmts: &[Stmt], out: &mut TokenStream) {
+        for stmt in stmts {
+            self.statement(stmt, out);
+        }
+    }
+
+    fn statement(&mut self, stmt: &Stmt, out: &mut TokenStream) {
+        let root = self.root;
+        match stmt {
+            Stmt::Let { local, value } => {
+                let value = self.operand(value, out);
+                let name = self.local(*local);
+                out.extend(quote!(let mut #name: #root::Operand = #value;));
+            }
+            Stmt::Assign { local, op, value, token } => {
+                let name = self.local(*local);
+                let loc = self.loc(*token);
+                let next = match (op, &value.kind) {
+                    (None, _) => self.operand(value, out),
+                    (Some(BinaryOp::Add), ExprKind::Dot { operands, precision }) => {
+                        let loc = self.loc(value.token);
+                        let (a, b) = (self.operand(&operands[0], out), self.operand(&operands[1], out));
+                        let precision = self.precision(*precision);
+                        quote!(__b.dot_acc(#loc, #name, #a, #b, #precision))
+                    }
+                    (Some(op), _) => {
+                        let (value, op) = (self.operand(value, out), op.variant());
+                        quote!(__b.binary(#loc, #root::BinaryOp::#op, #name, #value))
+                    }
+                };
+                out.extend(quote!(#name = #next;));
+            }
+            Stmt::Store { param, index, value, token, .. } => {
+                let value = self.operand(value, out);
+                let (param, index, loc) = (param_variable(*param), self.indices(index, out), self.loc(*token));
+                out.extend(quote!(__b.store(#loc, #param, &[#(#index),*], #value);));
+            }
+            Stmt::Loop(l) => self.for_loop(l, out),
+        }
+    }
+
+    fn for_loop(&mut self, l: &Loop, out: &mut TokenStream) {
+        let root = self.root;
+        let loc = self.loc(l.place.start);
+        let kind = match l.kind {
+            LoopKind::Carried => quote!(Carried),
+            LoopKind::Pipeline => quote!(Pipeline),
+        };
+        let (lo, hi, tile) = match &l.range {
+            Range::Between { lo, hi } => {
+                (self.operand(lo, out), self.operand(hi, out), quote!(::core::option::Option::None))
+            }
+            Range::Tiles { dim, size, token } => {
+                let size = self.extent(size, *token, out);
+                let (d, loc) = (dim_variable(*dim), self.loc(*token));
+                let hi = self.bind(quote!(__b.tiles(#loc, #d, #size)), out);
+                (quote!(#root::Operand::Literal(0.0)), hi, quote!(::core::option::Option::Some(#size)))
+            }
+        };
+        let index = self.local(l.index);
+        let carried: Vec<Ident> = l.carried.iter().map(|&c| self.local(c)).collect();
+        let slots = 0..carried.len();
+        let mut body = TokenStream::new();
+        self.statements(&l.body, &mut body);
+        let results = self.bind(
+            quote! {
+                __b.for_loop(#loc, #root::LoopKind::#kind, #lo, #hi, #tile, &[#(#carried),*],
+                    |__b: &mut #root::Builder, #index: #root::Operand, __carried: &[#root::Operand]| {
+                        #(let mut #carried: #root::Operand = __carried[#slots];)*
+                        #body
+                        ::std::vec![#(#carried),*]
+                    })
+            },
+            out,
+        );
+        let slots = 0..carried.len();
+        out.extend(quote!(#(#carried = #results[#slots];)*));
+    }
+
+    fn precision(&self, p: Precision) -> TokenStream {
+        let (root, p) = (self.root, p.variant());
+        quote!(#root::Precision::#p)
+    }
+
+    /// The u32 that an extent stands for.
+    fn extent(&mut self, e: &Extent, span: Span, out: &mut TokenStream) -> TokenStream {
+        match e {
+            Extent::Number(n) => quote!(#n),
+            Extent::Knob(i) => {
+                let knob = knob_variable(&self.knobs[*i].name);
+                quote!(#knob)
+            }
+            Extent::Dim(i) => {
+                let (d, loc) = (dim_variable(*i), self.loc(span));
+                self.bind(quote!(__b.dim_extent(#loc, #d)), out)
+            }
+            Extent::Const(path) => quote!((#path as u32)),
+            Extent::Combined(op, a, b) => {
+                let (a, b) = (self.extent(a, span, out), self.extent(b, span, out));
+                match op {
+                    BinaryOp::Add => quote!((#a + #b)),
+                    BinaryOp::Sub => quote!(u32::saturating_sub(#a, #b)),
+                    BinaryOp::Mul => quote!((#a * #b)),
+                    _ => quote!((#a / u32::max(#b, 1))),
+                }
+            }
+            Extent::Bad => quote!(1),
+        }
+    }
+
+    fn extents(&mut self, list: &[Extent], span: Span, out: &mut TokenStream) -> TokenStream {
+        let list: Vec<TokenStream> = list.iter().map(|e| self.extent(e, span, out)).collect();
+        quote!(&[#(#list),*])
+    }
+
+    fn indices(&mut self, index: &[Index], out: &mut TokenStream) -> Vec<TokenStream> {
+        let root = self.root;
+        let one = |w: &mut Self, i: &Index, out: &mut TokenStream| match i {
+            Index::At(e) => {
+                let x = w.operand(e, out);
+                quote!(#root::Index::At(#x))
+            }
+            Index::Span { start, len } => {
+                let (x, len) = (w.operand(start, out), w.extent(len, start.token, out));
+                quote!(#root::Index::Span(#x, #len))
+            }
+            Index::Whole => quote!(#root::Index::Whole),
+        };
+        index.iter().map(|i| one(self, i, out)).collect()
+    }
+
+    /// The operand that an expression denotes: a variable, a literal, or a temp bound in `out`.
+    fn operand(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
+        let root = self.root;
+        let loc = self.loc(e.token);
+        let call = match &e.kind {
+            ExprKind::Literal { value, .. } => {
+                // A literal token carries no sign.
+                let number = Literal::f64_unsuffixed(value.abs());
+                let sign = (*value < 0.0).then(|| quote!(-));
+                return quote!(#root::Operand::Literal(#sign #number));
+            }
+            ExprKind::Const(path) => return quote_spanned!(e.token=> #root::Operand::from(#path)),
+            ExprKind::Local(id) => {
+                let name = self.local(*id);
+                return quote!(#name);
+            }
+            ExprKind::Scalar(i) => {
+                let name = scalar_variable(*i);
+                return quote!(#name);
+            }
+            ExprKind::Knob(i) => {
+                let name = knob_variable(&self.knobs[*i].name);
+                return quote!(#root::Operand::from(#name));
+            }
+            ExprKind::Size(dim) => {
+                // A constant size is an i32 all the same: it divides and compares as one.
+                let d = dim_variable(*dim);
+                let size = self.bind(quote!(__b.dim_size(#loc, #d)), out);
+                quote!(__b.cast(#loc, #root::DType::I32, #size))
+            }
+            ExprKind::Table { name, indices } => {
+                let text = name.segments.last().map_or(String::new(), |s| s.ident.to_string());
+                let indices: Vec<TokenStream> = indices.iter().map(|i| self.operand(i, out)).collect();
+                let table = self.bind(quote_spanned!(e.token=> #root::ConstTable::shape_and_values(&#name)), out);
+                quote!(__b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
+            }
+            ExprKind::Unary(op, x) => {
+                let (x, op) = (self.operand(x, out), op.variant());
+                quote!(__b.unary(#loc, #root::UnaryOp::#op, #x))
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b, op) = (self.operand(a, out), self.operand(b, out), op.variant());
+                quote!(__b.binary(#loc, #root::BinaryOp::#op, #a, #b))
+            }
+            ExprKind::Compare(p, a, b) => {
+                let (a, b, p) = (self.operand(a, out), self.operand(b, out), p.variant());
+                quote!(__b.compare(#loc, #root::Predicate::#p, #a, #b))
+            }
+            ExprKind::Select(parts) => {
+                let [c, t, f] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
+                quote!(__b.select(#loc, #c, #t, #f))
+            }
+            ExprKind::Cast(to, x) => {
+                let x = self.operand(x, out);
+                let to = self.dtype(*to);
+                let to = self.bind(to, out);
+                quote!(__b.cast(#loc, #to, #x))
+            }
+            ExprKind::Transpose(x) => {
+                let x = self.operand(x, out);
+                quote!(__b.transpose(#loc, #x))
+            }
+            ExprKind::Dot { operands, precision } => {
+                let [a, b] = [0, 1].map(|i| self.operand(&operands[i], out));
+                let precision = self.precision(*precision);
+                quote!(__b.dot(#loc, #a, #b, #precision))
+            }
+            ExprKind::Reduce { op, value, axis } => {
+                let (x, op) = (self.operand(value, out), op.variant());
+                match axis {
+                    Some((axis, _)) => quote!(__b.reduce(#loc, #root::ReduceOp::#op, #x, #axis)),
+                    None => quote!(__b.reduce_all(#loc, #root::ReduceOp::#op, #x)),
+                }
+            }
+            ExprKind::FoldOrBinary { op, value, axis: (axis, _) } => {
+                let (x, op) = (self.operand(value, out), op.variant());
+                quote!(#root::fold_or_binary(__b, #loc, #root::ReduceOp::#op, #x, #axis))
+            }
+            ExprKind::Load { param, index } => {
+                let (param, index) = (param_variable(*param), self.indices(index, out));
+                quote!(__b.load(#loc, #param, &[#(#index),*]))
+            }
+            ExprKind::Fill { dtype, shape, value } => {
+                let value = self.operand(value, out);
+                let (shape, to) = (self.extents(shape, e.token, out), self.dtype(*dtype));
+                let to = self.bind(to, out);
+                quote!(#root::fill(__b, #loc, #value, #to, #shape))
+            }
+            ExprKind::Iota { shape, axis: (axis, _) } => {
+                let shape = self.extents(shape, e.token, out);
+                quote!(__b.iota(#loc, #shape, #axis))
+            }
+            ExprKind::CallFn { index, args } => {
+                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
+                let mut name = self.file.fns[*index].ast.name.clone();
+                name.set_span(e.token);
+                quote!(#name(__b #(, #args)*))
+            }
+            ExprKind::Bad => return quote!(#root::Operand::Poison),
+        };
+        self.bind(call, out)
+    }
+
+    fn dtype(&self, d: DTypeRef) -> TokenStream {
+        match d {
+            DTypeRef::Fixed(d) => dtype(d, self.root),
+            DTypeRef::Generic(_) => {
+                let r = dtype_ref(d, self.root);
+                quote!(__b.dtype(#r))
+            }
+        }
+    }
+}

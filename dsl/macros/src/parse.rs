@@ -1,0 +1,538 @@
+//! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
+
+use crate::ast::{
+    Axis, BinaryOp, Expr, ExprKind, Item, Kernel, Knob, LoopKind, Param, ParamKind, Predicate, Range, Stmt, TileFn,
+    TypeParam,
+};
+use crate::error::{Errors, Place};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::{Attribute, Token, Visibility, braced, bracketed, parenthesized};
+
+mod keyword {
+    syn::custom_keyword!(kernel);
+    syn::custom_keyword!(tile);
+    syn::custom_keyword!(tune);
+}
+
+/// Reads every item of the macro's input.
+pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Vec<Item> {
+    let mut items = Vec::new();
+    let read = |input: ParseStream<'_>| {
+        while !input.is_empty() {
+            let mut started = None;
+            match item(input, errors, &mut started) {
+                Ok(item) => items.push(item),
+                Err(e) => {
+                    report(&e, errors);
+                    items.extend(started);
+                    skip_item(input)?;
+                }
+            }
+        }
+        Ok(())
+    };
+    // What syn says at the end is of a list left in the middle by a mistake already reported.
+    if let Err(e) = Parser::parse2(read, tokens)
+        && errors.count() == 0
+    {
+        report(&e, errors);
+    }
+    items
+}
+
+fn report(e: &syn::Error, errors: &mut Errors) {
+    for e in e.clone() {
+        errors.push(1, e.span(), e);
+    }
+}
+
+/// Skips what is left of a broken item: up to the next item keyword after a brace group.
+fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
+    let mut after_body = false;
+    while !input.is_empty() {
+        let starts = input.peek(keyword::kernel)
+            || input.peek(keyword::tile)
+            || input.peek(Token![pub])
+            || input.peek(Token![#]);
+        if after_body && starts {
+            break;
+        }
+        let tree: TokenTree = input.parse()?;
+        after_body = matches!(&tree, TokenTree::Group(g) if g.delimiter() == Delimiter::Brace);
+    }
+    Ok(())
+}
+
+/// Reads one item. `started` holds a kernel whose name was read, should the rest fail.
+fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>) -> syn::Result<Item> {
+    let attrs = Attribute::parse_outer(input)?;
+    let vis: Visibility = input.parse()?;
+    if input.peek(keyword::tile) {
+        input.parse::<keyword::tile>()?;
+        input.parse::<Token![fn]>()?;
+        return tile_fn(input, attrs, vis, errors).map(Item::TileFn);
+    }
+    if !input.peek(keyword::kernel) {
+        return Err(input.error("expected `kernel NAME(..)` or `tile fn NAME(..)`"));
+    }
+    input.parse::<keyword::kernel>()?;
+    let name: Ident = input.parse()?;
+    let mut kernel =
+        Kernel { attrs, vis, name, types: vec![], params: vec![], tune: vec![], body: vec![], broken: false };
+    match kernel_rest(input, &mut kernel, errors) {
+        Ok(()) => Ok(Item::Kernel(kernel)),
+        Err(e) => {
+            kernel.broken = true;
+            *started = Some(Item::Kernel(kernel));
+            Err(e)
+        }
+    }
+}
+
+fn tile_fn(input: ParseStream<'_>, attrs: Vec<Attribute>, vis: Visibility, errors: &mut Errors) -> syn::Result<TileFn> {
+    let name = input.parse()?;
+    let content;
+    parenthesized!(content in input);
+    let params = content.parse_terminated(Ident::parse, Token![,])?.into_iter().collect();
+    if input.peek(Token![->]) {
+        return Err(input.error("a tile fn has no written types; remove the result type"));
+    }
+    let (body, broken) = block(input, errors)?;
+    Ok(TileFn { attrs, vis, name, params, body, broken })
+}
+
+fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors) -> syn::Result<()> {
+    if input.peek(Token![<]) {
+        input.parse::<Token![<]>()?;
+        while !input.peek(Token![>]) {
+            let name = input.parse()?;
+            let bound = if input.peek(Token![:]) {
+                input.parse::<Token![:]>()?;
+                Some(input.parse()?)
+            } else {
+                None
+            };
+            kernel.types.push(TypeParam { name, bound });
+            if !input.peek(Token![>]) {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        input.parse::<Token![>]>()?;
+    }
+    let content;
+    parenthesized!(content in input);
+    kernel.params = content.parse_terminated(param, Token![,])?.into_iter().collect();
+    if input.peek(keyword::tune) {
+        input.parse::<keyword::tune>()?;
+        let content;
+        braced!(content in input);
+        kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
+    }
+    (kernel.body, kernel.broken) = block(input, errors)?;
+    Ok(())
+}
+
+fn param(input: ParseStream<'_>) -> syn::Result<Param> {
+    let name: Ident = input.parse()?;
+    input.parse::<Token![:]>()?;
+    if !input.peek(Token![&]) {
+        let dtype: Ident = input.parse()?;
+        if dtype == "Tensor" {
+            return Err(syn::Error::new(
+                dtype.span(),
+                format!("write `{name}: &Tensor<..>`, or `&mut` to store to it"),
+            ));
+        }
+        return Ok(Param { name, kind: ParamKind::Scalar { dtype } });
+    }
+    input.parse::<Token![&]>()?;
+    let writable = input.parse::<Option<Token![mut]>>()?.is_some();
+    let tensor: Ident = input.parse()?;
+    if tensor != "Tensor" {
+        return Err(syn::Error::new(tensor.span(), "expected `Tensor<DTYPE, [DIMS]>`"));
+    }
+    input.parse::<Token![<]>()?;
+    let dtype = input.parse()?;
+    input.parse::<Token![,]>()?;
+    let content;
+    bracketed!(content in input);
+    let dim = |input: ParseStream<'_>| {
+        input.parse::<Ident>().map_err(|e| syn::Error::new(e.span(), "a dim is an upper-case name, such as `N`"))
+    };
+    let dims = content.parse_terminated(dim, Token![,])?.into_iter().collect();
+    input.parse::<Option<Token![,]>>()?;
+    input.parse::<Token![>]>()?;
+    Ok(Param { name, kind: ParamKind::Tensor { writable, dtype, dims } })
+}
+
+fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
+    let name: Ident = input.parse()?;
+    input.parse::<Token![:]>()?;
+    let number = |input: ParseStream<'_>| input.parse::<syn::LitInt>()?.base10_parse::<u32>();
+    let values = if input.peek(syn::token::Bracket) {
+        let content;
+        bracketed!(content in input);
+        content.parse_terminated(number, Token![,])?.into_iter().collect()
+    } else {
+        let lo = number(input)?;
+        if !input.peek(Token![..=]) {
+            return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));
+        }
+        input.parse::<Token![..=]>()?;
+        (lo..=number(input)?).collect()
+    };
+    Ok(Knob { name, values })
+}
+
+/// Reads a body. The flag is true if it could not be read in full.
+fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<Stmt>, bool)> {
+    let content;
+    braced!(content in input);
+    let tokens = tuple_indices(content.parse()?);
+    let before = errors.count();
+    let stmts = match syn::Block::parse_within.parse2(tokens) {
+        Ok(stmts) => statements(&stmts, errors),
+        Err(e) => {
+            report(&e, errors);
+            Vec::new()
+        }
+    };
+    Ok((stmts, errors.count() > before))
+}
+
+/// Rewrites `x[g, n, ..]`, which is no Rust expression, to `x[(g, n, ..)]`.
+fn tuple_indices(tokens: TokenStream) -> TokenStream {
+    let mut out: Vec<TokenTree> = Vec::new();
+    for tree in tokens {
+        let TokenTree::Group(group) = tree else {
+            out.push(tree);
+            continue;
+        };
+        let after_operand = match out.last() {
+            Some(TokenTree::Ident(i)) => {
+                !matches!(i.to_string().as_str(), "in" | "return" | "else" | "match" | "if" | "mut")
+            }
+            Some(TokenTree::Group(g)) => g.delimiter() != Delimiter::Brace,
+            _ => false,
+        };
+        let mut inner = tuple_indices(group.stream());
+        let comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
+        if group.delimiter() == Delimiter::Bracket && after_operand && inner.clone().into_iter().any(|t| comma(&t)) {
+            let mut tuple = Group::new(Delimiter::Parenthesis, inner);
+            tuple.set_span(group.span());
+            inner = TokenTree::Group(tuple).into();
+        }
+        let mut rebuilt = Group::new(group.delimiter(), inner);
+        rebuilt.set_span(group.span());
+        out.push(TokenTree::Group(rebuilt));
+    }
+    out.into_iter().collect()
+}
+
+fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<Stmt> {
+    stmts.iter().filter_map(|s| statement(s, errors)).collect()
+}
+
+fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
+    match stmt {
+        syn::Stmt::Local(local) => {
+            let syn::Pat::Ident(pat) = &local.pat else {
+                errors.push(20, Place::of(&local.pat), "a `let` in a kernel binds one name and has no written type");
+                return None;
+            };
+            if let Some(init) = &local.init
+                && let Some((_, other)) = &init.diverge
+            {
+                errors.push(20, Place::of(other), "`let .. else` has no meaning in a kernel");
+                return None;
+            }
+            let value = match &local.init {
+                Some(init) => Some(expression(&init.expr, errors)?),
+                None => None,
+            };
+            Some(Stmt::Let { mutable: pat.mutability.is_some(), name: pat.ident.clone(), value })
+        }
+        syn::Stmt::Expr(syn::Expr::ForLoop(f), _) => for_loop(f, errors),
+        syn::Stmt::Expr(syn::Expr::Assign(a), _) => {
+            let name = assigned(&a.left, errors)?;
+            Some(Stmt::Assign { name, op: None, op_span: a.eq_token.span, value: expression(&a.right, errors)? })
+        }
+        syn::Stmt::Expr(syn::Expr::Binary(b), _) if compound(&b.op).is_some() => {
+            let (name, op) = (assigned(&b.left, errors)?, compound(&b.op));
+            Some(Stmt::Assign { name, op, op_span: b.op.span(), value: expression(&b.right, errors)? })
+        }
+        syn::Stmt::Expr(e, semi) => Some(Stmt::Expr { value: expression(e, errors)?, last: semi.is_none() }),
+        syn::Stmt::Item(i) => {
+            errors.push(20, Place::of(i), "items are written outside the kernel");
+            None
+        }
+        syn::Stmt::Macro(m) => {
+            errors.push(20, Place::of(&m.mac.path), "macros cannot be called in a kernel");
+            None
+        }
+    }
+}
+
+fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
+    Some(match op {
+        syn::BinOp::AddAssign(_) => BinaryOp::Add,
+        syn::BinOp::SubAssign(_) => BinaryOp::Sub,
+        syn::BinOp::MulAssign(_) => BinaryOp::Mul,
+        syn::BinOp::DivAssign(_) => BinaryOp::Div,
+        _ => return None,
+    })
+}
+
+fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
+    let name = if let syn::Expr::Path(p) = left { p.path.get_ident().cloned() } else { None };
+    if name.is_none() {
+        let message = "only a `let mut` name can be assigned; a tensor is written with `store(y[g, n, ..], value)`";
+        errors.push(20, Place::of(left), message);
+    }
+    name
+}
+
+fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt> {
+    let place = Place { start: f.for_token.span, end: Place::of(&f.expr).end };
+    let mut names = Vec::new();
+    let mut pats = vec![&*f.pat];
+    while let Some(pat) = pats.pop() {
+        match pat {
+            syn::Pat::Ident(p) if p.mutability.is_none() && p.subpat.is_none() => names.push(p.ident.clone()),
+            syn::Pat::Wild(w) => names.push(Ident::new("_", w.underscore_token.span)),
+            syn::Pat::Paren(p) => pats.push(&p.pat),
+            syn::Pat::Tuple(t) => pats.extend(t.elems.iter().rev()),
+            other => errors.push(20, Place::of(other), "a loop binds plain names, as in `for (g, n) in grid(..)`"),
+        }
+    }
+    let body = statements(&f.body.stmts, errors);
+    let (callee, args) = match strip(&f.expr) {
+        syn::Expr::Call(c) => (callee(&c.func).map(|(name, _)| name), c.args.iter().collect::<Vec<_>>()),
+        _ => (None, vec![]),
+    };
+    if callee.as_ref().is_some_and(|c| c == "grid") {
+        let axes: Vec<Axis> = args.iter().filter_map(|a| grid_axis(a, errors)).collect();
+        return (axes.len() == args.len()).then_some(Stmt::Grid { coords: names, axes, body, place });
+    }
+    let (kind, range) = match callee {
+        Some(c) if c == "pipeline" => match args[..] {
+            [inner] => (LoopKind::Pipeline, inner),
+            _ => {
+                errors.push(21, Place::of(&f.expr), format!("`pipeline` takes 1 argument, found {}", args.len()));
+                return None;
+            }
+        },
+        _ => (LoopKind::Carried, &*f.expr),
+    };
+    let range = loop_range(range, errors)?;
+    let [index] = &names[..] else {
+        errors.push(20, Place::of(&f.pat), format!("this loop counts one index, but {} names are bound", names.len()));
+        return None;
+    };
+    Some(Stmt::Loop { index: index.clone(), kind, range, body, place })
+}
+
+/// `tiles(DIM, SIZE)` as its parts, if that is what the expression is.
+fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, Expr)>> {
+    let syn::Expr::Call(c) = strip(e) else { return None };
+    callee(&c.func).filter(|(name, _)| name == "tiles")?;
+    if c.args.len() != 2 {
+        errors.push(
+            21,
+            Place::of(e),
+            format!("`tiles` takes 2 arguments (a dim, a tile size), found {}", c.args.len()),
+        );
+        return Some(None);
+    }
+    let Some(dim) = ident_of(&c.args[0]) else {
+        errors.push(27, Place::of(&c.args[0]), "the first argument of `tiles` is a dim");
+        return Some(None);
+    };
+    Some(expression(&c.args[1], errors).map(|size| (dim, size)))
+}
+
+fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
+    if let Some(parts) = tiles(e, errors) {
+        return parts.map(|(dim, size)| Axis::Tiles { dim, size });
+    }
+    let dim = ident_of(e);
+    if dim.is_none() {
+        errors.push(26, Place::of(e), "an axis of the grid is a dim or `tiles(DIM, SIZE)`");
+    }
+    dim.map(Axis::Points)
+}
+
+fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<Range> {
+    if let Some(parts) = tiles(e, errors) {
+        return parts.map(|(dim, size)| Range::Tiles { dim, size, span: Place::of(e).start });
+    }
+    if let syn::Expr::Range(r) = strip(e)
+        && let (Some(lo), Some(hi), syn::RangeLimits::HalfOpen(_)) = (&r.start, &r.end, &r.limits)
+    {
+        return Some(Range::Between { lo: expression(lo, errors)?, hi: expression(hi, errors)? });
+    }
+    errors.push(20, Place::of(e), "a loop runs over `tiles(DIM, SIZE)`, `pipeline(tiles(DIM, SIZE))` or `lo..hi`");
+    None
+}
+
+fn strip(e: &syn::Expr) -> &syn::Expr {
+    match e {
+        syn::Expr::Paren(p) => strip(&p.expr),
+        syn::Expr::Group(g) => strip(&g.expr),
+        e => e,
+    }
+}
+
+fn ident_of(e: &syn::Expr) -> Option<Ident> {
+    if let syn::Expr::Path(p) = strip(e) { p.path.get_ident().cloned() } else { None }
+}
+
+/// A called name and its type arguments.
+fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
+    let syn::Expr::Path(p) = f else { return None };
+    let segment = p.path.segments.first().filter(|_| p.path.segments.len() == 1)?;
+    match &segment.arguments {
+        syn::PathArguments::AngleBracketed(a) => Some((segment.ident.clone(), generics(a)?)),
+        _ => Some((segment.ident.clone(), vec![])),
+    }
+}
+
+fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
+    let ident = |a: &syn::GenericArgument| match a {
+        syn::GenericArgument::Type(syn::Type::Path(p)) => p.path.get_ident().cloned(),
+        _ => None,
+    };
+    args.args.iter().map(ident).collect()
+}
+
+fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
+    let read: Vec<Option<Expr>> = list.into_iter().map(|e| expression(e, errors)).collect();
+    read.into_iter().collect()
+}
+
+fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
+    let place = Place::of(e);
+    let mut token = place.start;
+    let boxed = |e: &syn::Expr, errors: &mut Errors| expression(e, errors).map(Box::new);
+    let kind = match e {
+        syn::Expr::Paren(p) => return expression(&p.expr, errors),
+        syn::Expr::Group(g) => return expression(&g.expr, errors),
+        syn::Expr::Lit(l) => literal(&l.lit, errors)?,
+        syn::Expr::Path(p) => match p.path.get_ident() {
+            Some(name) => ExprKind::Name(name.clone()),
+            None => ExprKind::Path(p.path.clone()),
+        },
+        syn::Expr::Unary(u) => {
+            let op = match u.op {
+                syn::UnOp::Neg(_) => "-",
+                syn::UnOp::Not(_) => "!",
+                _ => return unsupported(e, errors),
+            };
+            ExprKind::Unary(op, boxed(&u.expr, errors)?)
+        }
+        syn::Expr::Binary(b) => {
+            token = b.op.span();
+            let spelling: String = b.op.to_token_stream().to_string();
+            let (left, right) = (boxed(&b.left, errors), boxed(&b.right, errors));
+            let (left, right) = (left?, right?);
+            match (BinaryOp::from_text(&spelling), Predicate::from_text(&spelling)) {
+                (Some(op), _) => ExprKind::Binary(op, left, right),
+                (_, Some(p)) => ExprKind::Compare(p, left, right),
+                _ => {
+                    let hint = match spelling.as_str() {
+                        "&" => "; write `&&`",
+                        "|" => "; write `||`",
+                        _ => "",
+                    };
+                    errors.push(20, b.op.span(), format!("`{spelling}` has no meaning in a kernel{hint}"));
+                    return None;
+                }
+            }
+        }
+        syn::Expr::Call(c) => {
+            let Some((name, generics)) = callee(&c.func) else {
+                errors.push(5, Place::of(&c.func), "only built-in functions and tile fns can be called in a kernel");
+                return None;
+            };
+            ExprKind::Call { name, generics, args: expressions(&c.args, errors)? }
+        }
+        syn::Expr::MethodCall(m) => {
+            token = m.method.span();
+            let receiver = boxed(&m.receiver, errors);
+            let args = expressions(&m.args, errors);
+            let generics = match &m.turbofish {
+                Some(t) => generics(t).or_else(|| {
+                    errors.push(22, Place::of(t), "expected an element type");
+                    None
+                })?,
+                None => vec![],
+            };
+            ExprKind::Method { receiver: receiver?, name: m.method.clone(), generics, args: args? }
+        }
+        syn::Expr::Index(i) => {
+            let base = boxed(&i.expr, errors);
+            let index = match &*i.index {
+                syn::Expr::Tuple(t) => expressions(&t.elems, errors),
+                one => expression(one, errors).map(|e| vec![e]),
+            };
+            ExprKind::Index { base: base?, index: index? }
+        }
+        syn::Expr::Array(a) => ExprKind::Array(expressions(&a.elems, errors)?),
+        syn::Expr::Range(r) if r.start.is_none() && r.end.is_none() => ExprKind::Whole,
+        _ => return unsupported(e, errors),
+    };
+    Some(Expr { kind, place, token })
+}
+
+fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
+    let (value, whole, suffix) = match lit {
+        syn::Lit::Int(i) => (i.base10_parse::<u64>().ok().map(|v| v as f64), true, i.suffix()),
+        syn::Lit::Float(f) => (f.base10_parse::<f64>().ok(), false, f.suffix()),
+        _ => {
+            errors.push(20, lit.span(), "a literal in a kernel is a number");
+            return None;
+        }
+    };
+    if !suffix.is_empty() {
+        errors.push(
+            20,
+            lit.span(),
+            format!("a literal takes the element type of what it meets; remove the suffix `{suffix}`"),
+        );
+    }
+    Some(ExprKind::Literal { value: value?, whole })
+}
+
+/// Reports Rust that is no part of the language, and what to write instead.
+fn unsupported(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
+    let whole = Place::of(e);
+    let (place, message) = match e {
+        syn::Expr::If(i) => (i.if_token.span.into(), "`if` cannot branch on tiles; choose with `select(cond, a, b)`"),
+        syn::Expr::Match(m) => {
+            (m.match_token.span.into(), "`match` cannot branch on tiles; choose with `select(cond, a, b)`")
+        }
+        syn::Expr::While(w) => (w.while_token.span.into(), "`while` has no bound; write `for i in lo..hi`"),
+        syn::Expr::Loop(l) => (l.loop_token.span.into(), "`loop` has no bound; write `for i in lo..hi`"),
+        syn::Expr::Closure(_) => (whole, "closures cannot be written in a kernel; write a `tile fn`"),
+        syn::Expr::Cast(c) => (c.as_token.span.into(), "`as` does not convert tiles; write `x.cast::<f32>()`"),
+        syn::Expr::Reference(_) => (whole, "tiles are values; remove the `&`"),
+        syn::Expr::Unary(_) => (whole, "tiles are values; remove the `*`"),
+        syn::Expr::Break(_) | syn::Expr::Continue(_) | syn::Expr::Return(_) => {
+            (whole, "a kernel's loops always run to their end")
+        }
+        syn::Expr::Tuple(_) => (whole, "tuples have no meaning here; bind each tile with its own `let`"),
+        syn::Expr::Block(_) => (whole, "a block is no expression in a kernel; write its `let`s before it"),
+        syn::Expr::Macro(_) => (whole, "macros cannot be called in a kernel"),
+        syn::Expr::ForLoop(f) => (f.for_token.span.into(), "a loop is a statement, not a value"),
+        syn::Expr::Assign(_) => (whole, "an assignment is a statement, not a value"),
+        syn::Expr::Range(_) => {
+            (whole, "a range has no meaning here; an axis is indexed by a coordinate, `span(start, LEN)` or `..`")
+        }
+        _ => (whole, "this Rust expression has no meaning in a kernel"),
+    };
+    errors.push(20, place, message);
+    None
+}

@@ -1,0 +1,468 @@
+//! Scopes and statements: names become params, dims, tune knobs, coordinates, lets and tile fns.
+
+use crate::ast::{self, LoopKind};
+use crate::error::{Errors, Place, did_you_mean};
+use crate::signature::{SCHEDULE_KEYS, check_tune, is_upper, signature};
+use crate::tree::{
+    Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
+    TileFn,
+};
+use proc_macro2::{Ident, Span};
+use std::collections::BTreeMap;
+use syn::ext::IdentExt;
+
+/// A tile fn's name and number of parameters, known before any body is read.
+pub(crate) struct FnSignature {
+    pub(crate) name: Ident,
+    pub(crate) params: Vec<String>,
+}
+
+/// Resolves every item.
+pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
+    let mut signatures: Vec<FnSignature> = Vec::new();
+    let (mut fn_asts, mut kernel_asts) = (Vec::new(), Vec::new());
+    for item in items {
+        match item {
+            ast::Item::TileFn(f) => fn_asts.push(f),
+            ast::Item::Kernel(k) => kernel_asts.push(k),
+        }
+    }
+    for f in &fn_asts {
+        if crate::resolve_expr::FUNCTIONS.contains(&f.name.to_string().as_str()) {
+            errors.push(
+                4,
+                f.name.span(),
+                format!("`{}` is a built-in function; give the tile fn another name", f.name),
+            );
+        }
+        if signatures.iter().any(|s| s.name == f.name) {
+            errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
+        }
+        let params = f.params.iter().map(|p| p.unraw().to_string()).collect();
+        signatures.push(FnSignature { name: f.name.clone(), params });
+    }
+    let fns: Vec<TileFn> = fn_asts.into_iter().map(|f| tile_fn(f, &signatures, errors)).collect();
+    for (i, f) in fns.iter().enumerate() {
+        if let Some((span, through)) = recursion(&fns, i) {
+            let name = &f.ast.name;
+            let how = if through == i { String::new() } else { format!(" through `{}`", fns[through].ast.name) };
+            errors.push(
+                29,
+                span,
+                format!("tile fn `{name}` calls itself{how}; tile fns are inlined, so they cannot recurse"),
+            );
+        }
+    }
+    let kernels = kernel_asts.into_iter().map(|k| kernel(k, &signatures, errors)).collect();
+    File { fns, kernels }
+}
+
+/// Where a tile fn calls itself, if it does, and the first fn on the way.
+fn recursion(fns: &[TileFn], start: usize) -> Option<(Span, usize)> {
+    fns[start].calls.iter().copied().find_map(|(first, span)| {
+        let (mut todo, mut seen) = (vec![first], vec![false; fns.len()]);
+        while let Some(i) = todo.pop() {
+            if i == start {
+                return Some((span, first));
+            }
+            if !std::mem::replace(&mut seen[i], true) {
+                todo.extend(fns[i].calls.iter().map(|c| c.0));
+            }
+        }
+        None
+    })
+}
+
+fn tile_fn(ast: ast::TileFn, fns: &[FnSignature], errors: &mut Errors) -> TileFn {
+    let before = errors.count();
+    let mut r = Resolver::new(fns, errors);
+    for (i, p) in ast.params.iter().enumerate() {
+        if ast.params[..i].contains(p) {
+            r.errors.push(4, p.span(), format!("parameter `{p}` of `{}` is declared twice", ast.name));
+        }
+        r.bind(p, LocalKind::FnParam);
+    }
+    let mut body = Vec::new();
+    let mut tail = None;
+    let count = ast.body.len();
+    for (i, stmt) in ast.body.iter().enumerate() {
+        match stmt {
+            ast::Stmt::Expr { value, last: true } if i + 1 == count => tail = Some(r.expr(value)),
+            ast::Stmt::Let { .. } => body.extend(r.statement(stmt)),
+            ast::Stmt::Assign { name, .. } => {
+                r.errors.push(
+                    20,
+                    name.span(),
+                    "a tile fn is `let`s and a final expression; bind a new name with `let`",
+                );
+            }
+            ast::Stmt::Grid { place, .. } | ast::Stmt::Loop { place, .. } => {
+                r.errors.push(20, *place, "a tile fn is `let`s and a final expression; write the loop in the kernel");
+            }
+            ast::Stmt::Expr { value, .. } => {
+                let message = match &value.kind {
+                    ast::ExprKind::Call { name, .. } if name == "store" => {
+                        "only a kernel can store; a tile fn gives a tile back"
+                    }
+                    _ => "the value of this expression is not used; a tile fn ends in an expression without `;`",
+                };
+                r.errors.push(20, value.place, message);
+            }
+        }
+    }
+    let no_tail = tail.is_none() && !ast.broken && r.errors.count() == before;
+    let tail = tail.unwrap_or(Expr { kind: ExprKind::Bad, place: ast.name.span().into(), token: ast.name.span() });
+    if no_tail {
+        r.errors.push(
+            20,
+            ast.name.span(),
+            format!("tile fn `{}` ends without an expression: what is its result?", ast.name),
+        );
+    }
+    if !ast.broken && r.errors.count() == before {
+        r.report_unused();
+    }
+    let (locals, calls) = (r.locals, r.calls);
+    TileFn { ast, locals, body, tail, calls }
+}
+
+fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel {
+    let before = errors.count();
+    check_tune(&ast, errors);
+    let (params, dims) = signature(&ast, errors);
+    let mut r = Resolver::new(fns, errors);
+    r.kernel = Some(&ast);
+    r.params = params;
+    r.dims = dims;
+    r.param_used = vec![false; r.params.len()];
+    r.knob_used = vec![false; ast.tune.len()];
+    let (mut axes, mut body) = (Vec::new(), Vec::new());
+    let mut grid: Option<Place> = None;
+    for stmt in &ast.body {
+        match stmt {
+            ast::Stmt::Grid { coords, axes: written, body: stmts, place } => {
+                if grid.is_some() {
+                    let message =
+                        format!("`{}` has a second grid loop; a kernel has one, so write two kernels", ast.name);
+                    r.errors.push(26, *place, message);
+                    continue;
+                }
+                grid = Some(*place);
+                axes = r.grid(coords, written, *place);
+                body = r.block(stmts);
+            }
+            ast::Stmt::Loop { place, .. } => {
+                r.errors.push(26, *place, "this loop stands outside the grid loop; move it inside")
+            }
+            ast::Stmt::Let { name, .. } | ast::Stmt::Assign { name, .. } => {
+                r.errors.push(26, name.span(), "this statement stands outside the grid loop; move it inside");
+            }
+            ast::Stmt::Expr { value, .. } => {
+                r.errors.push(26, value.place, "this statement stands outside the grid loop; move it inside");
+            }
+        }
+    }
+    if !ast.broken && r.errors.count() == before {
+        if grid.is_none() {
+            let message =
+                format!("kernel `{}` has no grid loop; its body is `for (..) in grid(..) {{ .. }}`", ast.name);
+            r.errors.push(26, ast.name.span(), message);
+        } else {
+            r.report_unused();
+        }
+    }
+    let (params, dims, locals) = (r.params, r.dims, r.locals);
+    let broken = ast.broken || errors.count() > before;
+    Kernel { ast, params, dims, locals, axes, body, broken }
+}
+
+/// Scopes and what is used of the signature, while a body is resolved.
+pub(crate) struct Resolver<'a> {
+    pub(crate) errors: &'a mut Errors,
+    pub(crate) fns: &'a [FnSignature],
+    /// `None` in a tile fn.
+    pub(crate) kernel: Option<&'a ast::Kernel>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) dims: Vec<Dim>,
+    pub(crate) param_used: Vec<bool>,
+    pub(crate) knob_used: Vec<bool>,
+    pub(crate) calls: Vec<(usize, Span)>,
+    pub(crate) locals: Vec<Local>,
+    scopes: Vec<BTreeMap<String, LocalId>>,
+    /// Names of scopes that have ended.
+    pub(crate) ended: Vec<String>,
+    /// Open loops: the first local that each binds, and what it carries.
+    loops: Vec<(LocalId, Vec<LocalId>)>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(fns: &'a [FnSignature], errors: &'a mut Errors) -> Resolver<'a> {
+        Resolver {
+            errors,
+            fns,
+            kernel: None,
+            params: vec![],
+            dims: vec![],
+            param_used: vec![],
+            knob_used: vec![],
+            calls: vec![],
+            locals: vec![],
+            scopes: vec![BTreeMap::new()],
+            ended: vec![],
+            loops: vec![],
+        }
+    }
+
+    fn bind(&mut self, name: &Ident, kind: LocalKind) -> LocalId {
+        if is_upper(name) {
+            self.errors.push(
+                4,
+                name.span(),
+                format!("`{name}` is upper-case, which is for dims, tile sizes and consts; rename it"),
+            );
+        }
+        let id = self.locals.len();
+        let used = name.to_string().starts_with('_');
+        self.locals.push(Local { name: name.clone(), kind, used, assigned: false });
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.to_string(), id);
+        }
+        id
+    }
+
+    /// The innermost binding of a name.
+    pub(crate) fn lookup(&self, name: &Ident) -> Option<LocalId> {
+        let name = name.to_string();
+        self.scopes.iter().rev().find_map(|s| s.get(&name).copied())
+    }
+
+    /// Every name bound here.
+    pub(crate) fn bound_names(&self) -> Vec<String> {
+        self.scopes.iter().flat_map(|s| s.keys().cloned()).collect()
+    }
+
+    fn end_scope(&mut self) {
+        if let Some(scope) = self.scopes.pop() {
+            self.ended.extend(scope.into_keys());
+        }
+    }
+
+    fn grid(&mut self, coords: &[Ident], written: &[ast::Axis], place: Place) -> Vec<Axis> {
+        if coords.len() != written.len() {
+            let message = format!("{} coordinates are bound, but the grid has {} axes", coords.len(), written.len());
+            self.errors.push(26, place, message);
+        } else if written.is_empty() {
+            self.errors.push(26, place, "the grid needs at least one axis");
+        }
+        let mut axes = Vec::new();
+        for (coord, axis) in coords.iter().zip(written) {
+            let (dim, size) = match axis {
+                ast::Axis::Points(dim) => (self.dim(dim), None),
+                ast::Axis::Tiles { dim, size } => (self.dim(dim), Some(self.tile_size(size))),
+            };
+            let coord = self.bind(coord, LocalKind::Coordinate);
+            if let Some(dim) = dim {
+                axes.push(Axis { coord, dim, size });
+            }
+        }
+        axes
+    }
+
+    fn block(&mut self, stmts: &[ast::Stmt]) -> Vec<Stmt> {
+        stmts.iter().filter_map(|s| self.statement(s)).collect()
+    }
+
+    fn statement(&mut self, stmt: &ast::Stmt) -> Option<Stmt> {
+        match stmt {
+            ast::Stmt::Let { mutable, name, value } => {
+                let Some(value) = value else {
+                    self.errors.push(20, name.span(), format!("`{name}` has no value; write `let {name} = ..;`"));
+                    self.bind(name, LocalKind::Let { mutable: *mutable });
+                    return None;
+                };
+                let value = self.expr(value);
+                Some(Stmt::Let { local: self.bind(name, LocalKind::Let { mutable: *mutable }), value })
+            }
+            ast::Stmt::Assign { name, op, op_span, value } => {
+                let value = self.expr(value);
+                let local = self.assigned(name)?;
+                if op.is_some() {
+                    self.locals[local].used = true;
+                }
+                Some(Stmt::Assign { local, op: *op, value, token: *op_span })
+            }
+            ast::Stmt::Grid { place, .. } => {
+                self.errors.push(
+                    26,
+                    *place,
+                    "a grid loop stands alone at the top of a kernel; loop with `for i in tiles(DIM, SIZE)` here",
+                );
+                None
+            }
+            ast::Stmt::Loop { index, kind, range, body, place } => self.for_loop(index, *kind, range, body, *place),
+            ast::Stmt::Expr { value, .. } => self.expression_statement(value),
+        }
+    }
+
+    fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
+        let Some(local) = self.lookup(name) else {
+            match self.params.iter().find(|p| p.name == *name) {
+                Some(Param { kind: ParamKind::Tensor { .. }, .. }) => {
+                    self.errors.push(
+                        102,
+                        name.span(),
+                        format!("`{name}` is a tensor; write it with `store({name}[..], value)`"),
+                    );
+                }
+                Some(_) => self.errors.push(25, name.span(), format!("`{name}` is a parameter; it cannot be assigned")),
+                None => {
+                    let names = self.bound_names();
+                    let hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+                    self.errors.push(3, name.span(), format!("unknown name `{name}`{hint}"));
+                }
+            }
+            return None;
+        };
+        self.locals[local].assigned = true;
+        match self.locals[local].kind {
+            LocalKind::Let { mutable: true } => {}
+            LocalKind::Let { mutable: false } => {
+                self.errors.push(
+                    25,
+                    name.span(),
+                    format!("`{name}` is assigned, but is not `mut`; write `let mut {name}`"),
+                );
+            }
+            _ => self.errors.push(25, name.span(), format!("`{name}` is a coordinate or index; it cannot be assigned")),
+        }
+        for (first, carried) in &mut self.loops {
+            if local < *first && !carried.contains(&local) {
+                carried.push(local);
+            }
+        }
+        Some(local)
+    }
+
+    fn for_loop(
+        &mut self,
+        index: &Ident,
+        kind: LoopKind,
+        range: &ast::Range,
+        stmts: &[ast::Stmt],
+        place: Place,
+    ) -> Option<Stmt> {
+        let range = match range {
+            ast::Range::Tiles { dim, size, span } => {
+                let (dim, size) = (self.dim(dim), self.tile_size(size));
+                dim.map(|dim| Range::Tiles { dim, size, token: *span })
+            }
+            ast::Range::Between { lo, hi } => Some(Range::Between { lo: self.expr(lo), hi: self.expr(hi) }),
+        };
+        self.scopes.push(BTreeMap::new());
+        self.loops.push((self.locals.len(), vec![]));
+        let index = self.bind(index, LocalKind::LoopIndex);
+        let body = self.block(stmts);
+        self.end_scope();
+        let (_, carried) = self.loops.pop()?;
+        Some(Stmt::Loop(Box::new(Loop { kind, index, range: range?, carried, body, place })))
+    }
+
+    /// A dim by name; reports a name that is none.
+    pub(crate) fn dim(&mut self, name: &Ident) -> Option<usize> {
+        let found = self.dims.iter().position(|d| d.name == *name);
+        if found.is_none() {
+            let names: Vec<String> = self.dims.iter().map(|d| d.name.to_string()).collect();
+            let hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+            let message = if self.kernel.is_none() {
+                format!("a tile fn has no dims, so `{name}` is unknown; pass what you need of it as an argument")
+            } else if self.knob(name).is_some() {
+                format!("`{name}` is a tile size, not a dim; the dims of this kernel are {}", names.join(", "))
+            } else {
+                format!("unknown dim `{name}`; the dims of this kernel are {}{hint}", names.join(", "))
+            };
+            self.errors.push(27, name.span(), message);
+        }
+        found
+    }
+
+    /// A knob by name; marks it used.
+    pub(crate) fn knob(&mut self, name: &Ident) -> Option<usize> {
+        let i = self.kernel?.tune.iter().position(|k| k.name == *name)?;
+        self.knob_used[i] = true;
+        Some(i)
+    }
+
+    /// The size in `tiles(DIM, SIZE)`: a knob or a literal.
+    fn tile_size(&mut self, size: &ast::Expr) -> Extent {
+        match &size.kind {
+            ast::ExprKind::Literal { value, whole: true } if *value >= 1.0 => Extent::Number(*value as u32),
+            ast::ExprKind::Name(name) => match self.knob(name) {
+                Some(i) => Extent::Knob(i),
+                None => {
+                    let knobs = self.kernel.map_or(&[][..], |k| &k.tune);
+                    let names: Vec<String> = knobs
+                        .iter()
+                        .map(|k| k.name.to_string())
+                        .filter(|n| !SCHEDULE_KEYS.contains(&n.as_str()))
+                        .collect();
+                    let mut hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+                    if hint.is_empty() {
+                        hint = format!("; add `{name}: [64]` to it");
+                    }
+                    self.errors.push(28, name.span(), format!("tile size `{name}` is not in `tune`{hint}"));
+                    Extent::Bad
+                }
+            },
+            _ => {
+                self.errors.push(28, size.place, "a tile size is a knob of `tune` or a whole number");
+                Extent::Bad
+            }
+        }
+    }
+
+    /// Reports names that nothing reads.
+    fn report_unused(&mut self) {
+        for local in &self.locals {
+            let (name, span) = (&local.name, local.name.span());
+            let message = match local.kind {
+                // A coordinate that no store mentions is reported by `check`.
+                LocalKind::Coordinate => continue,
+                _ if !local.used => match local.kind {
+                    LocalKind::Let { .. } if local.assigned => format!("`{name}` is assigned, but nothing reads it"),
+                    LocalKind::LoopIndex => {
+                        format!("loop index `{name}` is never used; write `_` if the loop only repeats")
+                    }
+                    LocalKind::FnParam => format!("parameter `{name}` is never used"),
+                    _ => format!("`{name}` is never used; remove it"),
+                },
+                LocalKind::Let { mutable: true } if !local.assigned => {
+                    format!("`{name}` is `mut`, but never assigned; remove the `mut`")
+                }
+                _ => continue,
+            };
+            self.errors.push(24, span, message);
+        }
+        let Some(kernel) = self.kernel else { return };
+        for (param, used) in self.params.iter().zip(&self.param_used) {
+            let (name, span) = (&param.name, param.name.span());
+            match param.kind {
+                ParamKind::Tensor { writable: true, .. } => {}
+                _ if *used => {}
+                ParamKind::Tensor { .. } => {
+                    self.errors.push(24, span, format!("tensor `{name}` is never loaded; remove it"))
+                }
+                ParamKind::Scalar => self.errors.push(24, span, format!("parameter `{name}` is never used; remove it")),
+            }
+        }
+        for (knob, used) in kernel.tune.iter().zip(&self.knob_used) {
+            let name = &knob.name;
+            if !used && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
+                self.errors.push(
+                    24,
+                    name.span(),
+                    format!("knob `{name}` is never used; remove it, or tile a dim with it"),
+                );
+            }
+        }
+    }
+}

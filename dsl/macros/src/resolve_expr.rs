@@ -1,0 +1,540 @@
+//! Expressions: calls become operations, arguments are counted, names are looked up.
+
+use crate::ast::{self, BinaryOp, DType, Precision, ReduceOp, UnaryOp};
+use crate::error::{Place, did_you_mean};
+use crate::resolve::Resolver;
+use crate::signature::dtype_ref;
+use crate::tree::{DTypeRef, Expr, ExprKind, Extent, Index, LocalKind, ParamKind, Stmt};
+use proc_macro2::Ident;
+use syn::Path;
+
+/// The built-in functions.
+pub(crate) const FUNCTIONS: [&str; 28] = [
+    "load", "store", "dot", "select", "sum", "max", "min", "zeros", "full", "iota", "size", "span", "tiles", "grid",
+    "pipeline", "abs", "exp", "exp2", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "cast", "t",
+];
+
+/// The methods.
+const METHODS: [&str; 14] =
+    ["cast", "t", "precision", "abs", "exp", "exp2", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos", "sigmoid"];
+
+fn unary_named(name: &Ident) -> Option<UnaryOp> {
+    UnaryOp::from_text(&name.to_string()).filter(|op| !matches!(op, UnaryOp::Neg | UnaryOp::Not))
+}
+
+fn is_const_name(name: &Ident) -> bool {
+    let name = name.to_string();
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase)
+}
+
+impl Resolver<'_> {
+    /// An expression; a mistake is reported and gives [`ExprKind::Bad`].
+    pub(crate) fn expr(&mut self, e: &ast::Expr) -> Expr {
+        let kind = self.expr_kind(e).unwrap_or(ExprKind::Bad);
+        Expr { kind, place: e.place, token: e.token }
+    }
+
+    fn boxed(&mut self, e: &ast::Expr) -> Box<Expr> {
+        Box::new(self.expr(e))
+    }
+
+    fn expr_kind(&mut self, e: &ast::Expr) -> Option<ExprKind> {
+        Some(match &e.kind {
+            ast::ExprKind::Literal { value, whole } => ExprKind::Literal { value: *value, whole: *whole },
+            ast::ExprKind::Name(name) => self.name(name)?,
+            ast::ExprKind::Path(path) => {
+                if !path.segments.last().is_some_and(|s| is_const_name(&s.ident)) {
+                    self.errors.push(
+                        3,
+                        e.place,
+                        "a path in a kernel names a Rust `const`, such as `std::f32::consts::PI`",
+                    );
+                    return None;
+                }
+                ExprKind::Const(path.clone())
+            }
+            ast::ExprKind::Unary(op, x) => {
+                let x = self.boxed(x);
+                // A negated literal stays a literal.
+                match (*op, &x.kind) {
+                    ("-", ExprKind::Literal { value, whole }) => ExprKind::Literal { value: -value, whole: *whole },
+                    ("-", _) => ExprKind::Unary(UnaryOp::Neg, x),
+                    _ => ExprKind::Unary(UnaryOp::Not, x),
+                }
+            }
+            ast::ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, self.boxed(a), self.boxed(b)),
+            ast::ExprKind::Compare(p, a, b) => ExprKind::Compare(*p, self.boxed(a), self.boxed(b)),
+            ast::ExprKind::Call { name, generics, args } => return self.call(e, name, generics, args),
+            ast::ExprKind::Method { receiver, name, generics, args } => {
+                return self.method(e, receiver, name, generics, args);
+            }
+            ast::ExprKind::Index { base, index } => return self.table(base, index),
+            ast::ExprKind::Array(_) => {
+                self.errors.push(
+                    20,
+                    e.place,
+                    "a list in brackets is only written as the extents of `zeros`, `full` and `iota`",
+                );
+                return None;
+            }
+            ast::ExprKind::Whole => {
+                self.errors.push(20, e.place, "`..` is only written as an index, as in `load(x[g, ..])`");
+                return None;
+            }
+        })
+    }
+
+    fn name(&mut self, name: &Ident) -> Option<ExprKind> {
+        if let Some(local) = self.lookup(name) {
+            self.locals[local].used = true;
+            return Some(ExprKind::Local(local));
+        }
+        if let Some(i) = self.params.iter().position(|p| p.name == *name) {
+            self.param_used[i] = true;
+            if let ParamKind::Tensor { dims, .. } = &self.params[i].kind {
+                let dots = vec![".."; dims.len()].join(", ");
+                self.errors.push(
+                    102,
+                    name.span(),
+                    format!("`{name}` is a tensor; load a tile of it, as in `load({name}[{dots}])`"),
+                );
+                return None;
+            }
+            return Some(ExprKind::Scalar(i));
+        }
+        if self.dims.iter().any(|d| d.name == *name) {
+            self.errors.push(31, name.span(), format!("`{name}` is a dim; its size as a number is `size({name})`"));
+            return None;
+        }
+        if let Some(i) = self.knob(name) {
+            if !is_const_name(name) {
+                self.errors.push(
+                    31,
+                    name.span(),
+                    format!("`{name}` belongs to the schedule; a kernel's result cannot depend on it"),
+                );
+                return None;
+            }
+            return Some(ExprKind::Knob(i));
+        }
+        if is_const_name(name) {
+            return Some(ExprKind::Const(Path::from(name.clone())));
+        }
+        let message = if self.ended.contains(&name.to_string()) {
+            format!("`{name}` exists only inside the loop that binds it; declare `let mut {name}` before the loop")
+        } else if FUNCTIONS.contains(&name.to_string().as_str()) || self.fns.iter().any(|f| f.name == *name) {
+            format!("`{name}` is a function; call it")
+        } else {
+            let mut names = self.bound_names();
+            names.extend(self.params.iter().map(|p| p.name.to_string()));
+            names.extend(self.kernel.iter().flat_map(|k| &k.tune).map(|k| k.name.to_string()));
+            format!("unknown name `{name}`{}", did_you_mean(&name.to_string(), names.iter().map(String::as_str)))
+        };
+        self.errors.push(3, name.span(), message);
+        None
+    }
+
+    /// Reports a wrong number of arguments.
+    fn arity<'e>(
+        &mut self,
+        e: &ast::Expr,
+        args: &'e [ast::Expr],
+        name: &Ident,
+        wanted: &[&str],
+    ) -> Option<&'e [ast::Expr]> {
+        if args.len() == wanted.len() {
+            return Some(args);
+        }
+        let plural = if wanted.len() == 1 { "" } else { "s" };
+        let list = if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) };
+        self.errors.push(
+            21,
+            e.place,
+            format!("`{name}` takes {} argument{plural}{list}, found {}", wanted.len(), args.len()),
+        );
+        None
+    }
+
+    fn call(&mut self, e: &ast::Expr, name: &Ident, generics: &[Ident], args: &[ast::Expr]) -> Option<ExprKind> {
+        let text = name.to_string();
+        if let Some(index) = self.fns.iter().position(|f| f.name == *name) {
+            let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
+            self.arity(e, args, name, &wanted)?;
+            self.calls.push((index, name.span()));
+            return Some(ExprKind::CallFn { index, args: args.iter().map(|a| self.expr(a)).collect() });
+        }
+        if let Some(op) = unary_named(name) {
+            self.arity(e, args, name, &["x"])?;
+            return Some(ExprKind::Unary(op, self.boxed(&args[0])));
+        }
+        Some(match text.as_str() {
+            "load" => {
+                self.arity(e, args, name, &["x[..]"])?;
+                let (param, index) = self.access(&args[0], "load")?;
+                self.param_used[param] = true;
+                ExprKind::Load { param, index }
+            }
+            "dot" => {
+                self.arity(e, args, name, &["a", "b"])?;
+                ExprKind::Dot {
+                    operands: Box::new([self.expr(&args[0]), self.expr(&args[1])]),
+                    precision: Precision::Default,
+                }
+            }
+            "select" => {
+                self.arity(e, args, name, &["cond", "a", "b"])?;
+                ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
+            }
+            "sum" | "max" | "min" => return self.fold(e, name, args),
+            "zeros" => {
+                self.arity(e, args, name, &["[extents]"])?;
+                let dtype = self.one_dtype(e, name, generics)?;
+                let zero = Expr { kind: ExprKind::Literal { value: 0.0, whole: true }, place: e.place, token: e.token };
+                ExprKind::Fill { dtype, shape: self.extents(&args[0])?, value: Box::new(zero) }
+            }
+            "full" => {
+                self.arity(e, args, name, &["[extents]", "value"])?;
+                let dtype = self.one_dtype(e, name, generics)?;
+                ExprKind::Fill { dtype, shape: self.extents(&args[0])?, value: self.boxed(&args[1]) }
+            }
+            "iota" => {
+                self.arity(e, args, name, &["[extents]", "axis"])?;
+                let axis = self.axis(&args[1])?;
+                ExprKind::Iota { shape: self.extents(&args[0])?, axis }
+            }
+            "size" => {
+                self.arity(e, args, name, &["DIM"])?;
+                let ast::ExprKind::Name(dim) = &args[0].kind else {
+                    self.errors.push(27, args[0].place, "`size` takes a dim, as in `size(N)`");
+                    return None;
+                };
+                ExprKind::Size(self.dim(dim)?)
+            }
+            "store" => return self.misplaced(e, "`store` is a statement, not a value"),
+            "span" => {
+                return self.misplaced(
+                    e,
+                    "`span(start, LEN)` is only written as an index, as in `load(x[g, span(start, LEN)])`",
+                );
+            }
+            "tiles" | "grid" | "pipeline" => {
+                return self.misplaced(
+                    e,
+                    &format!("`{name}` is only written in `for .. in`, as in `for h in pipeline(tiles(H, BH))`"),
+                );
+            }
+            "cast" | "t" => {
+                return self.misplaced(
+                    e,
+                    &format!("`{name}` is a method: write `x.{}()`", if text == "t" { "t" } else { "cast::<f32>" }),
+                );
+            }
+            _ => {
+                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
+                let hint = did_you_mean(&text, FUNCTIONS.iter().copied().chain(names.iter().map(String::as_str)));
+                self.errors.push(5, name.span(), format!("unknown function `{name}`{hint}"));
+                return None;
+            }
+        })
+    }
+
+    fn misplaced(&mut self, e: &ast::Expr, message: &str) -> Option<ExprKind> {
+        self.errors.push(20, e.place, message);
+        None
+    }
+
+    fn fold(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
+        let op = ReduceOp::from_text(&name.to_string())?;
+        let [first, rest @ ..] = args else {
+            self.errors.push(
+                21,
+                e.place,
+                format!("`{name}` takes a tile and, if one axis is to be folded, its number; found 0 arguments"),
+            );
+            return None;
+        };
+        let value = self.boxed(first);
+        match (rest, op) {
+            ([], _) => Some(ExprKind::Reduce { op, value, axis: None }),
+            ([axis], ReduceOp::Sum) => Some(ExprKind::Reduce { op, value, axis: Some(self.axis(axis)?) }),
+            ([axis], _) if matches!(axis.kind, ast::ExprKind::Literal { whole: true, .. }) => {
+                Some(ExprKind::FoldOrBinary { op, value, axis: self.axis(axis)? })
+            }
+            ([other], _) => {
+                let op = if op == ReduceOp::Max { BinaryOp::Max } else { BinaryOp::Min };
+                Some(ExprKind::Binary(op, value, self.boxed(other)))
+            }
+            _ => {
+                self.errors.push(21, e.place, format!("`{name}` takes 1 or 2 arguments, found {}", args.len()));
+                None
+            }
+        }
+    }
+
+    fn axis(&mut self, e: &ast::Expr) -> Option<(u8, Place)> {
+        match e.kind {
+            ast::ExprKind::Literal { value, whole: true } if value < 256.0 => Some((value as u8, e.place)),
+            _ => {
+                self.errors.push(101, e.place, "an axis is written as a whole number, such as 0 or 1");
+                None
+            }
+        }
+    }
+
+    fn method(
+        &mut self,
+        e: &ast::Expr,
+        receiver: &ast::Expr,
+        name: &Ident,
+        generics: &[Ident],
+        args: &[ast::Expr],
+    ) -> Option<ExprKind> {
+        if let Some(op) = unary_named(name) {
+            self.arity(e, args, name, &[])?;
+            return Some(ExprKind::Unary(op, self.boxed(receiver)));
+        }
+        Some(match name.to_string().as_str() {
+            "cast" => {
+                self.arity(e, args, name, &[])?;
+                let x = self.boxed(receiver);
+                let dtype = self.one_dtype(e, name, generics)?;
+                if dtype == DTypeRef::Fixed(DType::Bool) {
+                    self.errors.push(
+                        106,
+                        generics[0].span(),
+                        "nothing casts to bool; compare with 0, as in `x != 0.0`",
+                    );
+                    return None;
+                }
+                ExprKind::Cast(dtype, x)
+            }
+            "t" => {
+                self.arity(e, args, name, &[])?;
+                ExprKind::Transpose(self.boxed(receiver))
+            }
+            "precision" => {
+                let args = self.arity(e, args, name, &["tf32"])?;
+                let x = self.expr(receiver);
+                let ExprKind::Dot { operands, .. } = x.kind else {
+                    if !matches!(x.kind, ExprKind::Bad) {
+                        self.errors.push(
+                            30,
+                            name.span(),
+                            "`precision` belongs to a `dot`, as in `dot(a, b).precision(tf32)`",
+                        );
+                    }
+                    return None;
+                };
+                let named = match &args[0].kind {
+                    ast::ExprKind::Name(n) => Some(n.to_string()),
+                    _ => None,
+                };
+                let Some(precision) = named.as_deref().and_then(Precision::from_text) else {
+                    let hint = did_you_mean(named.as_deref().unwrap_or(""), ["default", "tf32"]);
+                    self.errors.push(
+                        30,
+                        args[0].place,
+                        format!("unknown precision; the precisions are `default` and `tf32`{hint}"),
+                    );
+                    return None;
+                };
+                ExprKind::Dot { operands, precision }
+            }
+            text => {
+                self.expr(receiver);
+                let as_function = FUNCTIONS.contains(&text) || self.fns.iter().any(|f| f.name == *name);
+                let hint = if as_function {
+                    format!("; it is a function: write `{name}(..)`")
+                } else {
+                    did_you_mean(text, METHODS)
+                };
+                self.errors.push(5, name.span(), format!("unknown method `{name}`{hint}"));
+                return None;
+            }
+        })
+    }
+
+    fn one_dtype(&mut self, e: &ast::Expr, name: &Ident, generics: &[Ident]) -> Option<DTypeRef> {
+        let [dtype] = generics else {
+            self.errors.push(22, e.place, format!("`{name}` needs one element type, as in `{name}::<f32>(..)`"));
+            return None;
+        };
+        dtype_ref(self.kernel, dtype, self.errors)
+    }
+
+    fn extents(&mut self, e: &ast::Expr) -> Option<Vec<Extent>> {
+        let ast::ExprKind::Array(list) = &e.kind else {
+            self.errors.push(20, e.place, "extents are written in brackets, as in `[BN, D]`");
+            return None;
+        };
+        Some(list.iter().map(|x| self.extent(x)).collect())
+    }
+
+    /// A tile size, a whole dim, a const, a number, or arithmetic of these.
+    fn extent(&mut self, e: &ast::Expr) -> Extent {
+        match &e.kind {
+            ast::ExprKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
+                Extent::Number(*value as u32)
+            }
+            ast::ExprKind::Name(name) => {
+                if let Some(i) = self.dims.iter().position(|d| d.name == *name) {
+                    self.dims[i].whole = true;
+                    return Extent::Dim(i);
+                }
+                if is_const_name(name) {
+                    return match self.knob(name) {
+                        Some(i) => Extent::Knob(i),
+                        None => Extent::Const(Path::from(name.clone())),
+                    };
+                }
+                self.bad_extent(e)
+            }
+            ast::ExprKind::Path(p) => Extent::Const(p.clone()),
+            ast::ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
+                let (a, b) = (self.extent(a), self.extent(b));
+                Extent::Combined(*op, Box::new(a), Box::new(b))
+            }
+            _ => self.bad_extent(e),
+        }
+    }
+
+    fn bad_extent(&mut self, e: &ast::Expr) -> Extent {
+        self.errors.push(28, e.place, "an extent is a tile size of `tune`, a dim, a const or a whole number above 0");
+        Extent::Bad
+    }
+
+    /// The tensor and the indices of `x[g, n, ..]`.
+    fn access(&mut self, e: &ast::Expr, verb: &str) -> Option<(usize, Vec<Index>)> {
+        let (base, index) = match &e.kind {
+            ast::ExprKind::Index { base, index } => (&**base, Some(index)),
+            _ => (e, None),
+        };
+        let ast::ExprKind::Name(name) = &base.kind else {
+            self.errors.push(
+                20,
+                e.place,
+                format!("`{verb}` needs a tensor and its indices, as in `{verb}(x[g, n, ..])`"),
+            );
+            return None;
+        };
+        if self.kernel.is_none() {
+            self.errors.push(20, e.place, format!("a tile fn cannot {verb}; {verb} in the kernel and pass the tile"));
+            return None;
+        }
+        let Some(param) = self.params.iter().position(|p| p.name == *name) else {
+            let message = if let Some(local) = self.lookup(name) {
+                self.locals[local].used = true;
+                format!("`{name}` is a tile already; `{verb}` works on tensors")
+            } else {
+                let tensors: Vec<String> = self.params.iter().map(|p| p.name.to_string()).collect();
+                format!(
+                    "unknown tensor `{name}`{}",
+                    did_you_mean(&name.to_string(), tensors.iter().map(String::as_str))
+                )
+            };
+            self.errors.push(3, name.span(), message);
+            return None;
+        };
+        self.param_used[param] = true;
+        let ParamKind::Tensor { dims, .. } = &self.params[param].kind else {
+            self.errors.push(102, name.span(), format!("`{name}` is a scalar; use it as `{name}`, without `{verb}`"));
+            return None;
+        };
+        let (dims, rank) = (dims.clone(), dims.len());
+        let shape = || dims.iter().map(|&d| self.dims[d].name.to_string()).collect::<Vec<_>>().join(", ");
+        let Some(index) = index else {
+            let message =
+                format!("`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[..])`", shape());
+            self.errors.push(113, e.place, message);
+            return None;
+        };
+        if index.len() != rank {
+            let plural = if index.len() == 1 { "index is" } else { "indices are" };
+            let message = format!("`{name}` [{}] has rank {rank}, but {} {plural} given", shape(), index.len());
+            self.errors.push(113, e.place, message);
+            return None;
+        }
+        let index = index.iter().zip(dims).map(|(i, dim)| self.index(i, dim)).collect();
+        Some((param, index))
+    }
+
+    fn index(&mut self, e: &ast::Expr, dim: usize) -> Index {
+        match &e.kind {
+            ast::ExprKind::Whole => {
+                self.dims[dim].whole = true;
+                Index::Whole
+            }
+            ast::ExprKind::Call { name, args, .. } if name == "span" => {
+                match self.arity(e, args, name, &["start", "LEN"]) {
+                    Some(args) => Index::Span { start: self.expr(&args[0]), len: self.extent(&args[1]) },
+                    None => Index::At(Expr { kind: ExprKind::Bad, place: e.place, token: e.token }),
+                }
+            }
+            _ => Index::At(self.expr(e)),
+        }
+    }
+
+    /// `TABLE[i][j]`; every other index is a mistake.
+    fn table(&mut self, base: &ast::Expr, index: &[ast::Expr]) -> Option<ExprKind> {
+        let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
+        let mut base = base;
+        while let ast::ExprKind::Index { base: inner, index } = &base.kind {
+            let outer: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
+            indices.splice(0..0, outer);
+            base = inner;
+        }
+        let (name, message) = match &base.kind {
+            ast::ExprKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
+            ast::ExprKind::Name(name) => {
+                if let Some(i) = self.params.iter().position(|p| p.name == *name) {
+                    self.param_used[i] = true;
+                    (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))
+                } else if let Some(local) = self.lookup(name) {
+                    self.locals[local].used = true;
+                    (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
+                } else if self.dims.iter().any(|d| d.name == *name) || self.knob(name).is_some() {
+                    (name, format!("`{name}` is a number; it cannot be indexed"))
+                } else if is_const_name(name) {
+                    return Some(ExprKind::Table { name: Path::from(name.clone()), indices });
+                } else {
+                    self.name(name);
+                    return None;
+                }
+            }
+            _ => {
+                self.errors.push(20, base.place, "only tensors (in `load` and `store`) and const tables are indexed");
+                return None;
+            }
+        };
+        self.errors.push(31, name.span(), message);
+        None
+    }
+
+    /// A statement that is an expression: `store(..)`, or a mistake.
+    pub(crate) fn expression_statement(&mut self, e: &ast::Expr) -> Option<Stmt> {
+        if let ast::ExprKind::Call { name, args, .. } = &e.kind
+            && name == "store"
+        {
+            let args = self.arity(e, args, name, &["y[..]", "value"])?;
+            let value = self.expr(&args[1]);
+            let (param, index) = self.access(&args[0], "store")?;
+            let tensor = &self.params[param].name;
+            if let ParamKind::Tensor { writable: false, .. } = self.params[param].kind {
+                let message = format!("`{tensor}` is an input; declare it `{tensor}: &mut Tensor<..>` to store to it");
+                self.errors.push(210, args[0].place, message);
+                return None;
+            }
+            return Some(Stmt::Store { param, index, value, token: name.span(), place: e.place });
+        }
+        let before = self.errors.count();
+        let value = self.expr(e);
+        if self.errors.count() == before {
+            let hint = match value.kind {
+                ExprKind::Local(l) if matches!(self.locals[l].kind, LocalKind::Let { .. }) => "",
+                _ => "; bind it with `let`, or store it",
+            };
+            self.errors.push(24, e.place, format!("the value of this expression is not used{hint}"));
+        }
+        None
+    }
+}

@@ -1,0 +1,124 @@
+//! Signatures: parameters, dims, element types and knobs.
+
+use crate::ast::{self, DType};
+use crate::error::{Errors, did_you_mean};
+use crate::tree::{DTypeRef, Dim, Param, ParamKind};
+use proc_macro2::Ident;
+
+/// The schedule keys of a tune space.
+pub(crate) const SCHEDULE_KEYS: [&str; 2] = ["stages", "warps"];
+
+/// True for the names of dims, tile sizes and consts.
+pub(crate) fn is_upper(name: &Ident) -> bool {
+    name.to_string().chars().all(|c| !c.is_lowercase()) && name != "_"
+}
+
+/// Checks the knobs.
+pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
+    for (i, knob) in ast.tune.iter().enumerate() {
+        let (name, span) = (&knob.name, knob.name.span());
+        if ast.tune[..i].iter().any(|k| k.name == *name) {
+            errors.push(4, span, format!("knob `{name}` is declared twice"));
+        }
+        if knob.values.is_empty() {
+            errors.push(23, span, format!("knob `{name}` has no values; the first value is the safe default"));
+        }
+        if knob.values.contains(&0) {
+            errors.push(23, span, format!("knob `{name}` may be 0; its values start at 1"));
+        }
+        if !is_upper(name) && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
+            let hint = did_you_mean(&name.to_string(), SCHEDULE_KEYS);
+            let message = format!(
+                "`{name}` is no schedule key (those are `stages` and `warps`) and no upper-case tile size{hint}"
+            );
+            errors.push(23, span, message);
+        }
+    }
+}
+
+/// The parameters and dims of a kernel.
+pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, Vec<Dim>) {
+    for (i, t) in ast.types.iter().enumerate() {
+        if ast.types[..i].iter().any(|u| u.name == t.name) {
+            errors.push(4, t.name.span(), format!("type parameter `{}` is declared twice", t.name));
+        }
+        match &t.bound {
+            None => errors.push(
+                22,
+                t.name.span(),
+                format!("type parameter `{0}` needs a bound: write `{0}: Float`", t.name),
+            ),
+            Some(b) if b != "Float" => {
+                let hint = did_you_mean(&b.to_string(), ["Float"]);
+                errors.push(
+                    22,
+                    b.span(),
+                    format!("unknown bound `{b}`; the bound of a type parameter is `Float` (bf16, f16, f32){hint}"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let mut dims: Vec<Dim> = Vec::new();
+    let mut params: Vec<Param> = Vec::new();
+    for p in &ast.params {
+        if params.iter().any(|q| q.name == p.name) {
+            errors.push(4, p.name.span(), format!("parameter `{}` of `{}` is declared twice", p.name, ast.name));
+        }
+        let (dtype, kind) = match &p.kind {
+            ast::ParamKind::Scalar { dtype } => (dtype, ParamKind::Scalar),
+            ast::ParamKind::Tensor { writable, dtype, dims: names } => {
+                let mut indices = Vec::new();
+                for name in names {
+                    let known = dims.iter().position(|d| d.name == *name).unwrap_or_else(|| {
+                        new_dim(ast, name, errors);
+                        dims.push(Dim { name: name.clone(), whole: false });
+                        dims.len() - 1
+                    });
+                    indices.push(known);
+                }
+                (dtype, ParamKind::Tensor { writable: *writable, dims: indices })
+            }
+        };
+        let dtype = dtype_ref(Some(ast), dtype, errors).unwrap_or(DTypeRef::Fixed(DType::F32));
+        if dtype == DTypeRef::Fixed(DType::Bool) {
+            errors.push(223, p.name.span(), format!("`{}` cannot be bool: bool exists only inside kernels", p.name));
+        }
+        params.push(Param { name: p.name.clone(), dtype, kind });
+    }
+    (params, dims)
+}
+
+fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {
+    if let Some(k) = ast.tune.iter().find(|k| k.name == *name) {
+        errors.push(4, k.name.span(), format!("`{name}` names a dim and a knob; rename the knob, as in `B{name}`"));
+    }
+    if ast.types.iter().any(|t| t.name == *name) {
+        errors.push(4, name.span(), format!("`{name}` names a dim and a type parameter; rename one"));
+    }
+    if !is_upper(name) {
+        let upper = name.to_string().to_uppercase();
+        errors.push(27, name.span(), format!("a dim is an upper-case name: write `{upper}`"));
+    }
+}
+
+/// The dtype that a name stands for; reports a name that is none.
+pub(crate) fn dtype_ref(kernel: Option<&ast::Kernel>, name: &Ident, errors: &mut Errors) -> Option<DTypeRef> {
+    let types = kernel.map_or(&[][..], |k| &k.types);
+    if let Some(i) = types.iter().position(|t| t.name == *name) {
+        return Some(DTypeRef::Generic(i));
+    }
+    if let Some(d) = DType::from_text(&name.to_string()) {
+        return Some(DTypeRef::Fixed(d));
+    }
+    let generics: Vec<String> = types.iter().map(|t| t.name.to_string()).collect();
+    let known: Vec<&str> = DType::ALL.iter().map(|d| d.text()).chain(generics.iter().map(String::as_str)).collect();
+    let hint = did_you_mean(&name.to_string(), known.iter().copied());
+    let place = if kernel.is_none() { " of a tile fn" } else { "" };
+    errors.push(
+        22,
+        name.span(),
+        format!("unknown element type `{name}`; the element types{place} are {}{hint}", known.join(", ")),
+    );
+    None
+}

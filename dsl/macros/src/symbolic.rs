@@ -1,0 +1,238 @@
+//! Types before sizes are known: element types by parameter, extents by name.
+
+use crate::ast::{BinaryOp, DType};
+use crate::tree::{DTypeRef, Extent, Kernel};
+use std::fmt::{self, Display};
+
+/// The element type of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Elem {
+    /// A number that takes the type of what it meets; its value, if it is written here.
+    Literal(Option<f64>),
+    Fixed(DType),
+    /// A type parameter: its index and name.
+    Generic(usize, String),
+    /// After a mistake.
+    Unknown,
+}
+
+impl Elem {
+    /// The dtype that a signature or a cast names.
+    pub(crate) fn of(dtype: DTypeRef, kernel: Option<&Kernel>) -> Elem {
+        match dtype {
+            DTypeRef::Fixed(d) => Elem::Fixed(d),
+            DTypeRef::Generic(i) => Elem::Generic(i, kernel.map_or(String::new(), |k| k.ast.types[i].name.to_string())),
+        }
+    }
+
+    /// True unless it surely is no float.
+    pub(crate) fn may_be_float(&self) -> bool {
+        !matches!(self, Elem::Fixed(d) if !d.is_float())
+    }
+
+    /// True unless it surely is no integer.
+    pub(crate) fn may_be_int(&self) -> bool {
+        match self {
+            Elem::Fixed(d) => d.is_int(),
+            Elem::Generic(..) => false,
+            Elem::Literal(_) | Elem::Unknown => true,
+        }
+    }
+
+    /// True if it surely is bool.
+    pub(crate) fn is_bool(&self) -> bool {
+        *self == Elem::Fixed(DType::Bool)
+    }
+
+    /// The type in which `dot` over this type accumulates.
+    pub(crate) fn accumulator(&self) -> Elem {
+        match self {
+            Elem::Fixed(DType::F64) => Elem::Fixed(DType::F64),
+            Elem::Unknown => Elem::Unknown,
+            _ => Elem::Fixed(DType::F32),
+        }
+    }
+
+    /// True if a value of one type may stand where the other is wanted.
+    pub(crate) fn agrees(&self, other: &Elem) -> bool {
+        use Elem::{Literal, Unknown};
+        matches!((self, other), (Literal(_) | Unknown, _) | (_, Literal(_) | Unknown)) || self == other
+    }
+}
+
+impl Display for Elem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Elem::Literal(_) => f.write_str("a number"),
+            Elem::Fixed(d) => f.write_str(d.text()),
+            Elem::Generic(_, name) => f.write_str(name),
+            Elem::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// The extent of one axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Size {
+    Number(u32),
+    /// A knob or a whole dim; `only` is its value if it has a single one.
+    Named {
+        name: String,
+        only: Option<u32>,
+    },
+    /// A const or arithmetic, which may equal anything.
+    Open(String),
+    Unknown,
+}
+
+impl Size {
+    /// The size that an extent denotes.
+    pub(crate) fn of(e: &Extent, kernel: Option<&Kernel>) -> Size {
+        match (e, kernel) {
+            (Extent::Number(n), _) => Size::Number(*n),
+            (Extent::Knob(i), Some(k)) => {
+                let knob = &k.ast.tune[*i];
+                let only = if let [n] = knob.values[..] { Some(n) } else { None };
+                Size::Named { name: knob.name.to_string(), only }
+            }
+            (Extent::Dim(i), Some(k)) => Size::dim(*i, k),
+            (Extent::Const(path), _) => Size::Open(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            (Extent::Combined(op, a, b), _) => {
+                let side = |e: &Extent| {
+                    let text = Size::of(e, kernel).to_string();
+                    let loose = matches!(e, Extent::Combined(BinaryOp::Add | BinaryOp::Sub, ..));
+                    if loose && *op != BinaryOp::Add { format!("({text})") } else { text }
+                };
+                Size::Open(format!("{} {} {}", side(a), op.text(), side(b)))
+            }
+            _ => Size::Unknown,
+        }
+    }
+
+    /// The whole of a dim.
+    pub(crate) fn dim(i: usize, k: &Kernel) -> Size {
+        Size::Named { name: k.dims[i].name.to_string(), only: None }
+    }
+
+    /// True unless the two surely differ in some config.
+    pub(crate) fn agrees(&self, other: &Size) -> bool {
+        match (self, other) {
+            (Size::Unknown | Size::Open(_), _) | (_, Size::Unknown | Size::Open(_)) => true,
+            (Size::Named { name: a, only: None }, Size::Named { name: b, only: None }) => a == b,
+            (Size::Named { name: a, only: x }, Size::Named { name: b, only: y }) => a == b || (x.is_some() && x == y),
+            (Size::Named { only, .. }, Size::Number(n)) | (Size::Number(n), Size::Named { only, .. }) => {
+                *only == Some(*n)
+            }
+            (Size::Number(a), Size::Number(b)) => a == b,
+        }
+    }
+
+    fn is_one(&self) -> bool {
+        matches!(self, Size::Number(1) | Size::Named { only: Some(1), .. })
+    }
+}
+
+impl Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Number(n) => write!(f, "{n}"),
+            Size::Named { name, .. } | Size::Open(name) => f.write_str(name),
+            Size::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// The coordinate that a scalar is, if it is one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Coordinate {
+    /// As the user named it.
+    pub(crate) name: String,
+    /// The dim it counts along.
+    pub(crate) dim: usize,
+    /// The grid axis that it is, if it is no loop index.
+    pub(crate) axis: Option<usize>,
+    /// The size of its tiles; `None` if it counts elements.
+    pub(crate) tile: Option<Size>,
+}
+
+/// The symbolic type of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Ty {
+    pub(crate) elem: Elem,
+    /// `None` after a mistake.
+    pub(crate) shape: Option<Vec<Size>>,
+    pub(crate) coordinate: Option<Coordinate>,
+}
+
+impl Ty {
+    /// After a mistake: agrees with everything.
+    pub(crate) fn unknown() -> Ty {
+        Ty { elem: Elem::Unknown, shape: None, coordinate: None }
+    }
+
+    /// A tile.
+    pub(crate) fn tile(elem: Elem, shape: Vec<Size>) -> Ty {
+        Ty { elem, shape: Some(shape), coordinate: None }
+    }
+
+    /// A scalar.
+    pub(crate) fn scalar(elem: Elem) -> Ty {
+        Ty::tile(elem, vec![])
+    }
+
+    /// A number written in the source.
+    pub(crate) fn literal(value: Option<f64>) -> Ty {
+        Ty::scalar(Elem::Literal(value))
+    }
+
+    /// True for a number that has no type yet.
+    pub(crate) fn is_literal(&self) -> bool {
+        matches!(self.elem, Elem::Literal(_))
+    }
+}
+
+impl Display for Ty {
+    /// `T[BN, D]`; a scalar is its element type alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.elem)?;
+        match &self.shape {
+            Some(shape) if shape.is_empty() => Ok(()),
+            Some(shape) => f.write_str(&list(shape)),
+            None => f.write_str("[?]"),
+        }
+    }
+}
+
+/// `[BN, D]`
+pub(crate) fn list(shape: &[Size]) -> String {
+    let sizes: Vec<String> = shape.iter().map(Size::to_string).collect();
+    format!("[{}]", sizes.join(", "))
+}
+
+/// The extents after broadcasting, aligned at the last axis; or the two extents that differ.
+pub(crate) fn broadcast(a: &[Size], b: &[Size]) -> Result<Vec<Size>, (Size, Size)> {
+    let rank = a.len().max(b.len());
+    let axis = |s: &[Size], i: usize| (i + s.len()).checked_sub(rank).map_or(Size::Number(1), |j| s[j].clone());
+    (0..rank)
+        .map(|i| match (axis(a, i), axis(b, i)) {
+            (x, y) if x.is_one() => Ok(y),
+            (x, y) if y.is_one() => Ok(x),
+            (x @ (Size::Unknown | Size::Open(_)), y) => Ok(if x == Size::Unknown { x } else { y }),
+            (x, y) if x.agrees(&y) => Ok(x),
+            (x, y) => Err((x, y)),
+        })
+        .collect()
+}
+
+/// True if a tile of extents `shape` can be brought to `target` by a loop's carry: it broadcasts to exactly that.
+pub(crate) fn broadcasts_to(shape: &[Size], target: &[Size]) -> bool {
+    shape.len() <= target.len() && shape.iter().rev().zip(target.iter().rev()).all(|(s, t)| s.is_one() || s.agrees(t))
+}
+
+/// True if a tile of extents `shape` can be stored to a place of extents `target`.
+pub(crate) fn stores_to(shape: &[Size], target: &[Size]) -> bool {
+    let core = |s: &[Size]| s.iter().filter(|e| !e.is_one()).cloned().collect::<Vec<_>>();
+    let (a, b) = (core(shape), core(target));
+    let same_core = a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.agrees(y));
+    broadcasts_to(shape, target) || (shape.len() != target.len() && same_core)
+}

@@ -1,0 +1,198 @@
+//! Resolved kernels: every name replaced by what it means. Read by `check` and `expand`.
+
+use crate::ast::{self, BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+use crate::error::Place;
+use proc_macro2::{Ident, Span};
+use syn::Path;
+
+/// The macro's input, resolved.
+pub(crate) struct File {
+    pub(crate) fns: Vec<TileFn>,
+    pub(crate) kernels: Vec<Kernel>,
+}
+
+/// A tile fn.
+pub(crate) struct TileFn {
+    pub(crate) ast: ast::TileFn,
+    /// The first ones are the parameters.
+    pub(crate) locals: Vec<Local>,
+    pub(crate) body: Vec<Stmt>,
+    pub(crate) tail: Expr,
+    /// Indices of the tile fns that it calls, and where.
+    pub(crate) calls: Vec<(usize, Span)>,
+}
+
+/// A kernel.
+pub(crate) struct Kernel {
+    pub(crate) ast: ast::Kernel,
+    pub(crate) params: Vec<Param>,
+    pub(crate) dims: Vec<Dim>,
+    pub(crate) locals: Vec<Local>,
+    pub(crate) axes: Vec<Axis>,
+    pub(crate) body: Vec<Stmt>,
+    /// It has a mistake: expand to a stub.
+    pub(crate) broken: bool,
+}
+
+/// A dtype in a signature or a cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DTypeRef {
+    Fixed(DType),
+    /// The n-th type parameter.
+    Generic(usize),
+}
+
+/// A kernel parameter.
+pub(crate) struct Param {
+    pub(crate) name: Ident,
+    pub(crate) dtype: DTypeRef,
+    pub(crate) kind: ParamKind,
+}
+
+/// What a parameter is; dims are indices into [`Kernel::dims`].
+pub(crate) enum ParamKind {
+    Tensor { writable: bool, dims: Vec<usize> },
+    Scalar,
+}
+
+/// A named dim.
+pub(crate) struct Dim {
+    pub(crate) name: Ident,
+    /// Used whole: a constant of the specialization.
+    pub(crate) whole: bool,
+}
+
+/// Index into the locals of a kernel or tile fn.
+pub(crate) type LocalId = usize;
+
+/// A name that the body binds.
+pub(crate) struct Local {
+    pub(crate) name: Ident,
+    pub(crate) kind: LocalKind,
+    pub(crate) used: bool,
+    pub(crate) assigned: bool,
+}
+
+/// How a name is bound.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalKind {
+    Let { mutable: bool },
+    Coordinate,
+    LoopIndex,
+    FnParam,
+}
+
+/// One axis of the grid.
+pub(crate) struct Axis {
+    pub(crate) coord: LocalId,
+    pub(crate) dim: usize,
+    /// `None`: one program per element.
+    pub(crate) size: Option<Extent>,
+}
+
+/// A number of elements that is known whenever a config is.
+#[derive(Clone)]
+pub(crate) enum Extent {
+    Number(u32),
+    Knob(usize),
+    Dim(usize),
+    Const(Path),
+    Combined(BinaryOp, Box<Extent>, Box<Extent>),
+    Bad,
+}
+
+/// A statement.
+pub(crate) enum Stmt {
+    Let { local: LocalId, value: Expr },
+    Assign { local: LocalId, op: Option<BinaryOp>, value: Expr, token: Span },
+    Store { param: usize, index: Vec<Index>, value: Expr, token: Span, place: Place },
+    Loop(Box<Loop>),
+}
+
+/// A loop.
+pub(crate) struct Loop {
+    pub(crate) kind: LoopKind,
+    pub(crate) index: LocalId,
+    pub(crate) range: Range,
+    /// Outer names that the body assigns, in order of their first assignment.
+    pub(crate) carried: Vec<LocalId>,
+    pub(crate) body: Vec<Stmt>,
+    pub(crate) place: Place,
+}
+
+/// What a loop runs over.
+pub(crate) enum Range {
+    Tiles { dim: usize, size: Extent, token: Span },
+    Between { lo: Expr, hi: Expr },
+}
+
+/// One index of a load or store.
+pub(crate) enum Index {
+    At(Expr),
+    Span { start: Expr, len: Extent },
+    Whole,
+}
+
+/// An expression.
+pub(crate) struct Expr {
+    pub(crate) kind: ExprKind,
+    pub(crate) place: Place,
+    pub(crate) token: Span,
+}
+
+/// What an expression is.
+pub(crate) enum ExprKind {
+    Literal {
+        value: f64,
+        whole: bool,
+    },
+    Const(Path),
+    Local(LocalId),
+    Scalar(usize),
+    Knob(usize),
+    Size(usize),
+    Table {
+        name: Path,
+        indices: Vec<Expr>,
+    },
+    Unary(UnaryOp, Box<Expr>),
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    Compare(Predicate, Box<Expr>, Box<Expr>),
+    Select(Box<[Expr; 3]>),
+    Cast(DTypeRef, Box<Expr>),
+    Transpose(Box<Expr>),
+    Dot {
+        operands: Box<[Expr; 2]>,
+        precision: Precision,
+    },
+    Reduce {
+        op: ReduceOp,
+        value: Box<Expr>,
+        axis: Option<(u8, Place)>,
+    },
+    /// `max(x, 1)`: a fold of a tile, element-wise on a scalar.
+    FoldOrBinary {
+        op: ReduceOp,
+        value: Box<Expr>,
+        axis: (u8, Place),
+    },
+    Load {
+        param: usize,
+        index: Vec<Index>,
+    },
+    Fill {
+        dtype: DTypeRef,
+        shape: Vec<Extent>,
+        value: Box<Expr>,
+    },
+    Iota {
+        shape: Vec<Extent>,
+        axis: (u8, Place),
+    },
+    CallFn {
+        index: usize,
+        args: Vec<Expr>,
+    },
+    /// Reported.
+    Bad,
+}

@@ -1,0 +1,14 @@
+//! An index with too few axes.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n]));
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+//! A load of a scalar parameter.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel shift(x: &Tensor<f32, [N]>, eps: f32, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]) + load(eps[n]));
+        }
+    }
+}
+
+fn main() {}

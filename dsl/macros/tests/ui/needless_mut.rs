@@ -1,0 +1,15 @@
+//! A `mut` that is never assigned.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut rows = load(x[n, ..]);
+            store(y[n, ..], rows);
+        }
+    }
+}
+
+fn main() {}

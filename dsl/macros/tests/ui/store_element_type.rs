@@ -1,0 +1,15 @@
+//! A store of the wrong element type.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let rows = load(x[n, ..]).cast::<f32>();
+            store(y[n, ..], rows * 2.0);
+        }
+    }
+}
+
+fn main() {}

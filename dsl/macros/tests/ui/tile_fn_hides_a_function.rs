@@ -1,0 +1,16 @@
+//! A tile fn named as a built-in function.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    tile fn exp(z) { z + 1.0 }
+
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], exp(load(x[n, ..])));
+        }
+    }
+}
+
+fn main() {}

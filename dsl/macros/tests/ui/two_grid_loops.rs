@@ -1,0 +1,17 @@
+//! A kernel with two grid loops.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, ..]));
+        }
+        for d in grid(D) {
+            store(y[0, d], 0.0);
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+//! A const that Rust does not know.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, ..]) * FACTOR);
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+//! A dim that no parameter has.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(M, BN)) {
+            store(y[n, ..], load(x[n, ..]));
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! A statement that does nothing.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    pub kernel scale<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let rows = load(x[n, ..]);
+            exp(rows);
+            store(y[n, ..], rows);
+        }
+    }
+}
+
+fn main() {}

@@ -1,0 +1,63 @@
+//! What the code emitted by `atlas_kernel!` names, and nothing else. Not part of the public interface.
+
+pub use crate::builder::{Builder, Index, Operand};
+pub use crate::config::Config;
+pub use crate::def::{DTypeRef, DimDef, KernelDef, ParamDef, Registered, TuneDef, TypeParamDef};
+pub use crate::diag::Diagnostics;
+pub use crate::ir::{Access, Kernel, Loc};
+pub use crate::op::{BinaryOp, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+pub use crate::specialization::Specialization;
+pub use crate::types::DType;
+pub use inventory;
+
+/// A Rust const array that a kernel indexes, `TABLE[i][j]`.
+pub trait ConstTable {
+    /// Extents, outermost first, and the elements in row-major order.
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>);
+}
+
+impl ConstTable for f32 {
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
+        (Vec::new(), vec![*self])
+    }
+}
+
+impl ConstTable for f64 {
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
+        (Vec::new(), vec![*self as f32])
+    }
+}
+
+impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
+        let rows: Vec<_> = self.iter().map(ConstTable::shape_and_values).collect();
+        let mut shape = vec![N as u32];
+        shape.extend(rows.iter().take(1).flat_map(|(inner, _)| inner));
+        (shape, rows.into_iter().flat_map(|(_, values)| values).collect())
+    }
+}
+
+/// `max(x, 1)`: a fold of axis 1 of a tile; on a scalar, the element-wise operation with the number 1.
+pub fn fold_or_binary(b: &mut Builder, loc: Loc, op: ReduceOp, x: Operand, axis: u8) -> Operand {
+    let is_scalar = match x {
+        Operand::Value(_) => b.shape_of(x).is_empty(),
+        Operand::Literal(_) => true,
+        Operand::Poison => return x,
+    };
+    match op {
+        ReduceOp::Max if is_scalar => b.binary(loc, BinaryOp::Max, x, i32::from(axis)),
+        ReduceOp::Min if is_scalar => b.binary(loc, BinaryOp::Min, x, i32::from(axis)),
+        _ => b.reduce(loc, op, x, axis),
+    }
+}
+
+/// `full::<f32>([A, B], value)`.
+pub fn fill(b: &mut Builder, loc: Loc, value: Operand, dtype: DType, shape: &[u32]) -> Operand {
+    match value {
+        Operand::Literal(x) => b.splat(loc, x, dtype, shape),
+        value => {
+            let value = b.cast(loc, dtype, value);
+            b.broadcast(loc, value, shape)
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The text form of Tile IR, written; [`crate::parse_kernel`] reads it back.
+//!
+//! ```text
+//! kernel @scale(
+//!   %x: bf16[G, N, D] strides [?128, 64, 1] align 16,
+//!   %y: out bf16[G, N, D] strides [?128, 64, 1] align 16,
+//!   %a: f32,
+//! )
+//! dims G: ?1, N: ?16, D = 64
+//! grid (%0, %1) = (G, tiles(N, 64)) {
+//!   %2 = load %x[%0, %1 : 64, ..] : bf16[64, 64]
+//!   ...
+//!   %9, %10 = pipeline %5 in %3..%4 carry (%6: f32[64, 64] = %1, %7: f32 = %2) {
+//!     ...
+//!     yield %8, %7
+//!   }
+//!   store %y[%0, %1 : 64, ..], %11
+//! }
+//! ```
+//!
+//! The text is canonical: values are numbered in the order of their definition (a loop's results
+//! after its body), so kernels that differ in numbering alone print the same. Source places and the
+//! source file are not part of it. A kernel that breaks the verifier's rules still prints.
+
+use crate::entity::{Block, Dim, Inst, Param, Table, Value};
+use crate::ir::{Access, DimSize, GridExtent, Kernel, ParamKind, Stride};
+use crate::op::{LoopKind, Op, Precision, Slice};
+use crate::text::float_text;
+use cranelift_entity::{EntityRef, SecondaryMap};
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter, Write};
+
+/// The place of every value in the order of definition.
+struct Numbering {
+    number: SecondaryMap<Value, Option<u32>>,
+    next: u32,
+    /// Blocks on the way here, so that a malformed kernel does not recurse for ever.
+    seen: BTreeSet<Block>,
+}
+
+impl Numbering {
+    fn of(kernel: &Kernel) -> Numbering {
+        let mut n = Numbering { number: SecondaryMap::new(), next: 0, seen: BTreeSet::new() };
+        for axis in &kernel.grid {
+            n.define(axis.coord);
+        }
+        n.block(kernel, kernel.body);
+        n
+    }
+
+    fn define(&mut self, v: Value) {
+        if self.number[v].is_none() {
+            self.number[v] = Some(self.next);
+            self.next += 1;
+        }
+    }
+
+    fn block(&mut self, kernel: &Kernel, block: Block) {
+        let Some(data) = kernel.blocks.get(block) else { return };
+        if !self.seen.insert(block) {
+            return;
+        }
+        data.params.iter().for_each(|&v| self.define(v));
+        for &inst in &data.insts {
+            if let Some(Op::Loop { body, .. }) = kernel.insts.get(inst) {
+                self.block(kernel, *body);
+            }
+            kernel.results[inst].iter().for_each(|&v| self.define(v));
+        }
+    }
+}
+
+/// Writes `items` with commas between them.
+fn commas<T>(
+    f: &mut Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        each(f, item)?;
+    }
+    Ok(())
+}
+
+/// An entity's name, or a mark for one that does not exist.
+struct Name<'k>(Option<&'k str>, usize);
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => f.write_str(name),
+            None => write!(f, "missing_{}", self.1),
+        }
+    }
+}
+
+struct Printer<'k> {
+    kernel: &'k Kernel,
+    numbering: Numbering,
+    open: BTreeSet<Block>,
+}
+
+impl Display for Kernel {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Printer { kernel: self, numbering: Numbering::of(self), open: BTreeSet::new() }.kernel(f)
+    }
+}
+
+impl Printer<'_> {
+    fn dim(&self, d: Dim) -> Name<'_> {
+        Name(self.kernel.dims.get(d).map(|d| d.name.as_str()), d.index())
+    }
+
+    fn param(&self, p: Param) -> Name<'_> {
+        Name(self.kernel.params.get(p).map(|p| p.name.as_str()), p.index())
+    }
+
+    fn table(&self, t: Table) -> Name<'_> {
+        Name(self.kernel.tables.get(t).map(|t| t.name.as_str()), t.index())
+    }
+
+    fn value(&self, v: Value) -> String {
+        match self.numbering.number[v] {
+            Some(n) => format!("%{n}"),
+            None => format!("%undefined_{}", v.index()),
+        }
+    }
+
+    fn values(&self, values: &[Value]) -> String {
+        values.iter().map(|&v| self.value(v)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn ty(&self, v: Value) -> String {
+        self.kernel.values.get(v).map_or_else(|| "undefined".to_owned(), |data| data.ty.to_string())
+    }
+
+    fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
+        let k = self.kernel;
+        write!(f, "kernel @{}(", k.name)?;
+        for p in k.params.values() {
+            write!(f, "\n  %{}: ", p.name)?;
+            match &p.kind {
+                ParamKind::Scalar { dtype } => write!(f, "{dtype}")?,
+                ParamKind::Tensor { dtype, dims, strides, align, access } => {
+                    if *access == Access::Out {
+                        f.write_str("out ")?;
+                    }
+                    write!(f, "{dtype}[")?;
+                    commas(f, dims, |f, &d| self.dim(d).fmt(f))?;
+                    f.write_str("] strides [")?;
+                    commas(f, strides, |f, s| match s {
+                        Stride::Const(n) => write!(f, "{n}"),
+                        Stride::Dynamic { divisor } => write!(f, "?{divisor}"),
+                    })?;
+                    write!(f, "] align {align}")?;
+                }
+            }
+            f.write_char(',')?;
+        }
+        f.write_str(if k.params.is_empty() { ")\n" } else { "\n)\n" })?;
+        if !k.dims.is_empty() {
+            f.write_str("dims ")?;
+            commas(f, k.dims.values(), |f, d| match d.size {
+                DimSize::Const(n) => write!(f, "{} = {n}", d.name),
+                DimSize::Dynamic { divisor } => write!(f, "{}: ?{divisor}", d.name),
+            })?;
+            f.write_char('\n')?;
+        }
+        for t in k.tables.values() {
+            write!(f, "table @{}: f32{:?} = [", t.name, t.shape)?;
+            commas(f, &t.values, |f, x| f.write_str(&float_text(x)))?;
+            f.write_str("]\n")?;
+        }
+        f.write_str("grid (")?;
+        commas(f, &k.grid, |f, a| f.write_str(&self.value(a.coord)))?;
+        f.write_str(") = (")?;
+        commas(f, &k.grid, |f, a| match a.extent {
+            GridExtent::Points(d) => self.dim(d).fmt(f),
+            GridExtent::Tiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(dim)),
+        })?;
+        f.write_str(") {\n")?;
+        self.block(f, k.body, 1)?;
+        f.write_str("}\n")
+    }
+
+    fn block(&mut self, f: &mut Formatter<'_>, block: Block, depth: usize) -> fmt::Result {
+        let Some(data) = self.kernel.blocks.get(block) else { return Ok(()) };
+        if !self.open.insert(block) {
+            return writeln!(f, "{:1$}// {block} again", "", 2 * depth);
+        }
+        for &inst in &data.insts {
+            write!(f, "{:1$}", "", 2 * depth)?;
+            self.inst(f, inst, depth)?;
+            f.write_char('\n')?;
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, f: &mut Formatter<'_>, inst: Inst, depth: usize) -> fmt::Result {
+        let kernel = self.kernel;
+        let Some(op) = kernel.insts.get(inst) else { return write!(f, "// {inst} is missing") };
+        let results = &kernel.results[inst];
+        if !results.is_empty() {
+            write!(f, "{} = ", self.values(results))?;
+        }
+        let v = |x: &Value| self.value(*x);
+        match op {
+            // Whole numbers print in full, which is exact.
+            Op::Splat { value, dtype, .. } if !dtype.is_float() && value.fract() == 0.0 => write!(f, "splat {value}")?,
+            Op::Splat { value, .. } => write!(f, "splat {}", float_text(value))?,
+            Op::Iota { axis, .. } => write!(f, "iota axis {axis}")?,
+            Op::DimSize(dim) => write!(f, "size {}", self.dim(*dim))?,
+            Op::DimTiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(*dim))?,
+            Op::ScalarParam(p) => write!(f, "scalar %{}", self.param(*p))?,
+            Op::TableGet { table, indices } => write!(f, "get @{}[{}]", self.table(*table), self.values(indices))?,
+            Op::Unary(op, x) => write!(f, "{} {}", op.name(), v(x))?,
+            Op::Binary(op, a, b) => write!(f, "{} {}, {}", op.name(), v(a), v(b))?,
+            Op::Compare(p, a, b) => write!(f, "{} {}, {}", p.name(), v(a), v(b))?,
+            Op::Select { cond, on_true, on_false } => {
+                write!(f, "select {}, {}, {}", v(cond), v(on_true), v(on_false))?;
+            }
+            Op::Cast(_, x) => write!(f, "cast {}", v(x))?,
+            Op::Broadcast { value, .. } => write!(f, "broadcast {}", v(value))?,
+            Op::Reshape { value, .. } => write!(f, "reshape {}", v(value))?,
+            Op::Transpose(x) => write!(f, "transpose {}", v(x))?,
+            Op::Reduce { op, value, axes } => write!(f, "reduce {} {} axes {axes:?}", op.name(), v(value))?,
+            Op::Dot { a, b, acc, precision } => {
+                write!(f, "dot {}, {}", v(a), v(b))?;
+                if let Some(c) = acc {
+                    write!(f, " acc {}", v(c))?;
+                }
+                if *precision != Precision::Default {
+                    write!(f, " precision {}", precision.name())?;
+                }
+            }
+            Op::Load { param, slices } => {
+                write!(f, "load %{}", self.param(*param))?;
+                self.slices(f, slices)?;
+            }
+            Op::Store { param, slices, value } => {
+                write!(f, "store %{}", self.param(*param))?;
+                self.slices(f, slices)?;
+                return write!(f, ", {}", v(value));
+            }
+            Op::Loop { kind, lo, hi, inits, body } => return self.loop_(f, *kind, [*lo, *hi], inits, *body, depth),
+            Op::Yield(values) if values.is_empty() => return f.write_str("yield"),
+            Op::Yield(values) => return write!(f, "yield {}", self.values(values)),
+        }
+        f.write_str(" : ")?;
+        commas(f, results, |f, &r| f.write_str(&self.ty(r)))
+    }
+
+    fn slices(&self, f: &mut Formatter<'_>, slices: &[Slice]) -> fmt::Result {
+        f.write_char('[')?;
+        commas(f, slices, |f, s| match s {
+            Slice::At(v) => f.write_str(&self.value(*v)),
+            Slice::Tile { index, size } => write!(f, "{} : {size}", self.value(*index)),
+            Slice::Span { start, len } => write!(f, "{} ..+ {len}", self.value(*start)),
+            Slice::Whole => f.write_str(".."),
+        })?;
+        f.write_char(']')
+    }
+
+    fn loop_(
+        &mut self,
+        f: &mut Formatter<'_>,
+        kind: LoopKind,
+        [lo, hi]: [Value; 2],
+        inits: &[Value],
+        body: Block,
+        depth: usize,
+    ) -> fmt::Result {
+        let kernel = self.kernel;
+        let params = kernel.blocks.get(body).map_or(&[][..], |b| &b.params);
+        let index = params.first().map_or_else(|| "%missing".to_owned(), |&v| self.value(v));
+        write!(f, "{} {index} in {}..{}", kind.name(), self.value(lo), self.value(hi))?;
+        if !inits.is_empty() || params.len() > 1 {
+            f.write_str(" carry (")?;
+            let carried = params.get(1..).unwrap_or_default();
+            commas(f, 0..inits.len().max(carried.len()), |f, i| {
+                match carried.get(i) {
+                    Some(&p) => write!(f, "{}: {}", self.value(p), self.ty(p))?,
+                    None => f.write_str("%missing")?,
+                }
+                write!(f, " = {}", inits.get(i).map_or_else(|| "%missing".to_owned(), |&v| self.value(v)))
+            })?;
+            f.write_char(')')?;
+        }
+        f.write_str(" {\n")?;
+        self.block(f, body, depth + 1)?;
+        write!(f, "{:1$}}}", "", 2 * depth)
+    }
+}
+
+/// True if two kernels are equal but for the numbering of values, source places and the source file.
+///
+/// Compares the text and then the structure, numbers by their bits (every NaN is one number).
+pub fn same_kernel(a: &Kernel, b: &Kernel) -> bool {
+    let number = |x: f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
+    let signature = a.name == b.name
+        && a.dims.values().eq(b.dims.values())
+        && a.params.values().eq(b.params.values())
+        && a.tables.len() == b.tables.len()
+        && a.tables.values().zip(b.tables.values()).all(|(x, y)| {
+            let bits = |t: &crate::ir::TableData| t.values.iter().map(|&v| number(f64::from(v))).collect::<Vec<_>>();
+            x.name == y.name && x.shape == y.shape && bits(x) == bits(y)
+        })
+        && a.grid.iter().map(|g| g.extent).eq(b.grid.iter().map(|g| g.extent));
+    signature && a.to_string() == b.to_string() && outline(a) == outline(b)
+}
+
+/// An instruction with canonical operands: its depth, operation, number's bits, results and their types.
+type OutlineRow = (usize, String, Option<u64>, Vec<(Option<u32>, String)>);
+
+/// The body as rows that do not depend on ids of values, instructions and blocks.
+fn outline(kernel: &Kernel) -> Vec<OutlineRow> {
+    fn block(
+        k: &Kernel,
+        n: &Numbering,
+        b: Block,
+        depth: usize,
+        seen: &mut BTreeSet<Block>,
+        rows: &mut Vec<OutlineRow>,
+    ) {
+        let Some(data) = k.blocks.get(b) else { return };
+        if !seen.insert(b) {
+            return;
+        }
+        let named = |vs: &[Value]| -> Vec<(Option<u32>, String)> {
+            let ty = |v: Value| k.values.get(v).map(|d| d.ty.to_string()).unwrap_or_default();
+            vs.iter().map(|&v| (n.number[v], ty(v))).collect()
+        };
+        rows.push((depth, "block".to_owned(), None, named(&data.params)));
+        for &inst in &data.insts {
+            let Some(op) = k.insts.get(inst) else { continue };
+            let mut op = op.clone().map_operands(|v| Value::from_u32(n.number[v].unwrap_or(u32::MAX - 1)));
+            let mut bits = None;
+            let mut inner = None;
+            match &mut op {
+                Op::Splat { value, .. } => {
+                    bits = Some(if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() });
+                    *value = 0.0;
+                }
+                Op::Loop { body, .. } => inner = Some(std::mem::replace(body, Block::from_u32(0))),
+                _ => {}
+            }
+            rows.push((depth, format!("{op:?}"), bits, named(&k.results[inst])));
+            if let Some(body) = inner {
+                block(k, n, body, depth + 1, seen, rows);
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    block(kernel, &Numbering::of(kernel), kernel.body, 0, &mut BTreeSet::new(), &mut rows);
+    rows
+}

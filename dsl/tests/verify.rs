@@ -1,0 +1,287 @@
+//! The verifier: every code has a kernel that breaks its rule and no other.
+
+use atlas_dsl::ir::{BlockData, DimData, DimSize, GridExtent, Loc, ParamKind};
+use atlas_dsl::op::{LoopKind, Op};
+use atlas_dsl::verify::Invariants;
+use atlas_dsl::{Block, DType, Dim, Inst, Kernel, Param, Table, TileType, Value, parse_kernel, verify};
+use std::collections::BTreeSet;
+
+/// A kernel in text with one rule broken: the code, part of the message, statements in the place of
+/// the store, and replacements in the text around them.
+type TextCase = (u16, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const FRAME: &str = "kernel @k(%x: f32[N, D], %y: out f32[N, D])
+dims N: ?16, D = 64
+table @T: f32[2] = [1, 2]
+grid (%n) = (tiles(N, 16)) {
+  %t = load %x[%n : 16, ..]
+  %zero = splat 0 : i32
+  %two = splat 2 : i32
+  BODY
+}
+";
+const STORE: &str = "store %y[%n : 16, ..], %t";
+
+const TEXT_CASES: &[TextCase] = &[
+    (
+        204,
+        "is not defined at this place",
+        "loop %i in %zero..%two { %u = exp %t yield } store %y[%n : 16, ..], %u",
+        &[],
+    ),
+    (
+        204,
+        "is not defined at this place",
+        "loop %i in %zero..%two { yield } %j = add %i, %zero store %y[%n : 16, ..], %t",
+        &[],
+    ),
+    (206, "does not end in `yield`", "loop %i in %zero..%two { } store %y[%n : 16, ..], %t", &[]),
+    (
+        207,
+        "carries 1 values, but `yield` gives 0",
+        "%u = loop %i in %zero..%two carry (%c = %t) { yield } store %y[%n : 16, ..], %u",
+        &[],
+    ),
+    (
+        207,
+        "is f32[16, 64], but `yield` gives i32",
+        "%u = loop %i in %zero..%two carry (%c = %t) { yield %i } store %y[%n : 16, ..], %u",
+        &[],
+    ),
+    (208, "in the kernel's body", "store %y[%n : 16, ..], %t yield", &[]),
+    (208, "before the end", "loop %i in %zero..%two { yield yield } store %y[%n : 16, ..], %t", &[]),
+    (210, "`x` is stored to, but is not `out`", "store %x[%n : 16, ..], %t store %y[%n : 16, ..], %t", &[]),
+    (211, "no store of it has the slices", "%u = load %y[%n : 16, %zero] store %y[%n : 16, ..], %t", &[]),
+    (212, "`y` is `out`, but never stored to", "", &[]),
+    (213, "coordinate of `tiles(N, 16)`", "store %y[%two : 16, ..], %t", &[]),
+    (213, "coordinate of `tiles(N, 16)`", "store %y[%n ..+ 16, ..], %t", &[]),
+    (213, "coordinate of `D`", STORE, &[("grid (%n) = (", "grid (%d, %n) = (D, ")]),
+    (
+        214,
+        "in another slice than the store before",
+        "%r = load %x[%n, ..] store %y[%n, ..], %r store %y[%n : 16, ..], %t",
+        &[],
+    ),
+    (215, "two parameters are called `x`", STORE, &[("%y: out", "%x: f32, %y: out")]),
+    (215, "two dims are called `N`", STORE, &[("D = 64", "D = 64, N: ?1")]),
+    (215, "two tables are called `T`", STORE, &[("grid", "table @T: f32[1] = [0] grid")]),
+    (216, "the parameter name `1` is not a word", STORE, &[("%y: out", "%1: f32, %y: out")]),
+    (
+        217,
+        "the grid has no axis",
+        "store %y[%two : 16, ..], %t",
+        &[("(%n) = (tiles(N, 16))", "() = ()"), ("%t = load %x[%n : 16, ..]", "%t = splat 0 : f32[16, 64]")],
+    ),
+    (218, "dim `N` has divisor 0", STORE, &[("?16", "?0"), ("out f32[N, D]", "out f32[N, D] strides [64, 1]")]),
+    (218, "dim `E` has no elements", STORE, &[("D = 64", "D = 64, E = 0")]),
+    (218, "the stride of `x` along `N` has divisor 0", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] strides [?0, 1]")]),
+    (219, "table `T` of extents [2] has 3 values", STORE, &[("[1, 2]", "[1, 2, 3]")]),
+    (219, "table `T` of extents [0] has 0 values", STORE, &[("f32[2] = [1, 2]", "f32[0] = []")]),
+    (220, "has an extent of 0", "%u = splat 0 : f32[0, 4] store %y[%n : 16, ..], %t", &[]),
+    (220, "tiles of 0 elements of `N`", "%u = tiles(N, 0) store %y[%n : 16, ..], %t", &[]),
+    (
+        220,
+        "the grid has tiles of 0 elements of `D`",
+        "store %y[%n : 16, %d], %r",
+        &[
+            ("grid (%n) = (", "grid (%d, %n) = (tiles(D, 0), "),
+            ("[%n : 16, ..]\n", "[%n : 16, ..] %r = splat 0 : f32[16]\n"),
+        ],
+    ),
+    (221, "more than 1048576 elements", "%u = splat 0 : f32[1025, 1024] store %y[%n : 16, ..], %t", &[]),
+    (
+        221,
+        "more than 1048576 elements",
+        "%u = splat 0 : f32[4294967295, 4294967295, 4294967295] store %y[%n : 16, ..], %t",
+        &[],
+    ),
+    (
+        222,
+        "counts tiles of 16 elements of `N`, but `x` is sliced in tiles of 8",
+        "%u = load %x[%n : 8, ..] store %y[%n : 16, ..], %t",
+        &[],
+    ),
+    (223, "parameter `b` is bool", STORE, &[("%y: out", "%b: bool, %y: out")]),
+    (224, "`x` has rank 2, but 1 strides", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] strides [1]")]),
+    (224, "`y` is written, but has stride 0 along `N`", STORE, &[("out f32[N, D]", "out f32[N, D] strides [0, 1]")]),
+    (225, "`x` has alignment 12", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] align 12")]),
+    (225, "`x` has alignment 2", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] align 2")]),
+];
+
+fn case_text((_, _, body, replacements): &TextCase) -> String {
+    let mut text = FRAME.replace("BODY", body);
+    for (from, to) in *replacements {
+        assert!(text.contains(from), "{from} is not in\n{text}");
+        text = text.replacen(from, to, 1);
+    }
+    text
+}
+
+fn base() -> Kernel {
+    parse_kernel(&FRAME.replace("BODY", STORE)).unwrap()
+}
+
+fn scalar() -> TileType {
+    TileType::scalar(DType::I32)
+}
+
+/// A kernel with one rule broken that has no text: the code, part of the message, and the change.
+type DirectCase = (u16, &'static str, fn(&mut Kernel));
+
+const DIRECT_CASES: &[DirectCase] = &[
+    (104, "`not` does not apply to i32", |k| {
+        let v = k.grid[0].coord;
+        push(k, Op::Unary(atlas_dsl::op::UnaryOp::Not, v), &[scalar()]);
+    }),
+    (201, "there is no value v99", |k| push(k, Op::Cast(DType::F32, Value::from_u32(99)), &[scalar()])),
+    (201, "there is no dim d99", |k| push(k, Op::DimSize(Dim::from_u32(99)), &[scalar()])),
+    (201, "there is no parameter p99", |k| push(k, Op::ScalarParam(Param::from_u32(99)), &[scalar()])),
+    (201, "there is no table tab99", |k| {
+        push(k, Op::TableGet { table: Table::from_u32(99), indices: vec![] }, &[scalar()])
+    }),
+    (201, "there is no instruction inst99", |k| k.blocks[k.body].insts.push(Inst::from_u32(99))),
+    (201, "there is no block bb99", |k| push_loop(k, Block::from_u32(99))),
+    (201, "there is no dim d98", |k| {
+        if let ParamKind::Tensor { dims, .. } = &mut k.params[Param::from_u32(0)].kind {
+            dims[0] = Dim::from_u32(98);
+        }
+    }),
+    (202, "but its data says Grid(0)", |k| {
+        let v = k.values.push(k.values[k.grid[0].coord].clone());
+        let inst = k.insts.push(Op::DimSize(Dim::from_u32(0)));
+        k.results[inst] = vec![v];
+        k.blocks[k.body].insts.push(inst);
+    }),
+    (203, "gives i32, but its results are f32", |k| {
+        push(k, Op::DimSize(Dim::from_u32(0)), &[TileType::scalar(DType::F32)])
+    }),
+    (203, "gives i32, but its results are nothing", |k| push(k, Op::DimSize(Dim::from_u32(0)), &[])),
+    (204, "is not defined at this place", |k| {
+        // The first instruction reads the last one's result.
+        let inst = k.push_inst(k.body, Op::DimSize(Dim::from_u32(0)), &[scalar()], Loc::default());
+        let late = k.results[inst][0];
+        push(k, Op::Cast(DType::F32, late), &[TileType::scalar(DType::F32)]);
+        let insts = &mut k.blocks[k.body].insts;
+        let early = insts.pop().unwrap();
+        insts.insert(0, early);
+    }),
+    (205, "is the body of this loop and of another", |k| {
+        let body = loop_body(k);
+        push_loop(k, body);
+        push_loop(k, body);
+    }),
+    (205, "is the body of this loop and of another", |k| push_loop(k, k.body)),
+    (205, "stands in two places", |k| {
+        let inst = k.blocks[k.body].insts[0];
+        k.blocks[k.body].insts.push(inst);
+    }),
+    (209, "wants i32, but has nothing", |k| {
+        let body = k.blocks.push(BlockData::default());
+        k.push_inst(body, Op::Yield(vec![]), &[], Loc::default());
+        push_loop(k, body);
+    }),
+    (209, "the kernel's body has parameters", |k| {
+        k.push_block_param(k.body, scalar());
+    }),
+    (216, "the kernel name `a b` is not a word", |k| k.name = "a b".to_owned()),
+    (217, "the grid has no axis", |k| {
+        *k = Kernel::new("empty");
+    }),
+    (218, "dim `Z` has divisor 0", |k| {
+        k.dims.push(DimData { name: "Z".to_owned(), size: DimSize::Dynamic { divisor: 0 } });
+    }),
+];
+
+fn push(k: &mut Kernel, op: Op, types: &[TileType]) {
+    k.push_inst(k.body, op, types, Loc::default());
+}
+
+fn loop_body(k: &mut Kernel) -> Block {
+    let body = k.blocks.push(BlockData::default());
+    k.push_block_param(body, scalar());
+    k.push_inst(body, Op::Yield(vec![]), &[], Loc::default());
+    body
+}
+
+fn push_loop(k: &mut Kernel, body: Block) {
+    let v = k.grid[0].coord;
+    push(k, Op::Loop { kind: LoopKind::Carried, lo: v, hi: v, inits: vec![], body }, &[]);
+}
+
+#[track_caller]
+fn expect_one(kernel: Kernel, code: u16, words: &str) {
+    let text = kernel.to_string();
+    let errors = kernel.violations();
+    let shown = format!("{errors:#?}\n{text}");
+    assert_eq!(errors.len(), 1, "wanted ATL{code} ({words}) alone: {shown}");
+    assert_eq!(errors[0].code.0, code, "{shown}");
+    assert!(errors[0].message.contains(words), "{words}: {shown}");
+    assert!(verify(kernel).is_err());
+}
+
+#[test]
+fn the_base_is_well_formed() {
+    let kernel = verify(base()).unwrap();
+    assert_eq!(kernel.name, "k");
+    assert_eq!(kernel.into_inner().params.len(), 2);
+}
+
+#[test]
+fn each_broken_rule_has_its_code() {
+    for case in TEXT_CASES {
+        let text = case_text(case);
+        let kernel = parse_kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        expect_one(kernel, case.0, case.1);
+    }
+}
+
+#[test]
+fn each_rule_that_text_cannot_break_has_its_code() {
+    for (code, words, change) in DIRECT_CASES {
+        let mut kernel = base();
+        change(&mut kernel);
+        expect_one(kernel, *code, words);
+    }
+}
+
+#[test]
+fn every_code_has_a_case() {
+    let mut covered: BTreeSet<u16> = TEXT_CASES.iter().map(|c| c.0).collect();
+    covered.extend(DIRECT_CASES.iter().map(|c| c.0));
+    // The table in the verifier's header is the list of codes.
+    let header = include_str!("../src/verify.rs").lines().take_while(|l| l.starts_with("//!"));
+    let codes: Vec<u16> = header.filter_map(|l| l.strip_prefix("//! | ")?.split(' ').next()?.parse().ok()).collect();
+    assert_eq!(codes, (201..=225).collect::<Vec<u16>>());
+    for code in codes {
+        assert!(covered.contains(&code), "no case for ATL{code}");
+    }
+}
+
+#[test]
+fn every_breach_is_reported() {
+    let text =
+        FRAME.replace("BODY", "store %x[%two : 16, ..], %t yield loop %i in %zero..%two { }").replace("?16", "?0");
+    let codes: Vec<u16> = parse_kernel(&text).unwrap().violations().iter().map(|d| d.code.0).collect();
+    assert_eq!(codes, [218, 210, 208, 206, 212]);
+}
+
+#[test]
+fn what_is_allowed() {
+    for body in [
+        // Stores in a loop, with the loop index and without; values that nothing uses.
+        "loop %i in %zero..%two { store %y[%n : 16, ..], %t %u = exp %t yield }",
+        "%c = splat 0 : f32[16, 8] loop %i in %zero..%two { store %y[%n : 16, %i : 8], %c yield }",
+        // A load of an output in the slices of a store, before it.
+        "%u = load %y[%n : 16, ..] %v = add %u, %t store %y[%n : 16, ..], %v",
+        // Two stores to parts of one tile.
+        "%c = splat 0 : f32[16] store %y[%n : 16, %zero], %c store %y[%n : 16, %two], %c",
+    ] {
+        let text = FRAME.replace("BODY", body);
+        let kernel = parse_kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        if let Err(e) = verify(kernel) {
+            panic!("{e}\n{text}");
+        }
+    }
+    let extent = GridExtent::Points(Dim::from_u32(1));
+    assert_eq!(parse_kernel("kernel @k() dims N: ?1, D: ?1 grid (%d) = (D) {}").unwrap().grid[0].extent, extent);
+}

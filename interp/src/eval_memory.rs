@@ -1,0 +1,113 @@
+//! Loads, and stores that are kept until the program has ended.
+
+use crate::Arg;
+use crate::error::InterpError;
+use crate::eval::Program;
+use crate::memory::Region;
+use crate::tile::{Data, Tile, mismatch};
+use crate::walk::Walk;
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::op::Slice;
+use atlas_dsl::{Param, TileType, Value};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A tile on its way to a tensor.
+pub(crate) struct Stored {
+    /// Index of the parameter.
+    pub(crate) param: usize,
+    /// Where the tile goes; the part outside the tensor is dropped.
+    pub(crate) region: Region,
+    /// What is stored.
+    pub(crate) tile: Arc<Tile>,
+}
+
+impl Stored {
+    /// Memory that the tile holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tile.ty.elements() * 8
+    }
+}
+
+/// Where a load or store goes.
+struct Access {
+    region: Region,
+    /// The tile that the region is: axes addressed by one element are dropped.
+    ty: TileType,
+    /// The part of each axis of the tile that lies in the tensor.
+    valid: Vec<Range<u32>>,
+}
+
+impl Program<'_> {
+    fn access(&self, param: Param, slices: &[Slice]) -> Result<Access, InterpError> {
+        let ParamKind::Tensor { dtype, dims, .. } = &self.machine.kernel.params[param].kind else {
+            return Err(InterpError::kernel(format!("{param} is no tensor")));
+        };
+        if dims.len() != slices.len() {
+            return Err(InterpError::kernel(format!("{param} has rank {}, but {} indices", dims.len(), slices.len())));
+        }
+        let mut region = Region { start: Vec::with_capacity(dims.len()), extent: Vec::with_capacity(dims.len()) };
+        let (mut shape, mut valid) = (Vec::new(), Vec::new());
+        for (slice, &dim) in slices.iter().zip(dims) {
+            let size = self.machine.dims[dim.as_u32() as usize] as i64;
+            let (start, extent) = match *slice {
+                Slice::At(v) => (i64::from(self.index(v)?), 1),
+                Slice::Tile { index, size } => (i64::from(self.index(index)?) * i64::from(size), size),
+                Slice::Span { start, len } => (i64::from(self.index(start)?), len),
+                Slice::Whole => (0, size as u32),
+            };
+            if !matches!(slice, Slice::At(_)) {
+                shape.push(extent);
+                let inside = |at: i64| at.clamp(0, i64::from(extent)) as u32;
+                let first = inside(-start);
+                valid.push(first..inside(size - start).max(first));
+            }
+            region.start.push(start);
+            region.extent.push(extent);
+        }
+        Ok(Access { region, ty: TileType::new(*dtype, shape), valid })
+    }
+
+    pub(crate) fn load(&self, param: Param, slices: &[Slice]) -> Result<Tile, InterpError> {
+        let Access { region, ty, valid } = self.access(param, slices)?;
+        let mut data = Data::filled(ty.dtype, self.machine.mode, ty.elements() as usize, 0.0);
+        let index = param.as_u32() as usize;
+        match self.machine.args.get(index) {
+            Some(Arg::In(view)) => view.read(&region, &mut data)?,
+            Some(Arg::Out(view)) => {
+                view.read(&region, &mut data)?;
+                // What this program stored lies on top; a store past the end of a dim left nothing there.
+                let dims = view.dims();
+                for stored in self.stores.iter().filter(|s| s.param == index) {
+                    if let Some(walk) = region.walk_shared(&stored.region, dims) {
+                        overlay(&walk, &mut data, &stored.tile.data)?;
+                    }
+                }
+            }
+            _ => return Err(InterpError::kernel(format!("{param} is no tensor"))),
+        }
+        Ok(Tile { ty, valid, data })
+    }
+
+    pub(crate) fn store(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), InterpError> {
+        let tile = self.tile(value)?;
+        let Access { region, ty, .. } = self.access(param, slices)?;
+        if tile.ty != ty {
+            return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
+        }
+        self.stores.push(Stored { param: param.as_u32() as usize, region, tile });
+        Ok(())
+    }
+}
+
+fn overlay(walk: &Walk, to: &mut Data, from: &Data) -> Result<(), InterpError> {
+    match (to, from) {
+        (Data::Bool(to), Data::Bool(from)) => walk.copy(to, from),
+        (Data::I32(to), Data::I32(from)) => walk.copy(to, from),
+        (Data::I64(to), Data::I64(from)) => walk.copy(to, from),
+        (Data::F32(to), Data::F32(from)) => walk.copy(to, from),
+        (Data::F64(to), Data::F64(from)) => walk.copy(to, from),
+        _ => return Err(mismatch("load")),
+    }
+    Ok(())
+}

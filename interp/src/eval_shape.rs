@@ -1,0 +1,80 @@
+//! Operations that move elements and change none.
+
+use crate::error::InterpError;
+use crate::eval::Program;
+use crate::tile::{Data, Tile, mismatch};
+use crate::walk::{Row, Walk, dense_strides};
+use atlas_dsl::{TileType, Value};
+
+impl Program<'_> {
+    pub(crate) fn broadcast(&self, value: Value, shape: &[u32]) -> Result<Tile, InterpError> {
+        let tile = self.tile(value)?;
+        let from = &tile.ty.shape;
+        let Some(added) = shape.len().checked_sub(from.len()) else { return Err(mismatch("broadcast")) };
+        let steps = dense_strides(from.iter().map(|&e| u64::from(e)));
+        let to_steps = dense_strides(shape.iter().map(|&e| u64::from(e)));
+        let mut valid = Vec::with_capacity(shape.len());
+        let mut axes = Vec::with_capacity(shape.len());
+        for (axis, &extent) in shape.iter().enumerate() {
+            let source = axis.checked_sub(added);
+            let step = match source {
+                Some(i) if from[i] == extent => {
+                    valid.push(tile.valid[i].clone());
+                    steps[i]
+                }
+                Some(i) if from[i] == 1 => {
+                    valid.push(if tile.valid[i].is_empty() { 0..0 } else { 0..extent });
+                    0
+                }
+                None => {
+                    valid.push(0..extent);
+                    0
+                }
+                Some(_) => return Err(mismatch("broadcast")),
+            };
+            axes.push(Row { count: extent as usize, a: to_steps[axis], b: step });
+        }
+        let ty = TileType::new(tile.ty.dtype, shape);
+        let data = gather(&tile.data, ty.elements() as usize, Walk::new(axes.into_iter(), 0, 0));
+        Ok(Tile { ty, valid, data })
+    }
+
+    pub(crate) fn reshape(&self, value: Value, shape: &[u32]) -> Result<Tile, InterpError> {
+        let tile = self.tile(value)?;
+        // Axes of extent 1 come and go; the others keep their order.
+        let mut kept = tile.ty.shape.iter().zip(&tile.valid).filter(|&(&e, _)| e != 1).map(|(_, v)| v.clone());
+        let valid = shape
+            .iter()
+            .map(|&e| if e == 1 { Some(0..1) } else { kept.next() })
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| mismatch("reshape"))?;
+        Ok(Tile { ty: TileType::new(tile.ty.dtype, shape), valid, data: tile.data.clone() })
+    }
+
+    pub(crate) fn transpose(&self, value: Value) -> Result<Tile, InterpError> {
+        let tile = self.tile(value)?;
+        let (m, n) = tile.matrix()?;
+        let axes = [Row { count: n, a: m as i64, b: 1 }, Row { count: m, a: 1, b: n as i64 }];
+        let data = gather(&tile.data, m * n, Walk::new(axes.into_iter(), 0, 0));
+        let valid = tile.valid.iter().rev().cloned().collect();
+        Ok(Tile { ty: TileType::new(tile.ty.dtype, [n as u32, m as u32]), valid, data })
+    }
+}
+
+/// `count` elements, of which the walk copies those it visits from `from`.
+fn gather(from: &Data, count: usize, walk: Option<Walk>) -> Data {
+    fn of<T: Copy + Default>(from: &[T], count: usize, walk: Option<Walk>) -> Vec<T> {
+        let mut to = vec![T::default(); count];
+        if let Some(walk) = walk {
+            walk.copy(&mut to, from);
+        }
+        to
+    }
+    match from {
+        Data::Bool(x) => Data::Bool(of(x, count, walk)),
+        Data::I32(x) => Data::I32(of(x, count, walk)),
+        Data::I64(x) => Data::I64(of(x, count, walk)),
+        Data::F32(x) => Data::F32(of(x, count, walk)),
+        Data::F64(x) => Data::F64(of(x, count, walk)),
+    }
+}

@@ -1,0 +1,280 @@
+//! Tensors as the interpreter sees them: bytes, an element type and a strided layout.
+
+use crate::error::InterpError;
+use crate::storage::Stored;
+use crate::tile::Data;
+use crate::walk::{Row, Walk, dense_strides};
+use atlas_dsl::DType;
+use half::{bf16, f16};
+
+/// Where the elements of a tensor lie: a first element, and a size and a stride per dim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Layout {
+    offset: i64,
+    dims: Vec<u64>,
+    strides: Vec<i64>,
+}
+
+impl Layout {
+    /// Checks that every element lies inside `bytes` bytes.
+    fn new(dtype: DType, bytes: usize, offset: i64, dims: Vec<u64>, strides: Vec<i64>) -> Result<Layout, InterpError> {
+        if dtype == DType::Bool {
+            return Err(InterpError::View("a tensor of bool cannot be in memory".to_owned()));
+        }
+        if dims.len() != strides.len() {
+            return Err(InterpError::View(format!("a view of rank {} has {} strides", dims.len(), strides.len())));
+        }
+        if !dims.contains(&0) {
+            let held = (bytes / dtype.bytes() as usize) as i128;
+            let (mut least, mut most) = (i128::from(offset), i128::from(offset));
+            for (&dim, &stride) in dims.iter().zip(&strides) {
+                let reach = i128::from(dim - 1) * i128::from(stride);
+                let end = if reach < 0 { &mut least } else { &mut most };
+                *end = end.saturating_add(reach);
+            }
+            if least < 0 || most >= held {
+                return Err(InterpError::View(format!(
+                    "a view with dims {dims:?}, strides {strides:?} and offset {offset} reaches elements \
+                     {least}..={most}, but its buffer holds {held}"
+                )));
+            }
+        }
+        Ok(Layout { offset, dims, strides })
+    }
+
+    fn dense(dtype: DType, bytes: usize, dims: &[u64]) -> Result<Layout, InterpError> {
+        let strides = dense_strides(dims.iter().copied());
+        Layout::new(dtype, bytes, 0, dims.to_vec(), strides)
+    }
+
+    /// True if distinct coordinates may share an element. Sufficient for every layout made by
+    /// slicing, transposing and reversing a dense tensor.
+    fn may_overlap(&self) -> bool {
+        let mut axes: Vec<(i128, i128)> = self
+            .dims
+            .iter()
+            .zip(&self.strides)
+            .filter(|&(&dim, _)| dim > 1)
+            .map(|(&dim, &stride)| (i128::from(stride).abs(), i128::from(dim)))
+            .collect();
+        axes.sort_unstable();
+        let mut span = 0;
+        axes.iter().any(|&(stride, dim)| {
+            let overlaps = stride <= span;
+            span = stride.saturating_mul(dim - 1).saturating_add(span);
+            overlaps
+        })
+    }
+
+    /// A walk over the part of `region` that lies in the tensor: the dense region on one side, memory on the other.
+    fn walk(&self, region: &Region) -> Option<Walk> {
+        let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
+        region.walk(&bounds, &self.strides, self.offset)
+    }
+}
+
+/// A box of a tensor: a first coordinate, which may lie outside the tensor, and an extent per dim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// First coordinate per dim.
+    pub(crate) start: Vec<i64>,
+    /// Extent per dim.
+    pub(crate) extent: Vec<u32>,
+}
+
+impl Region {
+    fn strides(&self) -> Vec<i64> {
+        dense_strides(self.extent.iter().map(|&e| u64::from(e)))
+    }
+
+    /// Walks the part of the region inside `bounds` (a half-open range per dim). The dense elements of
+    /// the region are the first side; the second side has the given strides, and `origin` at coordinate 0.
+    fn walk(&self, bounds: &[(i64, i64)], strides: &[i64], origin: i64) -> Option<Walk> {
+        let own = self.strides();
+        let (mut a, mut b) = (0, origin);
+        let mut axes = Vec::with_capacity(bounds.len());
+        for (axis, &(low, high)) in bounds.iter().enumerate() {
+            let start = self.start[axis];
+            let lo = start.max(low);
+            let hi = start.saturating_add(i64::from(self.extent[axis])).min(high);
+            if lo >= hi {
+                return None;
+            }
+            a += (lo - start) * own[axis];
+            b += lo * strides[axis];
+            axes.push(Row { count: (hi - lo) as usize, a: own[axis], b: strides[axis] });
+        }
+        Walk::new(axes.into_iter(), a, b)
+    }
+
+    /// Walks what this region and `other` share inside a tensor: the dense elements of either are a side.
+    pub(crate) fn walk_shared(&self, other: &Region, dims: &[u64]) -> Option<Walk> {
+        let bounds: Vec<(i64, i64)> = (0..dims.len())
+            .map(|i| {
+                let start = other.start[i];
+                (start.max(0), start.saturating_add(i64::from(other.extent[i])).min(dims[i] as i64))
+            })
+            .collect();
+        let strides = other.strides();
+        let origin = other.start.iter().zip(&strides).map(|(&s, &stride)| -s * stride).sum();
+        self.walk(&bounds, &strides, origin)
+    }
+}
+
+/// A tensor argument that the kernel reads.
+#[derive(Clone, Debug)]
+pub struct TensorView<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl<'a> TensorView<'a> {
+    /// A view of `bytes`, elements of `dtype` in native byte order at any alignment.
+    ///
+    /// `offset` and `strides` count elements; a stride may be 0 or negative.
+    pub fn new(
+        dtype: DType,
+        bytes: &'a [u8],
+        offset: i64,
+        dims: &[u64],
+        strides: &[i64],
+    ) -> Result<TensorView<'a>, InterpError> {
+        let layout = Layout::new(dtype, bytes.len(), offset, dims.to_vec(), strides.to_vec())?;
+        Ok(TensorView { dtype, bytes, layout })
+    }
+
+    /// A row-major view from the first byte on.
+    pub fn contiguous(dtype: DType, bytes: &'a [u8], dims: &[u64]) -> Result<TensorView<'a>, InterpError> {
+        Ok(TensorView { dtype, bytes, layout: Layout::dense(dtype, bytes.len(), dims)? })
+    }
+
+    /// Element type in memory.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Dims, outermost first.
+    pub fn dims(&self) -> &[u64] {
+        &self.layout.dims
+    }
+
+    pub(crate) fn read(&self, region: &Region, into: &mut Data) -> Result<(), InterpError> {
+        read(self.dtype, self.bytes, &self.layout, region, into)
+    }
+}
+
+/// A tensor argument that the kernel writes, and may read.
+#[derive(Debug)]
+pub struct TensorViewMut<'a> {
+    dtype: DType,
+    bytes: &'a mut [u8],
+    layout: Layout,
+}
+
+impl<'a> TensorViewMut<'a> {
+    /// Like [`TensorView::new`], but no two coordinates may share an element.
+    pub fn new(
+        dtype: DType,
+        bytes: &'a mut [u8],
+        offset: i64,
+        dims: &[u64],
+        strides: &[i64],
+    ) -> Result<TensorViewMut<'a>, InterpError> {
+        let layout = Layout::new(dtype, bytes.len(), offset, dims.to_vec(), strides.to_vec())?;
+        if layout.may_overlap() {
+            return Err(InterpError::View(format!(
+                "a view with dims {dims:?} and strides {strides:?} overlaps itself, so it cannot be written"
+            )));
+        }
+        Ok(TensorViewMut { dtype, bytes, layout })
+    }
+
+    /// A row-major view from the first byte on.
+    pub fn contiguous(dtype: DType, bytes: &'a mut [u8], dims: &[u64]) -> Result<TensorViewMut<'a>, InterpError> {
+        let layout = Layout::dense(dtype, bytes.len(), dims)?;
+        Ok(TensorViewMut { dtype, bytes, layout })
+    }
+
+    /// Element type in memory.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Dims, outermost first.
+    pub fn dims(&self) -> &[u64] {
+        &self.layout.dims
+    }
+
+    pub(crate) fn read(&self, region: &Region, into: &mut Data) -> Result<(), InterpError> {
+        read(self.dtype, self.bytes, &self.layout, region, into)
+    }
+
+    pub(crate) fn write(&mut self, region: &Region, from: &Data) -> Result<(), InterpError> {
+        let Some(walk) = self.layout.walk(region) else { return Ok(()) };
+        let bytes = &mut *self.bytes;
+        match (self.dtype, from) {
+            (DType::F16, Data::F32(from)) => write_rows::<f16, _>(bytes, &walk, from),
+            (DType::Bf16, Data::F32(from)) => write_rows::<bf16, _>(bytes, &walk, from),
+            (DType::F32, Data::F32(from)) => write_rows::<f32, _>(bytes, &walk, from),
+            (DType::F16, Data::F64(from)) => write_rows::<f16, _>(bytes, &walk, from),
+            (DType::Bf16, Data::F64(from)) => write_rows::<bf16, _>(bytes, &walk, from),
+            (DType::F32, Data::F64(from)) => write_rows::<f32, _>(bytes, &walk, from),
+            (DType::F64, Data::F64(from)) => write_rows::<f64, _>(bytes, &walk, from),
+            (DType::I32, Data::I32(from)) => write_rows::<i32, _>(bytes, &walk, from),
+            (DType::I64, Data::I64(from)) => write_rows::<i64, _>(bytes, &walk, from),
+            _ => return Err(InterpError::kernel(format!("a tile of other elements is stored as {}", self.dtype))),
+        }
+        Ok(())
+    }
+}
+
+/// Reads the part of `region` that lies in the tensor; the rest of `into` stays as it is.
+fn read(dtype: DType, bytes: &[u8], layout: &Layout, region: &Region, into: &mut Data) -> Result<(), InterpError> {
+    let Some(walk) = layout.walk(region) else { return Ok(()) };
+    match (dtype, into) {
+        (DType::F16, Data::F32(into)) => read_rows::<f16, _>(bytes, &walk, into),
+        (DType::Bf16, Data::F32(into)) => read_rows::<bf16, _>(bytes, &walk, into),
+        (DType::F32, Data::F32(into)) => read_rows::<f32, _>(bytes, &walk, into),
+        (DType::F16, Data::F64(into)) => read_rows::<f16, _>(bytes, &walk, into),
+        (DType::Bf16, Data::F64(into)) => read_rows::<bf16, _>(bytes, &walk, into),
+        (DType::F32, Data::F64(into)) => read_rows::<f32, _>(bytes, &walk, into),
+        (DType::F64, Data::F64(into)) => read_rows::<f64, _>(bytes, &walk, into),
+        (DType::I32, Data::I32(into)) => read_rows::<i32, _>(bytes, &walk, into),
+        (DType::I64, Data::I64(into)) => read_rows::<i64, _>(bytes, &walk, into),
+        _ => return Err(InterpError::kernel(format!("a tensor of {dtype} is loaded as a tile of other elements"))),
+    }
+    Ok(())
+}
+
+fn read_rows<S: Stored<T>, T: Copy>(bytes: &[u8], walk: &Walk, into: &mut [T]) {
+    let Row { count, a: step_a, b: step_b } = walk.row;
+    let size = S::BYTES;
+    walk.rows(|a, b| {
+        if step_a == 1 && step_b == 1 {
+            let from = bytes[b * size..(b + count) * size].chunks_exact(size);
+            into[a..a + count].iter_mut().zip(from).for_each(|(x, from)| *x = S::get(from));
+        } else {
+            for i in 0..count as i64 {
+                let at = (b as i64 + i * step_b) as usize * size;
+                into[(a as i64 + i * step_a) as usize] = S::get(&bytes[at..at + size]);
+            }
+        }
+    });
+}
+
+fn write_rows<S: Stored<T>, T: Copy>(bytes: &mut [u8], walk: &Walk, from: &[T]) {
+    let Row { count, a: step_a, b: step_b } = walk.row;
+    let size = S::BYTES;
+    walk.rows(|a, b| {
+        if step_a == 1 && step_b == 1 {
+            let into = bytes[b * size..(b + count) * size].chunks_exact_mut(size);
+            from[a..a + count].iter().zip(into).for_each(|(&x, into)| S::put(into, x));
+        } else {
+            for i in 0..count as i64 {
+                let at = (b as i64 + i * step_b) as usize * size;
+                S::put(&mut bytes[at..at + size], from[(a as i64 + i * step_a) as usize]);
+            }
+        }
+    });
+}

@@ -1,0 +1,97 @@
+//! Tiles at run time: dense elements in row-major order, and which of them are valid.
+//!
+//! A tile loaded past an end of a dim is *ragged*: there its elements are 0, they are computed with
+//! like all others, but they are not *valid*, and neither is what is computed from them. Reductions
+//! and `dot` contract over valid elements alone. Validity is a range per axis.
+
+use crate::Mode;
+use crate::error::InterpError;
+use crate::rounding::to_narrow;
+use atlas_dsl::{DType, TileType};
+use std::ops::Range;
+
+/// The elements of a tile. f16 and bf16 are held as f32, always rounded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Data {
+    Bool(Vec<bool>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+impl Data {
+    /// `count` elements of `dtype`, all of them `x` rounded to it.
+    pub(crate) fn filled(dtype: DType, mode: Mode, count: usize, x: f64) -> Data {
+        match held(dtype, mode) {
+            DType::Bool => Data::Bool(vec![x != 0.0; count]),
+            DType::I32 => Data::I32(vec![x as i32; count]),
+            DType::I64 => Data::I64(vec![x as i64; count]),
+            DType::F64 => Data::F64(vec![x; count]),
+            _ => Data::F32(vec![to_narrow(dtype, x); count]),
+        }
+    }
+}
+
+/// The type that elements of `dtype` are held in.
+pub(crate) fn held(dtype: DType, mode: Mode) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 | DType::F32 if mode == Mode::Native => DType::F32,
+        dtype if dtype.is_float() => DType::F64,
+        dtype => dtype,
+    }
+}
+
+/// A tile at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tile {
+    /// Element type in the kernel and extents.
+    pub(crate) ty: TileType,
+    /// The valid part of each axis.
+    pub(crate) valid: Vec<Range<u32>>,
+    /// The elements in row-major order.
+    pub(crate) data: Data,
+}
+
+impl Tile {
+    /// A tile that is valid everywhere.
+    pub(crate) fn full(ty: TileType, data: Data) -> Tile {
+        let valid = ty.shape.iter().map(|&e| 0..e).collect();
+        Tile { ty, valid, data }
+    }
+
+    /// An i32 scalar.
+    pub(crate) fn index(x: i32) -> Tile {
+        Tile::full(TileType::scalar(DType::I32), Data::I32(vec![x]))
+    }
+
+    /// The value of an i32 scalar.
+    pub(crate) fn as_index(&self) -> Result<i32, InterpError> {
+        match &self.data {
+            Data::I32(x) if x.len() == 1 => Ok(x[0]),
+            _ => Err(InterpError::kernel(format!("an index is {}, not a scalar i32", self.ty))),
+        }
+    }
+
+    /// Extents of a rank-2 tile.
+    pub(crate) fn matrix(&self) -> Result<(usize, usize), InterpError> {
+        match self.ty.shape[..] {
+            [m, n] => Ok((m as usize, n as usize)),
+            _ => Err(InterpError::kernel(format!("a tile {} is not a matrix", self.ty))),
+        }
+    }
+}
+
+/// What two tiles of one shape have valid in common.
+pub(crate) fn common(a: &[Range<u32>], b: &[Range<u32>]) -> Vec<Range<u32>> {
+    let both = |(a, b): (&Range<u32>, &Range<u32>)| {
+        let start = a.start.max(b.start);
+        start..a.end.min(b.end).max(start)
+    };
+    a.iter().zip(b).map(both).collect()
+}
+
+/// The error for operands that the typing rules exclude.
+pub(crate) fn mismatch(what: &str) -> InterpError {
+    InterpError::kernel(format!("`{what}` of operands that do not fit it"))
+}

@@ -1,0 +1,150 @@
+//! The problems on which kernels are verified, demonstrated and measured.
+
+use crate::op::{OPS, Op, find};
+use crate::problem::{Fill, Layout, Problem};
+use atlas_dsl::{DType, KernelDef};
+
+/// The element types that every op is verified in.
+pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
+
+/// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
+pub fn verification() -> Vec<Problem> {
+    DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(move |op| of(op, dtype))).collect()
+}
+
+fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
+        "memory_read" => vec![
+            p(&[2, 64, 48, 192]),
+            p(&[2, 128, 64, 256]),
+            p(&[2, 200, 64, 256]).note("ragged"),
+            p(&[3, 37, 48, 192]).note("ragged"),
+            p(&[4, 1, 64, 256]).note("one token"),
+            p(&[1, 33, 16, 40]).note("ragged H"),
+            p(&[1, 20, 96, 384]),
+            p(&[2, 0, 64, 256]).note("no token"),
+            p(&[4, 50, 64, 256]).layout("w1", Layout::Shared).layout("w2", Layout::Shared).note("shared weights"),
+            p(&[4, 40, 48, 192])
+                .layout("x", Layout::Swapped)
+                .layout("r", Layout::Swapped)
+                .layout("y", Layout::Swapped)
+                .note("tokens first"),
+            p(&[2, 37, 64, 256]).layout("x", Layout::Padded).layout("w1", Layout::Padded).note("padded rows"),
+            p(&[3, 24, 48, 192]).fill("x", Fill::NanAt(1)).note("NaN in one group"),
+        ],
+        "newton_schulz_small" => vec![
+            p(&[4, 48, 192]),
+            p(&[3, 64, 256]),
+            p(&[1, 128, 512]),
+            p(&[2, 16, 64]),
+            p(&[3, 8, 24]),
+            p(&[2, 24, 40]),
+            p(&[1, 48, 192]).fill("g", Fill::ZeroAt(0)).note("zero"),
+            p(&[3, 64, 256]).fill("g", Fill::ZeroAt(1)).note("one zero"),
+            p(&[3, 48, 192]).fill("g", Fill::NanAt(1)).note("NaN in one matrix"),
+            p(&[2, 48, 192]).fill("g", Fill::Normal(300.0)).note("large"),
+            p(&[2, 64, 256]).layout("g", Layout::Padded).note("padded rows"),
+        ],
+        "poly_features" => (0..4)
+            .flat_map(|k| {
+                [
+                    on(k, &[64, 64]),
+                    on(k, &[37, 48]).note("ragged"),
+                    on(k, &[1, 64]).note("one row"),
+                    on(k, &[200, 40]).layout("x", Layout::Padded).note("padded rows"),
+                ]
+            })
+            .chain([on(2, &[5, 3]).note("odd"), on(2, &[0, 64]).note("no row")])
+            .collect(),
+        "rms_norm" => rows(op, dtype)
+            .into_iter()
+            .chain([
+                p(&[5, 64]).fill("x", Fill::Normal(1e-3)).note("small"),
+                p(&[3, 40]).fill("x", Fill::ZeroAt(1)).note("a zero row"),
+            ])
+            .collect(),
+        _ => rows(op, dtype)
+            .into_iter()
+            .chain([
+                p(&[5, 64]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
+                p(&[4, 64]).fill("x", Fill::Around(-500.0, 20.0)).note("large negative"),
+            ])
+            .collect(),
+    }
+}
+
+/// Problems of an op that works row by row.
+fn rows(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let p = |dims: &[u64]| Problem::new(op, op.kernels[0], dtype, dims);
+    vec![
+        p(&[5, 8]),
+        p(&[37, 40]).note("ragged"),
+        p(&[3, 1000]),
+        p(&[9, 4096]),
+        p(&[3, 8192]),
+        p(&[7, 3]).note("odd"),
+        p(&[6, 1]).note("one column"),
+        p(&[1, 64]).note("one row"),
+        p(&[0, 64]).note("no row"),
+        p(&[9, 768]).layout("x", Layout::Padded).note("padded rows"),
+        p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+    ]
+}
+
+/// The ops at the sizes of the ATLAS paper's 170M and 340M models: 16 heads of 48 and 64, T = 2048 and 2000.
+pub fn demo() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (d, h, width) in [(48, 192, 768), (64, 256, 1024)] {
+        for t in [2048, 2000] {
+            problems.extend(problem("memory_read", DType::Bf16, &[16, t, d, h]));
+            problems.extend(problem("poly3", DType::Bf16, &[16 * t, d]));
+            problems.extend(problem("rms_norm", DType::Bf16, &[t, width]));
+            problems.extend(problem("softmax", DType::Bf16, &[t, t]));
+        }
+        // Both matrices of each head's memory.
+        problems.extend(problem("newton_schulz_small", DType::Bf16, &[32, d, h]));
+    }
+    problems.sort_by_key(|p| OPS.iter().position(|op| op.name == p.op.name));
+    problems
+}
+
+/// A problem to measure, and the name under which its result is kept.
+pub struct Bench {
+    /// The name in records.
+    pub name: &'static str,
+    /// The problem.
+    pub problem: Problem,
+}
+
+/// The problems that `atlas bench` measures.
+pub fn benches() -> Vec<Bench> {
+    let rows: [(&str, &str, &[u64]); 7] = [
+        ("poly3", "poly3", &[2_097_152, 64]),
+        ("rms_norm", "rms_norm", &[32_768, 8192]),
+        ("softmax", "softmax", &[32_768, 8192]),
+        ("memory_read", "memory_read", &[512, 64, 64, 256]),
+        ("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
+        ("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
+        ("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
+    ];
+    rows.into_iter()
+        .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: problem(kernel, DType::Bf16, dims)? }))
+        .collect()
+}
+
+/// A problem of the kernel of this name; `None` if no op has it.
+pub fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
+    let op = find(kernel)?;
+    let def: &'static KernelDef = op.kernels.iter().copied().find(|k| k.name == kernel)?;
+    Some(Problem::new(op, def, dtype, dims))
+}
+
+/// The dims for which a kernel that ships here is usually compiled; empty for any other kernel.
+pub fn usual_dims(kernel: &str) -> Vec<u64> {
+    if let Some(bench) = benches().into_iter().find(|b| b.problem.kernel.name == kernel) {
+        return bench.problem.dims;
+    }
+    find(kernel).map(|_| vec![2_097_152, 64]).unwrap_or_default()
+}

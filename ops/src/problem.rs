@@ -1,0 +1,222 @@
+//! One problem of an op: a kernel, an element type, dims, and how its inputs are made.
+//!
+//! Inputs are reproducible: a problem's text and a parameter's name seed the generator. Values are already
+//! rounded to the element type, so the reference and the kernel start from equal numbers.
+
+use crate::op::Op;
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::ir::Access;
+use atlas_dsl::{DType, KernelDef};
+use half::{bf16, f16};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Normal};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How the elements of an input are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// Normal, with mean 0 and this standard deviation.
+    Normal(f64),
+    /// Normal, but every element with this index along the first axis is NaN.
+    NanAt(u64),
+    /// Normal, but every element with this index along the first axis is 0.
+    ZeroAt(u64),
+    /// Normal with this standard deviation around this mean.
+    Around(f64, f64),
+}
+
+/// How an input lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Row-major without gaps.
+    Contiguous,
+    /// Eight elements that belong to nobody follow each row.
+    Padded,
+    /// The first two axes are swapped in memory, as heads and tokens are in `[B, T, H, d]`.
+    Swapped,
+    /// One copy for all indices of the first axis: stride 0.
+    Shared,
+}
+
+/// A problem.
+#[derive(Clone)]
+pub struct Problem {
+    /// The op.
+    pub op: &'static Op,
+    /// The kernel that solves it.
+    pub kernel: &'static KernelDef,
+    /// Element type of every tensor.
+    pub dtype: DType,
+    /// Size of each of the kernel's dims, in its order.
+    pub dims: Vec<u64>,
+    /// Fills that differ from the op's own.
+    pub fills: BTreeMap<&'static str, Fill>,
+    /// Layouts that are not contiguous.
+    pub layouts: BTreeMap<&'static str, Layout>,
+    /// What is special, in a word or two.
+    pub note: &'static str,
+}
+
+impl Problem {
+    /// A problem with the op's usual inputs. `dims` are in the kernel's order.
+    pub fn new(op: &'static Op, kernel: &'static KernelDef, dtype: DType, dims: &[u64]) -> Problem {
+        assert_eq!(dims.len(), kernel.dims.len(), "`{}` has {} dims", kernel.name, kernel.dims.len());
+        let dims = dims.to_vec();
+        Problem { op, kernel, dtype, dims, fills: BTreeMap::new(), layouts: BTreeMap::new(), note: "" }
+    }
+
+    /// Sets what is special about the problem.
+    #[must_use]
+    pub fn note(mut self, note: &'static str) -> Problem {
+        self.note = note;
+        self
+    }
+
+    /// Sets how an input is made.
+    #[must_use]
+    pub fn fill(mut self, param: &'static str, fill: Fill) -> Problem {
+        self.fills.insert(param, fill);
+        self
+    }
+
+    /// Sets how a tensor lies in memory.
+    #[must_use]
+    pub fn layout(mut self, param: &'static str, layout: Layout) -> Problem {
+        self.layouts.insert(param, layout);
+        self
+    }
+
+    /// The size of a dim by name; 1 if the kernel has no such dim.
+    pub fn dim(&self, name: &str) -> usize {
+        let at = self.kernel.dims.iter().position(|d| d.name == name);
+        at.map_or(1, |i| self.dims[i] as usize)
+    }
+
+    /// A scalar argument by name.
+    pub fn scalar(&self, name: &str) -> f32 {
+        self.op.scalars.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, v)| *v)
+    }
+
+    /// The bound on the relative error.
+    pub fn bound(&self) -> f64 {
+        crate::tolerance::bound(self.op.class, self.dtype).unwrap_or(0.0)
+    }
+
+    /// `G16 N2000 D48 H192`.
+    pub fn shape(&self) -> String {
+        let parts: Vec<String> =
+            self.kernel.dims.iter().zip(&self.dims).map(|(d, n)| format!("{}{n}", d.name)).collect();
+        parts.join(" ")
+    }
+
+    /// The tensor parameters: name, sizes, and whether the kernel reads or writes it.
+    pub fn tensors(&self) -> Vec<(&'static str, Vec<usize>, Access)> {
+        let sizes = |dims: &[usize]| dims.iter().map(|&i| self.dims[i] as usize).collect();
+        let tensor = |p: &ParamDef| match p {
+            ParamDef::Tensor { name, dims, access, .. } => Some((*name, sizes(dims), *access)),
+            ParamDef::Scalar { .. } => None,
+        };
+        self.kernel.params.iter().filter_map(tensor).collect()
+    }
+
+    /// The element type of a parameter.
+    pub fn dtype_of(&self, dtype: DTypeRef) -> DType {
+        match dtype {
+            DTypeRef::Fixed(d) => d,
+            DTypeRef::Generic(_) => self.dtype,
+        }
+    }
+
+    /// How a tensor lies in memory.
+    pub fn layout_of(&self, param: &str) -> Layout {
+        self.layouts.get(param).copied().unwrap_or(Layout::Contiguous)
+    }
+
+    /// Makes the inputs.
+    pub fn inputs(&self) -> Inputs {
+        let reads = self.tensors().into_iter().filter(|(_, _, access)| *access == Access::In);
+        Inputs(reads.map(|(name, sizes, _)| (name, self.make(name, sizes))).collect())
+    }
+
+    fn make(&self, name: &'static str, sizes: Vec<usize>) -> HostTensor {
+        let len: usize = sizes.iter().product();
+        let rest: usize = sizes.iter().skip(1).product();
+        let (mean, scale) = match self.fills.get(name) {
+            Some(Fill::Normal(scale)) => (0.0, *scale),
+            Some(Fill::Around(mean, scale)) => (*mean, *scale),
+            _ => (0.0, (self.op.scale)(self, name)),
+        };
+        let shared = self.layout_of(name) == Layout::Shared;
+        let distinct = if shared { rest } else { len };
+        let mut values =
+            normal(&format!("{} {} {} {name}", self.kernel.name, self.dtype, self.shape()), mean, scale, distinct);
+        values.par_iter_mut().for_each(|v| *v = round(*v, self.dtype));
+        if shared {
+            values = values.repeat(sizes.first().copied().unwrap_or(1));
+        }
+        let special = match self.fills.get(name) {
+            Some(Fill::NanAt(at)) => Some((*at, f32::NAN)),
+            Some(Fill::ZeroAt(at)) => Some((*at, 0.0)),
+            _ => None,
+        };
+        if let Some((at, v)) = special {
+            values[at as usize * rest..][..rest].fill(v);
+        }
+        HostTensor { sizes, values }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.kernel.name, self.dtype, self.shape())?;
+        if !self.note.is_empty() {
+            write!(f, " ({})", self.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// A tensor's elements in row-major order, exact in f32.
+#[derive(Clone, Debug)]
+pub struct HostTensor {
+    /// Extents, outermost first.
+    pub sizes: Vec<usize>,
+    /// The elements.
+    pub values: Vec<f32>,
+}
+
+/// The inputs of a problem by parameter name.
+#[derive(Clone, Debug)]
+pub struct Inputs(pub BTreeMap<&'static str, HostTensor>);
+
+impl Inputs {
+    /// An input's elements in f64.
+    pub fn get(&self, name: &str) -> Vec<f64> {
+        self.0.get(name).map(|t| t.values.par_iter().map(|&v| f64::from(v)).collect()).unwrap_or_default()
+    }
+}
+
+/// The nearest value of an element type.
+pub fn round(x: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::F16 => f16::from_f32(x).to_f32(),
+        DType::Bf16 => bf16::from_f32(x).to_f32(),
+        _ => x,
+    }
+}
+
+/// Normal numbers, the same for the same seed text, however many cores make them.
+fn normal(seed: &str, mean: f64, scale: f64, len: usize) -> Vec<f32> {
+    const CHUNK: usize = 1 << 14;
+    let hash = seed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let Ok(dist) = Normal::new(mean as f32, scale as f32) else { return vec![0.0; len] };
+    let mut values = vec![0.0; len];
+    values.par_chunks_mut(CHUNK).enumerate().for_each(|(i, chunk)| {
+        let mut rng = StdRng::seed_from_u64(hash.wrapping_add(i as u64));
+        chunk.iter_mut().for_each(|v| *v = dist.sample(&mut rng));
+    });
+    values
+}

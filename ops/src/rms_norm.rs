@@ -1,0 +1,37 @@
+//! Root-mean-square normalisation of rows: `y = x / sqrt(mean(x^2) + eps) * w`.
+//!
+//! Source: Zhang and Sennrich, arXiv 1910.07467. Computed in f32, whatever the element type.
+//! Bytes: `2 s N D`; bound by memory.
+
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    /// y = x * rsqrt(mean(x^2) + eps) * w, row by row.
+    pub kernel rms_norm<T: Float>(
+        x: &Tensor<T, [N, D]>,
+        w: &Tensor<T, [D]>,
+        y: &mut Tensor<T, [N, D]>,
+        eps: f32,
+    )
+    tune { BN: [1, 2, 4, 8], warps: [4, 8, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n, ..]).cast::<f32>();
+            let mean = sum(xs * xs, 1) / size(D).cast::<f32>();
+            let ws = load(w[..]).cast::<f32>();
+            store(y[n, ..], (xs * rsqrt(mean + eps) * ws).cast::<T>());
+        }
+    }
+}
+
+/// `y[n,i] = x[n,i] / sqrt(sum_j x[n,j]^2 / d + eps) * w[i]`.
+pub fn reference(x: &[f64], w: &[f64], eps: f64) -> Vec<f64> {
+    let d = w.len().max(1);
+    x.chunks(d)
+        .flat_map(|row| {
+            let mean = row.iter().map(|v| v * v).sum::<f64>() / d as f64;
+            let root = (mean + eps).sqrt();
+            row.iter().zip(w).map(move |(v, w)| v / root * w)
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! Solves a problem on a device and checks the result against the f64 reference.
+
+use crate::compare::Comparison;
+use crate::problem::{HostTensor, Inputs, Layout, Problem};
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
+use atlas_dsl::{Config, DType};
+use atlas_runtime::{Arg, Device, Element, Launch, PreparedLaunch, Result, Tensor};
+use half::{bf16, f16};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Elements that lie after each row of a padded tensor. They are NaN: a kernel that reads them is found out.
+const PADDING: usize = 8;
+
+/// A problem's tensors on a device.
+pub struct Prepared<'p> {
+    problem: &'p Problem,
+    device: Device,
+    /// One per tensor parameter, in signature order.
+    tensors: Vec<Tensor>,
+}
+
+impl Problem {
+    /// Puts the inputs and the output on a device. Outputs start as NaN, so that what is not written shows.
+    ///
+    /// # Errors
+    /// Those of making tensors.
+    pub fn prepare(&self, device: &Device, inputs: &Inputs) -> Result<Prepared<'_>> {
+        let tensors = self
+            .tensors()
+            .into_iter()
+            .map(|(name, sizes, access)| match (access, inputs.0.get(name)) {
+                (Access::In, Some(host)) => upload(device, self.dtype, host, self.layout_of(name)),
+                _ => {
+                    let len = sizes.iter().product();
+                    let unwritten = HostTensor { sizes, values: vec![f32::NAN; len] };
+                    upload(device, self.dtype, &unwritten, self.layout_of(name))
+                }
+            })
+            .collect::<Result<_>>()?;
+        Ok(Prepared { problem: self, device: device.clone(), tensors })
+    }
+
+    /// Solves the problem on a device and compares all of the result.
+    ///
+    /// # Errors
+    /// Those of making tensors and of the launch.
+    pub fn check(&self, device: &Device, config: Option<&Config>) -> Result<Comparison> {
+        let inputs = self.inputs();
+        let mut prepared = self.prepare(device, &inputs)?;
+        prepared.launch(config)?;
+        Ok(Comparison::new(&prepared.output()?.to_f64_vec()?, &(self.op.reference)(self, &inputs)))
+    }
+
+    /// The same problem at some indices of the op's independent dim alone.
+    fn at(&self, inputs: &Inputs, indices: &[usize]) -> (Problem, Inputs) {
+        let batch = self.op.batch;
+        let mut part = self.clone();
+        let mut picked = inputs.clone();
+        for (d, size) in self.kernel.dims.iter().zip(&mut part.dims) {
+            if d.name == batch {
+                *size = indices.len() as u64;
+            }
+        }
+        for p in self.kernel.params {
+            if let ParamDef::Tensor { name, dims, .. } = p
+                && dims.first().is_some_and(|&d| self.kernel.dims[d].name == batch)
+                && let Some(tensor) = picked.0.get_mut(name)
+            {
+                let row: usize = tensor.sizes[1..].iter().product();
+                tensor.values = indices.iter().flat_map(|i| tensor.values[i * row..][..row].iter().copied()).collect();
+                tensor.sizes[0] = indices.len();
+            }
+        }
+        (part, picked)
+    }
+}
+
+impl Prepared<'_> {
+    /// The arguments in the order of the kernel's parameters.
+    pub fn args(&mut self) -> Vec<Arg<'_>> {
+        let mut tensors = self.tensors.iter_mut();
+        let mut args = Vec::new();
+        for p in self.problem.kernel.params {
+            match p {
+                ParamDef::Scalar { name, .. } => args.push(Arg::F32(self.problem.scalar(name))),
+                ParamDef::Tensor { access, .. } => args.extend(tensors.next().map(|t| match access {
+                    Access::In => Arg::In(t),
+                    Access::Out => Arg::Out(t),
+                })),
+            }
+        }
+        args
+    }
+
+    /// Launches the kernel, with a config of its own choice unless one is given. Does not wait.
+    ///
+    /// # Errors
+    /// Those of the launch.
+    pub fn launch(&mut self, config: Option<&Config>) -> Result<()> {
+        let (kernel, device) = (self.problem.kernel, self.device.clone());
+        match config {
+            Some(config) => kernel.launch_with(&device, config, self.args()),
+            None => kernel.launch(&device, self.args()),
+        }
+    }
+
+    /// Compiles the kernel and keeps all that a launch of this problem needs.
+    ///
+    /// # Errors
+    /// Those of the launch.
+    pub fn resolve(&mut self, config: Option<&Config>) -> Result<PreparedLaunch> {
+        let (kernel, device) = (self.problem.kernel, self.device.clone());
+        match config {
+            Some(config) => kernel.prepare_with(&device, config, self.args()),
+            None => kernel.prepare(&device, self.args()),
+        }
+    }
+
+    /// The kernel's output.
+    ///
+    /// # Errors
+    /// None where the kernel has an output, as every kernel has.
+    pub fn output(&self) -> Result<&Tensor> {
+        let at = self.problem.tensors().iter().position(|(_, _, access)| *access == Access::Out).unwrap_or(0);
+        Ok(&self.tensors[at])
+    }
+
+    /// Compares the result at `count` indices of the op's independent dim, spread from the first to the last.
+    ///
+    /// # Errors
+    /// Those of reading the output.
+    pub fn check_sample(&self, inputs: &Inputs, count: usize) -> Result<Comparison> {
+        let total = self.problem.dim(self.problem.op.batch);
+        let count = count.min(total);
+        let indices: Vec<usize> = (0..count).map(|i| i * (total - 1) / (count - 1).max(1)).collect();
+        let (part, picked) = self.problem.at(inputs, &indices);
+        let mut result = Vec::new();
+        for &i in &indices {
+            result.extend(self.output()?.slice(0, Range { start: i, end: i + 1 })?.to_f64_vec()?);
+        }
+        Ok(Comparison::new(&result, &(part.op.reference)(&part, &picked)))
+    }
+}
+
+/// Puts a tensor on a device in a given layout.
+fn upload(device: &Device, dtype: DType, host: &HostTensor, layout: Layout) -> Result<Tensor> {
+    let sizes = &host.sizes;
+    let last = sizes.len() - 1;
+    let dense = |values: &[f32], sizes: &[usize]| match dtype {
+        DType::F16 => make(device, values, sizes, f16::from_f32),
+        DType::Bf16 => make(device, values, sizes, bf16::from_f32),
+        _ => make(device, values, sizes, |v| v),
+    };
+    match layout {
+        Layout::Contiguous => dense(&host.values, sizes),
+        Layout::Padded => {
+            let row = |r: &[f32]| r.iter().copied().chain([f32::NAN; PADDING]).collect::<Vec<f32>>();
+            let values: Vec<f32> = host.values.chunks(sizes[last].max(1)).flat_map(row).collect();
+            let mut padded = sizes.clone();
+            padded[last] += PADDING;
+            dense(&values, &padded)?.slice(last, 0..sizes[last])
+        }
+        Layout::Swapped => {
+            let (a, b) = (sizes[0], sizes[1]);
+            let row: usize = sizes[2..].iter().product();
+            let values: Vec<f32> =
+                (0..a * b).flat_map(|i| &host.values[((i % a) * b + i / a) * row..][..row]).copied().collect();
+            let mut swapped = sizes.clone();
+            swapped.swap(0, 1);
+            dense(&values, &swapped)?.transpose(0, 1)
+        }
+        Layout::Shared => {
+            let row: usize = sizes[1..].iter().product();
+            let mut one = sizes.clone();
+            one[0] = 1;
+            dense(&host.values[..row], &one)?.expand(sizes)
+        }
+    }
+}
+
+fn make<T: Element>(device: &Device, values: &[f32], sizes: &[usize], to: fn(f32) -> T) -> Result<Tensor> {
+    let values: Vec<T> = values.par_iter().map(|&v| to(v)).collect();
+    device.tensor_from(&values, sizes)
+}

@@ -1,0 +1,34 @@
+//! How far a result may lie from its f64 reference: one table, by element type and kind of operation.
+//!
+//! The bounds follow from the rounding of the element type and the length of the sums, not from what a kernel
+//! happens to reach.
+
+use atlas_dsl::DType;
+
+/// The kinds of operation that share a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Two chained matrix products with an activation between.
+    Mlp,
+    /// Five Newton-Schulz steps, standard form.
+    NewtonSchulz,
+    /// Element-wise features.
+    Features,
+    /// Softmax and the norms.
+    Norm,
+}
+
+/// A row of the table: the element type, then MLP, Newton-Schulz, features, norms.
+const TABLE: [(DType, [f64; 4]); 3] = [
+    (DType::F32, [1e-5, 1e-5, 1e-6, 2e-6]),
+    (DType::F16, [2e-3, 5e-3, 5e-4, 5e-4]),
+    (DType::Bf16, [1e-2, 3e-2, 3e-3, 4e-3]),
+];
+
+/// Bound on the relative Frobenius error; `None` for an element type without a row.
+pub fn bound(class: Class, dtype: DType) -> Option<f64> {
+    TABLE.iter().find(|(d, _)| *d == dtype).map(|(_, row)| row[class as usize])
+}
+
+/// The largest error may be this many times the bound, in units of the reference's root mean square.
+pub const MAX_ERROR_FACTOR: f64 = 20.0;

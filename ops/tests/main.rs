@@ -1,0 +1,4 @@
+//! Tests of the ops on the CPU device: one binary.
+
+mod cases;
+mod controls;

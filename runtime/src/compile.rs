@@ -1,0 +1,67 @@
+//! From a signature to Tile IR, and from Tile IR to PTX where this build has the compiler.
+
+use crate::error::{Result, RuntimeError};
+use crate::key::{KernelKey, KeyParts};
+use atlas_codegen::{KernelImage, Target};
+use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
+
+/// True if this build compiles kernels on their first launch (feature `jit`).
+pub const HAS_COMPILER: bool = cfg!(feature = "jit");
+
+/// Builds and verifies the Tile IR of a kernel.
+///
+/// # Errors
+/// `RuntimeError::Kernel` with what the builder or the verifier found.
+pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> Result<Verified<Kernel>> {
+    (def.build)(spec, config).and_then(atlas_dsl::verify).map_err(|diagnostics| RuntimeError::Kernel {
+        kernel: def.name.to_owned(),
+        config: config.clone(),
+        diagnostics,
+    })
+}
+
+/// The key under which a kernel's PTX is kept.
+pub fn kernel_key(kernel: &Kernel, schedule: Schedule, target: Target) -> KernelKey {
+    KernelKey::of(&KeyParts {
+        tile_ir: &kernel.to_string(),
+        schedule,
+        target,
+        ptx_version: target.ptx_version(),
+        toolchain: &atlas_codegen::toolchain::toolchain_id(),
+    })
+}
+
+/// Why a kernel was not compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CompileProblem {
+    /// This build has no compiler.
+    #[cfg_attr(feature = "jit", allow(dead_code, reason = "only builds without the compiler make it"))]
+    NoCompiler,
+    /// The config is illegal: another may do.
+    #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
+    Refused(String),
+    /// No config will do.
+    #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
+    Failed(String),
+}
+
+#[cfg(feature = "jit")]
+pub(crate) fn compile(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    target: Target,
+) -> std::result::Result<KernelImage, CompileProblem> {
+    atlas_codegen::compile(kernel, schedule, target).map_err(|e| match e.is_refusal() {
+        true => CompileProblem::Refused(e.to_string()),
+        false => CompileProblem::Failed(e.to_string()),
+    })
+}
+
+#[cfg(not(feature = "jit"))]
+pub(crate) fn compile(
+    _kernel: &Verified<Kernel>,
+    _schedule: &Schedule,
+    _target: Target,
+) -> std::result::Result<KernelImage, CompileProblem> {
+    Err(CompileProblem::NoCompiler)
+}

@@ -1,0 +1,162 @@
+//! Launches on the CPU: tensors where they lie in host memory, programs in the interpreter.
+
+use crate::args::Arg;
+use crate::bind::scalar_bits;
+use crate::error::{Result, RuntimeError};
+use crate::storage::Storage;
+use crate::tensor::Tensor;
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::{DType, Kernel, KernelDef};
+use atlas_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
+use half::{bf16, f16};
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+/// Runs a kernel on checked arguments whose tensors are in host memory.
+///
+/// Storage is locked in address order while the kernel runs, for writing if an argument writes it. An argument
+/// whose storage another argument writes too is worked on in a copy: the views are disjoint, so nothing is lost.
+pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
+    let mut copies: Vec<Option<Vec<u8>>> = args.iter().map(|arg| copy_if_shared(args, arg)).collect::<Result<_>>()?;
+    let mut locks: Vec<(&Arc<Storage>, bool)> = Vec::new();
+    for (arg, _) in args.iter().zip(&copies).filter(|(_, copy)| copy.is_none()) {
+        if let Some(tensor) = arg.tensor() {
+            locks.push((tensor.storage(), matches!(arg, Arg::Out(_))));
+        }
+    }
+    locks.sort_by_key(|(storage, _)| storage.address());
+    locks.dedup_by_key(|(storage, _)| storage.address());
+    let mut guards: Vec<Guard<'_>> = locks.iter().map(|&(storage, write)| Guard::new(storage, write)).collect();
+    let mut host: Vec<(u64, Bytes<'_>)> =
+        locks.iter().map(|(storage, _)| storage.address()).zip(guards.iter_mut().map(Guard::bytes)).collect();
+
+    let mut views = Vec::with_capacity(args.len());
+    for ((param, arg), copy) in kernel.params.values().zip(args).zip(&mut copies) {
+        let view = match arg {
+            Arg::F32(_) | Arg::F64(_) | Arg::I32(_) | Arg::I64(_) => {
+                let dtype = match param.kind {
+                    ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
+                };
+                let name = def.params[views.len()].name();
+                Ok(atlas_interp::Arg::Scalar(scalar(dtype, scalar_bits(def.name, name, dtype, arg)?)))
+            }
+            Arg::In(t) => match copy {
+                Some(bytes) => view(t, bytes, 0),
+                None => match find(&mut host, t) {
+                    Some(Bytes::Read(bytes)) => view(t, bytes, t.element_offset() as i64),
+                    _ => Err(unreachable_storage()),
+                },
+            },
+            Arg::Out(t) => match copy {
+                Some(bytes) => view_mut(t, bytes, 0),
+                None => match find(&mut host, t) {
+                    Some(Bytes::Write(bytes)) => match bytes.take() {
+                        Some(bytes) => view_mut(t, bytes, t.element_offset() as i64),
+                        None => Err(unreachable_storage()),
+                    },
+                    _ => Err(unreachable_storage()),
+                },
+            },
+        };
+        views.push(view.map_err(|e| failure(kernel, &e))?);
+    }
+    atlas_interp::run(kernel, dims, views, Mode::Native).map_err(|e| failure(kernel, &e))?;
+    drop(host);
+    drop(guards);
+    for (arg, copy) in args.iter().zip(copies) {
+        if let (Arg::Out(tensor), Some(bytes)) = (arg, copy) {
+            tensor.storage().write(byte_offset(tensor), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// A number from its bits in a parameter's type.
+pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
+    match dtype {
+        DType::I64 => Scalar::I64(bits as i64),
+        DType::I32 | DType::Bool => Scalar::I32(bits as i32),
+        DType::F64 => Scalar::F64(f64::from_bits(bits)),
+        DType::F32 => Scalar::F32(f32::from_bits(bits as u32)),
+        DType::F16 => Scalar::F32(f16::from_bits(bits as u16).to_f32()),
+        DType::Bf16 => Scalar::F32(bf16::from_bits(bits as u16).to_f32()),
+    }
+}
+
+/// An interpreter's error in the runtime's words.
+pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
+    RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
+}
+
+/// The bytes that a view spans, copied, if its storage is written through another argument as well.
+fn copy_if_shared(args: &[Arg<'_>], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
+    let Some(tensor) = arg.tensor() else { return Ok(None) };
+    let same = |other: &&Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
+    let users = args.iter().filter(same).count();
+    let writers = args.iter().filter(same).filter(|a| matches!(a, Arg::Out(_))).count();
+    if users < 2 || writers == 0 {
+        return Ok(None);
+    }
+    let range = tensor.address_range();
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    tensor.storage().read(byte_offset(tensor), &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn byte_offset(tensor: &Tensor) -> u64 {
+    tensor.address() - tensor.storage().address()
+}
+
+fn dims_of(tensor: &Tensor) -> Vec<u64> {
+    tensor.shape().iter().map(|&n| n as u64).collect()
+}
+
+fn view<'a>(t: &Tensor, bytes: &'a [u8], offset: i64) -> std::result::Result<atlas_interp::Arg<'a>, InterpError> {
+    TensorView::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_interp::Arg::In)
+}
+
+fn view_mut<'a>(
+    t: &Tensor,
+    bytes: &'a mut [u8],
+    offset: i64,
+) -> std::result::Result<atlas_interp::Arg<'a>, InterpError> {
+    TensorViewMut::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_interp::Arg::Out)
+}
+
+fn find<'h, 'a>(host: &'h mut [(u64, Bytes<'a>)], tensor: &Tensor) -> Option<&'h mut Bytes<'a>> {
+    let address = tensor.storage().address();
+    host.iter_mut().find(|(a, _)| *a == address).map(|(_, bytes)| bytes)
+}
+
+/// Checked arguments are in host memory, and storage that is written has one user here.
+fn unreachable_storage() -> InterpError {
+    InterpError::View("a tensor is not in host memory".to_owned())
+}
+
+enum Guard<'a> {
+    Read(RwLockReadGuard<'a, Vec<u8>>),
+    Write(RwLockWriteGuard<'a, Vec<u8>>),
+    Absent,
+}
+
+enum Bytes<'a> {
+    Read(&'a [u8]),
+    Write(Option<&'a mut [u8]>),
+}
+
+impl<'a> Guard<'a> {
+    fn new(storage: &'a Storage, write: bool) -> Guard<'a> {
+        match storage.host() {
+            None => Guard::Absent,
+            Some(data) if write => Guard::Write(data.write().unwrap_or_else(PoisonError::into_inner)),
+            Some(data) => Guard::Read(data.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn bytes(&mut self) -> Bytes<'_> {
+        match self {
+            Guard::Read(data) => Bytes::Read(data),
+            Guard::Write(data) => Bytes::Write(Some(data)),
+            Guard::Absent => Bytes::Read(&[]),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Devices: the CPU, which is always there, and the GPUs that the driver shows.
+
+use crate::driver::{self, Context};
+use crate::error::{DeviceError, Result};
+use crate::plan::Plans;
+use crate::store::{CacheDir, Store};
+use crate::stream::Stream;
+use atlas_codegen::Target;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Which device: the CPU, or a GPU by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeviceId {
+    /// The host: kernels run in the interpreter.
+    Cpu,
+    /// A GPU, numbered as the driver numbers it.
+    Cuda(usize),
+}
+
+impl fmt::Display for DeviceId {
+    /// `cpu` or `cuda:0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceId::Cpu => f.write_str("cpu"),
+            DeviceId::Cuda(i) => write!(f, "cuda:{i}"),
+        }
+    }
+}
+
+/// Where kernels run and tensors live. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: DeviceId,
+    target: Option<Target>,
+    backend: Backend,
+    store: Store,
+    plans: Plans,
+    counters: Counters,
+}
+
+/// What runs the kernels.
+pub(crate) enum Backend {
+    Cpu,
+    Cuda(Arc<Context>),
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) launches: AtomicU64,
+    pub(crate) warm: AtomicU64,
+    pub(crate) compiled: AtomicU64,
+    pub(crate) spilling: AtomicU64,
+}
+
+/// What a device has done so far. Numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Launches, empty ones included.
+    pub launches: u64,
+    /// Launches whose problem had been seen before.
+    pub warm_launches: u64,
+    /// Kernels compiled.
+    pub compiled: u64,
+    /// Kernels found in memory.
+    pub memory_hits: u64,
+    /// Kernels found in the disk cache.
+    pub disk_hits: u64,
+    /// Disk cache entries that were damaged, and were rebuilt.
+    pub corrupt_entries: u64,
+    /// Reads and writes of the disk cache that failed; they cost a compilation and nothing else.
+    pub disk_failures: u64,
+    /// Loaded kernels that use local memory, that is, whose registers spill.
+    pub spilling_kernels: u64,
+}
+
+impl Device {
+    /// The first GPU that a supported target runs on, else the CPU.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened. A machine with no driver is no error.
+    pub fn best() -> Result<Device> {
+        for ordinal in 0..driver::driver().map_or(0, |d| d.count) {
+            match Device::cuda(ordinal) {
+                Err(crate::RuntimeError::Device(DeviceError::UnsupportedGpu { .. })) => {}
+                answer => return answer,
+            }
+        }
+        Ok(Device::cpu())
+    }
+
+    /// The CPU. There is one per process.
+    pub fn cpu() -> Device {
+        match Device::shared(DeviceId::Cpu) {
+            Ok(device) => device,
+            // Opening the CPU calls nothing that fails; this arm keeps the signature plain.
+            Err(_) => Device::build(DeviceId::Cpu, Backend::Cpu, None, CacheDir::Off),
+        }
+    }
+
+    /// GPU number `ordinal`. There is one per process and number.
+    ///
+    /// # Errors
+    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, or one that no target runs on.
+    pub fn cuda(ordinal: usize) -> Result<Device> {
+        Device::shared(DeviceId::Cuda(ordinal))
+    }
+
+    /// A device of its own, with its own kernel store: [`Device::cpu`] and [`Device::cuda`] give the shared ones.
+    ///
+    /// # Errors
+    /// As [`Device::cuda`].
+    pub fn open(id: DeviceId, cache: CacheDir) -> Result<Device> {
+        match id {
+            DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
+            DeviceId::Cuda(ordinal) => {
+                let context = Context::open(ordinal)?;
+                let (major, minor) = context.capability;
+                let Some(target) = Target::for_capability(major, minor) else {
+                    return Err(DeviceError::UnsupportedGpu { name: context.name, major, minor }.into());
+                };
+                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(target), cache))
+            }
+        }
+    }
+
+    fn build(id: DeviceId, backend: Backend, target: Option<Target>, cache: CacheDir) -> Device {
+        let inner = Inner {
+            id,
+            target,
+            backend,
+            store: Store::new(cache),
+            plans: Plans::default(),
+            counters: Counters::default(),
+        };
+        Device { inner: Arc::new(inner) }
+    }
+
+    fn shared(id: DeviceId) -> Result<Device> {
+        static DEVICES: Mutex<BTreeMap<DeviceId, Device>> = Mutex::new(BTreeMap::new());
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = devices.get(&id) {
+            return Ok(device.clone());
+        }
+        let device = Device::open(id, CacheDir::from_env())?;
+        devices.insert(id, device.clone());
+        Ok(device)
+    }
+
+    /// Which device it is.
+    pub fn id(&self) -> DeviceId {
+        self.inner.id
+    }
+
+    /// True for the CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.inner.id == DeviceId::Cpu
+    }
+
+    /// The GPU's name as the driver gives it; `CPU` for the CPU.
+    pub fn name(&self) -> &str {
+        match &self.inner.backend {
+            Backend::Cpu => "CPU",
+            Backend::Cuda(context) => &context.name,
+        }
+    }
+
+    /// Compute capability (major, minor) of a GPU.
+    pub fn capability(&self) -> Option<(u32, u32)> {
+        match &self.inner.backend {
+            Backend::Cpu => None,
+            Backend::Cuda(context) => Some(context.capability),
+        }
+    }
+
+    /// What kernels are compiled for on this device; `None` on the CPU.
+    pub fn target(&self) -> Option<Target> {
+        self.inner.target
+    }
+
+    /// The highest CUDA version that the driver serves, as (major, minor); `None` on the CPU.
+    pub fn driver_version(&self) -> Option<(u32, u32)> {
+        match &self.inner.backend {
+            Backend::Cpu => None,
+            Backend::Cuda(context) => {
+                let v = context.driver.version as u32;
+                Some((v / 1000, v % 1000 / 10))
+            }
+        }
+    }
+
+    /// Streaming multiprocessors of a GPU; cores of the CPU.
+    pub fn sm_count(&self) -> u32 {
+        match &self.inner.backend {
+            Backend::Cpu => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            Backend::Cuda(context) => context.sm_count,
+        }
+    }
+
+    /// Memory of a GPU in bytes; `None` on the CPU.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        match &self.inner.backend {
+            Backend::Cpu => None,
+            Backend::Cuda(context) => Some(context.memory_bytes),
+        }
+    }
+
+    /// The default stream.
+    pub fn default_stream(&self) -> Stream {
+        Stream::default_of(self)
+    }
+
+    /// Waits until everything queued on the device has run.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.inner.backend {
+            Backend::Cpu => Ok(()),
+            Backend::Cuda(context) => context.synchronize_all(),
+        }
+    }
+
+    /// What the device has done so far.
+    pub fn stats(&self) -> DeviceStats {
+        let c = &self.inner.counters;
+        let store = self.inner.store.stats();
+        DeviceStats {
+            launches: c.launches.load(Ordering::Relaxed),
+            warm_launches: c.warm.load(Ordering::Relaxed),
+            compiled: c.compiled.load(Ordering::Relaxed),
+            memory_hits: store.memory_hits,
+            disk_hits: store.disk_hits,
+            corrupt_entries: store.corrupt_entries,
+            disk_failures: store.disk_failures,
+            spilling_kernels: c.spilling.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.inner.backend
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.inner.plans
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+impl fmt::Display for Device {
+    /// `cpu` or `cuda:0 (NVIDIA H100, sm_90)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.inner.target {
+            None => self.inner.id.fmt(f),
+            Some(target) => write!(f, "{} ({}, {target})", self.inner.id, self.name()),
+        }
+    }
+}
+
+impl PartialEq for Device {
+    /// Equal devices hold each other's tensors.
+    fn eq(&self, other: &Device) -> bool {
+        self.inner.id == other.inner.id
+    }
+}
+
+impl Eq for Device {}

@@ -1,0 +1,320 @@
+//! The CUDA driver: a table of its functions, loaded at run time, and safe calls on one GPU's context.
+//!
+//! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
+//! lacks one is an error with a mend and never a panic in the middle of a launch.
+
+use crate::error::{DeviceError, DriverFailure, Result, TensorError};
+use cudarc::driver::sys;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+/// A driver handle: context, stream, module, function, event or pool.
+pub(crate) type Handle = *mut c_void;
+
+/// The lowest driver version that this crate works with, as `cuDriverGetVersion` spells it.
+const LOWEST_DRIVER: i32 = 11_040;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NO_DEVICE`.
+const NO_DEVICE: u32 = 100;
+
+/// Declares the table of driver functions. Results are plain numbers: a driver may return codes that no enum lists.
+macro_rules! api {
+    ($($name:ident = $symbol:literal ( $($ty:ty),* );)+) => {
+        /// The driver functions in use.
+        pub(crate) struct Api { $(pub(crate) $name: unsafe extern "C" fn($($ty),*) -> c_uint,)+ }
+
+        impl Api {
+            /// Looks every function up; the name of the first that is missing.
+            ///
+            /// # Safety
+            /// The driver library must be there: see `is_culib_present`.
+            unsafe fn load() -> std::result::Result<Api, &'static str> {
+                // SAFETY: the caller has found the library.
+                let library = unsafe { sys::culib() };
+                Ok(Api {$(
+                    // SAFETY: the signature is that of the driver's C header.
+                    $name: match unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> c_uint>($symbol.as_bytes()) } {
+                        Ok(f) => *f,
+                        Err(_) => return Err($symbol),
+                    },
+                )+})
+            }
+        }
+    };
+}
+
+api! {
+    init = "cuInit"(c_uint);
+    driver_version = "cuDriverGetVersion"(*mut c_int);
+    error_name = "cuGetErrorName"(c_uint, *mut *const c_char);
+    error_string = "cuGetErrorString"(c_uint, *mut *const c_char);
+    device_count = "cuDeviceGetCount"(*mut c_int);
+    device_get = "cuDeviceGet"(*mut c_int, c_int);
+    device_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
+    device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
+    device_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
+    context_retain = "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+    context_set = "cuCtxSetCurrent"(Handle);
+    context_synchronize = "cuCtxSynchronize"();
+    stream_create = "cuStreamCreate"(*mut Handle, c_uint);
+    stream_destroy = "cuStreamDestroy_v2"(Handle);
+    stream_synchronize = "cuStreamSynchronize"(Handle);
+    alloc = "cuMemAlloc_v2"(*mut u64, usize);
+    free = "cuMemFree_v2"(u64);
+    alloc_async = "cuMemAllocAsync"(*mut u64, usize, Handle);
+    free_async = "cuMemFreeAsync"(u64, Handle);
+    pool_get = "cuDeviceGetDefaultMemPool"(*mut Handle, c_int);
+    pool_set_attribute = "cuMemPoolSetAttribute"(Handle, c_int, *mut c_void);
+    copy_to_device = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
+    copy_to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
+    fill = "cuMemsetD8Async"(u64, u8, usize, Handle);
+    module_load = "cuModuleLoadDataEx"(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+    module_unload = "cuModuleUnload"(Handle);
+    module_function = "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
+    function_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, Handle);
+    function_set_attribute = "cuFuncSetAttribute"(Handle, c_int, c_int);
+    launch = "cuLaunchKernel"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+    event_create = "cuEventCreate"(*mut Handle, c_uint);
+    event_record = "cuEventRecord"(Handle, Handle);
+    event_synchronize = "cuEventSynchronize"(Handle);
+    event_elapsed = "cuEventElapsedTime"(*mut f32, Handle, Handle);
+    event_destroy = "cuEventDestroy_v2"(Handle);
+}
+
+/// A driver that started.
+pub(crate) struct Driver {
+    pub(crate) api: Api,
+    /// 12040 for CUDA 12.4.
+    pub(crate) version: i32,
+    /// GPUs visible to this process.
+    pub(crate) count: usize,
+}
+
+/// The driver of this process, started on first use; or why there is none. The answer does not change.
+pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
+    static DRIVER: OnceLock<std::result::Result<Driver, DeviceError>> = OnceLock::new();
+    DRIVER.get_or_init(start).as_ref().map_err(Clone::clone)
+}
+
+fn start() -> std::result::Result<Driver, DeviceError> {
+    let wanted = cuda_version_text(LOWEST_DRIVER);
+    // SAFETY: opening the driver's library runs its initialisers and nothing else.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(DeviceError::NoDriver {});
+    }
+    // SAFETY: the library was found just above.
+    let api = unsafe { Api::load() }.map_err(|symbol| DeviceError::DriverTooOld {
+        found: format!("one that lacks `{symbol}`"),
+        wanted: wanted.clone(),
+    })?;
+    // SAFETY: flags are 0, as the driver demands.
+    let mut status = unsafe { (api.init)(0) };
+    let (mut version, mut count) = (0, 0);
+    if status == 0 {
+        // SAFETY: an out-pointer to a live integer.
+        status = unsafe { (api.device_count)(&mut count) };
+    }
+    if status == 0 || status == NO_DEVICE {
+        // SAFETY: an out-pointer to a live integer.
+        unsafe { (api.driver_version)(&mut version) };
+        if version < LOWEST_DRIVER {
+            let found = format!("one for CUDA {}", cuda_version_text(version));
+            return Err(DeviceError::DriverTooOld { found, wanted });
+        }
+    }
+    match status {
+        0 | NO_DEVICE => Ok(Driver { api, version, count: usize::try_from(count).unwrap_or(0) }),
+        status => Err(DeviceError::DriverBroken { status: status_text(&api, status) }),
+    }
+}
+
+/// `12.4` for 12040.
+pub(crate) fn cuda_version_text(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The driver's name and sentence for a result.
+fn status_text(api: &Api, status: u32) -> String {
+    let text = |f: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint| {
+        let mut p = std::ptr::null();
+        // SAFETY: an out-pointer to a live pointer; the driver leaves null or a static C string.
+        unsafe {
+            f(status, &mut p);
+            if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
+        }
+    };
+    format!("{} ({status}): {}", text(api.error_name), text(api.error_string))
+}
+
+/// The primary context of one GPU. Never released: it lives as long as the process.
+pub(crate) struct Context {
+    pub(crate) driver: &'static Driver,
+    pub(crate) name: String,
+    pub(crate) capability: (u32, u32),
+    pub(crate) sm_count: u32,
+    pub(crate) memory_bytes: u64,
+    label: String,
+    handle: Handle,
+    pools: bool,
+}
+
+// SAFETY: a context handle may be used from any thread; the driver locks where it must.
+unsafe impl Send for Context {}
+// SAFETY: as above; no field changes after `open`.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens the primary context of a GPU.
+    pub(crate) fn open(ordinal: usize) -> Result<Context> {
+        use sys::CUdevice_attribute as A;
+        let driver = driver()?;
+        if ordinal >= driver.count {
+            return Err(DeviceError::NoSuchGpu { ordinal, count: driver.count }.into());
+        }
+        let label = format!("cuda:{ordinal}");
+        let check = |call, status| check(&driver.api, call, &label, status);
+        let api = &driver.api;
+        let mut device = 0;
+        // SAFETY: out-pointer to a live integer, here and in the next calls; the ordinal was checked.
+        check("cuDeviceGet", unsafe { (api.device_get)(&mut device, ordinal as c_int) })?;
+        let attribute = |a: A| {
+            let mut value = 0;
+            // SAFETY: as above; `device` is a valid device.
+            let status = unsafe { (api.device_attribute)(&mut value, a as c_int, device) };
+            check("cuDeviceGetAttribute", status).map(|()| value as u32)
+        };
+        let mut name = [0_u8; 128];
+        // SAFETY: the buffer's length is passed; the driver ends the string with 0 within it.
+        check("cuDeviceGetName", unsafe { (api.device_name)(name.as_mut_ptr().cast(), 128, device) })?;
+        let name = CStr::from_bytes_until_nul(&name).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut memory = 0;
+        // SAFETY: out-pointer to a live integer.
+        check("cuDeviceTotalMem", unsafe { (api.device_memory)(&mut memory, device) })?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: out-pointer to a live handle.
+        check("cuDevicePrimaryCtxRetain", unsafe { (api.context_retain)(&mut handle, device) })?;
+        let capability = (
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let sm_count = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let context = Context { driver, name, capability, sm_count, memory_bytes: memory as u64, label, handle, pools };
+        if context.pools {
+            context.keep_pool(device);
+        }
+        Ok(context)
+    }
+
+    /// Lets the memory pool keep what is freed; without it, each synchronisation would give memory back to the system.
+    fn keep_pool(&self, device: c_int) {
+        let api = &self.driver.api;
+        let mut pool = std::ptr::null_mut();
+        let mut threshold = u64::MAX;
+        let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
+        // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure changes nothing.
+        unsafe {
+            if (api.pool_get)(&mut pool, device) == 0 {
+                (api.pool_set_attribute)(pool, key, (&raw mut threshold).cast());
+            }
+        }
+    }
+
+    /// Turns a driver result into an error that names the call and the device.
+    pub(crate) fn check(&self, call: &'static str, status: u32) -> Result<()> {
+        check(&self.driver.api, call, &self.label, status)
+    }
+
+    /// Makes this context the calling thread's current one and gives the functions to call in it.
+    pub(crate) fn enter(&self) -> Result<&'static Api> {
+        // SAFETY: the context is retained for the life of the process.
+        let status = unsafe { (self.driver.api.context_set)(self.handle) };
+        self.check("cuCtxSetCurrent", status)?;
+        Ok(&self.driver.api)
+    }
+
+    /// Allocates bytes, ordered on the default stream.
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
+        let api = self.enter()?;
+        let mut address = 0;
+        // SAFETY: out-pointer to a live integer; the null stream is always valid.
+        let (call, status) = unsafe {
+            if self.pools {
+                ("cuMemAllocAsync", (api.alloc_async)(&mut address, bytes as usize, std::ptr::null_mut()))
+            } else {
+                ("cuMemAlloc", (api.alloc)(&mut address, bytes as usize))
+            }
+        };
+        if status == OUT_OF_MEMORY {
+            return Err(TensorError::OutOfMemory { bytes, device: self.label.clone() }.into());
+        }
+        self.check(call, status)?;
+        Ok(address)
+    }
+
+    /// Frees what `alloc` gave, once work already on the default stream and on blocking streams is done.
+    pub(crate) fn free(&self, address: u64) {
+        if let Ok(api) = self.enter() {
+            // SAFETY: `address` came from `alloc` and is freed once. A failure here leaks and nothing more.
+            unsafe {
+                if self.pools {
+                    (api.free_async)(address, std::ptr::null_mut());
+                } else {
+                    (api.free)(address);
+                }
+            }
+        }
+    }
+
+    /// Copies host bytes to the device and waits for it.
+    pub(crate) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes.len()` bytes at `address`; the host side lives until the wait below ends.
+        let status = unsafe { (api.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), std::ptr::null_mut()) };
+        self.check("cuMemcpyHtoDAsync", status)?;
+        self.synchronize(std::ptr::null_mut())
+    }
+
+    /// Waits for the whole device, then copies device bytes to the host.
+    pub(crate) fn download(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.synchronize_all()?;
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes.len()` bytes at `address`; the host side lives until the wait below ends.
+        let status =
+            unsafe { (api.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), std::ptr::null_mut()) };
+        self.check("cuMemcpyDtoHAsync", status)?;
+        self.synchronize(std::ptr::null_mut())
+    }
+
+    /// Fills with zeros, ordered on the default stream.
+    pub(crate) fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes` bytes at `address`.
+        let status = unsafe { (api.fill)(address, 0, bytes as usize, std::ptr::null_mut()) };
+        self.check("cuMemsetD8Async", status)
+    }
+
+    /// Waits for the work of one stream.
+    pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the handle is the null stream or a live stream of this context.
+        self.check("cuStreamSynchronize", unsafe { (api.stream_synchronize)(stream) })
+    }
+
+    /// Waits for the work of every stream.
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: no arguments; the context is current.
+        self.check("cuCtxSynchronize", unsafe { (api.context_synchronize)() })
+    }
+}
+
+fn check(api: &Api, call: &'static str, label: &str, status: u32) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        status => {
+            Err(DriverFailure { call, device: label.to_owned(), status, message: status_text(api, status) }.into())
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Host element types: the Rust type that stands for each dtype of a tensor.
+
+use atlas_dsl::DType;
+use half::{bf16, f16};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type whose values a tensor can hold. Sealed: f64, f32, f16, bf16, i64 and i32.
+pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+    /// The dtype that this type stands for.
+    const DTYPE: DType;
+
+    /// The value nearest to `x`, ties to even; whole-number types truncate.
+    fn from_f64(x: f64) -> Self;
+
+    /// The value as an f64; exact but for large i64.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! elements {
+    ($($ty:ty = $dtype:ident, $from:expr, $to:expr;)+) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+            fn from_f64(x: f64) -> $ty {
+                let from: fn(f64) -> $ty = $from;
+                from(x)
+            }
+            fn to_f64(self) -> f64 {
+                let to: fn($ty) -> f64 = $to;
+                to(self)
+            }
+        }
+    )+};
+}
+
+elements! {
+    f64 = F64, |x| x, |x| x;
+    f32 = F32, |x| x as f32, f64::from;
+    f16 = F16, f16::from_f64, f16::to_f64;
+    bf16 = Bf16, bf16::from_f64, bf16::to_f64;
+    i64 = I64, |x| x as i64, |x| x as f64;
+    i32 = I32, |x| x as i32, f64::from;
+}
+
+/// The bytes of a slice of elements, in the machine's order.
+pub(crate) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: `Element` is sealed to number types without padding; the length is the slice's own, in bytes.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The writable bytes of a slice of elements.
+pub(crate) fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as in `bytes_of`; any bit pattern is a value of a number type.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}

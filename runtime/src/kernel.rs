@@ -1,0 +1,205 @@
+//! A compiled kernel loaded into one GPU's context.
+
+use crate::driver::{Context, Handle, cuda_version_text};
+use crate::error::{Result, RuntimeError};
+use crate::launch_error::LaunchError;
+use atlas_codegen::KernelImage;
+use cudarc::driver::sys::{CUfunction_attribute as Attribute, CUjit_option as JitOption};
+use std::ffi::{CString, c_int, c_void};
+use std::sync::Arc;
+
+/// Shared memory that every kernel may have without asking, in bytes.
+const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
+
+/// What the driver's assembler made of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchFacts {
+    /// Registers of one thread.
+    pub registers: u32,
+    /// Local memory of one thread in bytes; more than 0 means that registers spill.
+    pub local_bytes: u32,
+    /// Shared memory of one CTA in bytes: static and dynamic.
+    pub shared_bytes: u32,
+    /// Threads of one CTA.
+    pub threads: u32,
+}
+
+/// A loaded kernel.
+pub(crate) struct LoadedKernel {
+    pub(crate) image: Arc<KernelImage>,
+    pub(crate) facts: LaunchFacts,
+    pub(crate) function: Handle,
+    module: Handle,
+    pub(crate) context: Arc<Context>,
+}
+
+// SAFETY: module and function handles may be used from any thread.
+unsafe impl Send for LoadedKernel {}
+// SAFETY: as above; no field changes after `load`.
+unsafe impl Sync for LoadedKernel {}
+
+impl LoadedKernel {
+    /// Loads a kernel, after checking that the driver is new enough for its PTX.
+    pub(crate) fn load(context: &Arc<Context>, image: Arc<KernelImage>) -> Result<LoadedKernel> {
+        check_ptx_version(&image, context.driver.version)?;
+        let broken = || LaunchError::WrongAbi { kernel: image.entry.clone() };
+        let ptx = CString::new(image.ptx.as_str()).map_err(|_| broken())?;
+        let entry = CString::new(image.entry.as_str()).map_err(|_| broken())?;
+        let api = context.enter()?;
+        let mut log = vec![0_u8; 8192];
+        let mut options =
+            [JitOption::CU_JIT_ERROR_LOG_BUFFER as c_int, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_int];
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the PTX is a C string; the options' values are a live buffer and, as this option has it, its size.
+        let status = unsafe {
+            (api.module_load)(&mut module, ptx.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        context.check("cuModuleLoadDataEx", status).map_err(|e| with_log(e, &image.entry, &log))?;
+        // SAFETY: a live module and a C string.
+        let status = unsafe { (api.module_function)(&mut function, module, entry.as_ptr()) };
+        let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: image.threads };
+        let mut loaded = LoadedKernel { image, facts, function, module, context: context.clone() };
+        context.check("cuModuleGetFunction", status)?;
+        loaded.ask()?;
+        Ok(loaded)
+    }
+
+    /// Asks for the shared memory that the kernel needs and reads what the assembler made of it.
+    fn ask(&mut self) -> Result<()> {
+        let (context, function) = (&self.context, self.function);
+        let api = context.enter()?;
+        let dynamic = self.image.shared_bytes;
+        if dynamic > PLAIN_SHARED_BYTES {
+            let key = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
+            // SAFETY: a live function.
+            let status = unsafe { (api.function_set_attribute)(function, key, dynamic as c_int) };
+            context.check("cuFuncSetAttribute", status)?;
+        }
+        let attribute = |key: Attribute| {
+            let mut value = 0;
+            // SAFETY: out-pointer to a live integer; a live function.
+            let status = unsafe { (api.function_attribute)(&mut value, key as c_int, function) };
+            context.check("cuFuncGetAttribute", status).map(|()| u32::try_from(value).unwrap_or(0))
+        };
+        self.facts.registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
+        self.facts.local_bytes = attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
+        self.facts.shared_bytes = attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? + dynamic;
+        Ok(())
+    }
+}
+
+impl Drop for LoadedKernel {
+    fn drop(&mut self) {
+        // A launch may still be running the module's code.
+        if self.context.synchronize_all().is_ok()
+            && let Ok(api) = self.context.enter()
+        {
+            // SAFETY: the module came from `cuModuleLoadDataEx`, is unloaded once, and nothing runs it.
+            unsafe { (api.module_unload)(self.module) };
+        }
+    }
+}
+
+fn with_log(error: RuntimeError, entry: &str, log: &[u8]) -> RuntimeError {
+    match error {
+        RuntimeError::Driver(mut e) => {
+            let text = String::from_utf8_lossy(log);
+            let text = text.trim_end_matches('\0').trim();
+            e.message = format!("{}; kernel `{entry}`; the driver's assembler says: {text}", e.message);
+            RuntimeError::Driver(e)
+        }
+        other => other,
+    }
+}
+
+/// Refuses a kernel whose PTX is newer than the driver, naming both and the driver that will do.
+pub(crate) fn check_ptx_version(image: &KernelImage, driver: i32) -> std::result::Result<(), LaunchError> {
+    let highest = highest_ptx(driver);
+    if image.ptx_version <= highest {
+        return Ok(());
+    }
+    let text = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    Err(LaunchError::PtxTooNew {
+        kernel: image.entry.clone(),
+        ptx: text(image.ptx_version),
+        driver: cuda_version_text(driver),
+        highest: text(highest),
+        mend: lowest_cuda(image.ptx_version).map_or_else(|| "a later version".to_owned(), cuda_version_text),
+    })
+}
+
+/// CUDA versions and the PTX version that each brought.
+const PTX_OF_CUDA: [(i32, (u32, u32)); 20] = [
+    (11_010, (7, 1)),
+    (11_020, (7, 2)),
+    (11_030, (7, 3)),
+    (11_040, (7, 4)),
+    (11_050, (7, 5)),
+    (11_060, (7, 6)),
+    (11_070, (7, 7)),
+    (11_080, (7, 8)),
+    (12_000, (8, 0)),
+    (12_010, (8, 1)),
+    (12_020, (8, 2)),
+    (12_030, (8, 3)),
+    (12_040, (8, 4)),
+    (12_050, (8, 5)),
+    (12_070, (8, 6)),
+    (12_080, (8, 7)),
+    (12_090, (8, 8)),
+    (13_000, (9, 0)),
+    (13_010, (9, 1)),
+    (13_020, (9, 2)),
+];
+
+/// The highest PTX version that a driver takes. Versions after the table's end keep its last.
+fn highest_ptx(driver: i32) -> (u32, u32) {
+    PTX_OF_CUDA.iter().rev().find(|(cuda, _)| *cuda <= driver).map_or((7, 0), |&(_, ptx)| ptx)
+}
+
+/// The lowest CUDA version whose driver takes a PTX version.
+fn lowest_cuda(ptx: (u32, u32)) -> Option<i32> {
+    PTX_OF_CUDA.iter().find(|(_, p)| *p >= ptx).map(|&(cuda, _)| cuda)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_codegen::Target;
+
+    fn image(ptx_version: (u32, u32)) -> KernelImage {
+        KernelImage {
+            entry: "axpy".to_owned(),
+            ptx: String::new(),
+            ptx_version,
+            target: Target { sm: 80, specific: false },
+            params: Vec::new(),
+            grid: Vec::new(),
+            threads: 128,
+            shared_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_driver_takes_what_its_cuda_version_brought() {
+        assert_eq!(check_ptx_version(&image((7, 8)), 11_080), Ok(()));
+        assert_eq!(check_ptx_version(&image((8, 5)), 12_060), Ok(()));
+        assert_eq!(check_ptx_version(&image((9, 0)), 13_990), Ok(()));
+    }
+
+    #[test]
+    fn an_old_driver_is_named_with_its_mend() {
+        let error = check_ptx_version(&image((8, 3)), 12_020).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL618]: `axpy` is PTX 8.3, but this driver (CUDA 12.2) takes PTX up to 8.2; \
+             update the driver to one for CUDA 12.3 or later"
+        );
+    }
+
+    #[test]
+    fn the_table_rises() {
+        assert!(PTX_OF_CUDA.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
+    }
+}

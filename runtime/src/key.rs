@@ -1,0 +1,56 @@
+//! The name of a compiled kernel: a hash of everything that its PTX depends on.
+
+use atlas_codegen::Target;
+use atlas_dsl::Schedule;
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// Everything that a kernel's PTX depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyParts<'a> {
+    /// Canonical Tile IR, which holds the tile sizes and the specialization.
+    pub tile_ir: &'a str,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// What it is compiled for.
+    pub target: Target,
+    /// The lowest PTX version that the target allows.
+    pub ptx_version: (u32, u32),
+    /// Code generator and LLVM: see `atlas_codegen::toolchain::toolchain_id`.
+    pub toolchain: &'a str,
+}
+
+/// SHA-256 of [`KeyParts`]; prints as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KernelKey(pub [u8; 32]);
+
+impl KernelKey {
+    /// The key of these parts. Each part is hashed with its length, so that no two lists of parts read alike.
+    pub fn of(parts: &KeyParts<'_>) -> KernelKey {
+        let KeyParts { tile_ir, schedule, target, ptx_version: (major, minor), toolchain } = parts;
+        let mut schedule_text = String::new();
+        for key in Schedule::KEYS {
+            schedule_text.push_str(&format!("{key}={};", schedule.get(key).unwrap_or_default()));
+        }
+        let target = target.to_string();
+        let ptx = format!("{major}.{minor}");
+        let mut hash = Sha256::new();
+        for part in ["atlas kernel 1", tile_ir, &schedule_text, &target, &ptx, toolchain] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        KernelKey(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for KernelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KernelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelKey({self})")
+    }
+}

@@ -1,0 +1,300 @@
+//! Launching: arguments in, a kernel queued. The only place that calls `cuLaunchKernel`.
+//!
+//! A first launch of a problem binds its arguments, chooses a config, compiles or finds the kernel and keeps a plan.
+//! Every later launch of the same problem finds the plan, checks devices and aliasing, packs parameters and queues:
+//! a microsecond or two of host time, without allocation.
+
+use crate::args::Arg;
+use crate::bind::{BoundLaunch, check_aliasing};
+use crate::cpu::run_native;
+use crate::device::{Backend, Device};
+use crate::driver::Context;
+use crate::error::Result;
+use crate::kernel::{LaunchFacts, LoadedKernel};
+use crate::launch_error::LaunchError;
+use crate::plan::{Body, Plan, ProblemWords, Slot, resolve, slot_bits};
+use crate::select::{Selection, Source, choose};
+use crate::stream::Stream;
+use atlas_codegen::KernelImage;
+use atlas_dsl::{Config, KernelDef};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Launches of a kernel.
+///
+/// On a GPU a launch returns when it is queued; reading a tensor waits for it. On the CPU it returns when it is done.
+pub trait Launch {
+    /// Runs the kernel on a device's default stream.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch` if the arguments do not fit the signature; `RuntimeError::Kernel` or
+    /// `RuntimeError::Compile` if no config can be built for this problem; driver errors.
+    fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Runs the kernel on a stream.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`].
+    fn launch_on<'a>(&'static self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Runs the kernel with a config of the caller's; tile sizes that it leaves out take their defaults.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`]; a config that does not fit is an error, and no other is tried.
+    fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Does all but the launch, so that launches of this problem do nothing else (a CUDA graph needs that).
+    ///
+    /// # Errors
+    /// As [`Launch::launch`].
+    fn prepare<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<PreparedLaunch>;
+
+    /// [`Launch::prepare`] with a config of the caller's.
+    ///
+    /// # Errors
+    /// As [`Launch::launch_with`].
+    fn prepare_with<'a>(
+        &'static self,
+        device: &Device,
+        config: &Config,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<PreparedLaunch>;
+
+    /// Checks the arguments alone.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch`.
+    fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch>;
+
+    /// Ranks the configs for this problem, with the reasons.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch`.
+    fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection>;
+}
+
+impl Launch for KernelDef {
+    fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        launch(self, device, None, None, args.as_ref())
+    }
+
+    fn launch_on<'a>(&'static self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        launch(self, stream.device(), Some(stream), None, args.as_ref())
+    }
+
+    fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        launch(self, device, None, Some(config), args.as_ref())
+    }
+
+    fn prepare<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<PreparedLaunch> {
+        prepare(self, device, None, args.as_ref())
+    }
+
+    fn prepare_with<'a>(
+        &'static self,
+        device: &Device,
+        config: &Config,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<PreparedLaunch> {
+        prepare(self, device, Some(config), args.as_ref())
+    }
+
+    fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch> {
+        Ok(BoundLaunch::new(self, device, args.as_ref())?)
+    }
+
+    fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection> {
+        Ok(choose(&BoundLaunch::new(self, device, args.as_ref())?))
+    }
+}
+
+/// A launch of one exact problem, resolved: shapes, strides, types, alignments and config are fixed, addresses and
+/// numbers are given each time.
+#[derive(Clone)]
+pub struct PreparedLaunch {
+    def: &'static KernelDef,
+    device: Device,
+    config: Option<Config>,
+    words: Box<[u64]>,
+    plan: Arc<Plan>,
+}
+
+impl PreparedLaunch {
+    /// Queues the launch on the device's default stream.
+    ///
+    /// # Errors
+    /// [`LaunchError::NotPrepared`] if the arguments are of another problem; aliasing and driver errors.
+    pub fn launch<'a>(&self, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        self.queue(None, args.as_ref())
+    }
+
+    /// Queues the launch on a stream.
+    ///
+    /// # Errors
+    /// As [`PreparedLaunch::launch`], and [`LaunchError::WrongStream`].
+    pub fn launch_on<'a>(&self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        if *stream.device() != self.device {
+            let (found, wanted) = (stream.device().to_string(), self.device.to_string());
+            return Err(LaunchError::WrongStream { found, wanted }.into());
+        }
+        self.queue(Some(stream), args.as_ref())
+    }
+
+    fn queue(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
+        if ProblemWords::new(self.def, self.config.as_ref(), args).as_slice() != &*self.words {
+            return Err(LaunchError::NotPrepared { kernel: self.def.name }.into());
+        }
+        check_again(self.def, &self.device, args)?;
+        self.device.counters().launches.fetch_add(1, Ordering::Relaxed);
+        self.device.counters().warm.fetch_add(1, Ordering::Relaxed);
+        run(self.def, &self.device, stream, &self.plan, args)
+    }
+
+    /// The config that was chosen or given.
+    pub fn config(&self) -> &Config {
+        &self.plan.config
+    }
+
+    /// How the config was chosen.
+    pub fn source(&self) -> Source {
+        self.plan.source
+    }
+
+    /// What the driver made of the kernel; `None` on the CPU and where nothing runs.
+    pub fn facts(&self) -> Option<LaunchFacts> {
+        self.loaded().map(|k| k.facts)
+    }
+
+    /// The compiled kernel; `None` on the CPU and where nothing runs.
+    pub fn image(&self) -> Option<&KernelImage> {
+        self.loaded().map(|k| &*k.image)
+    }
+
+    fn loaded(&self) -> Option<&LoadedKernel> {
+        match &self.plan.body {
+            Body::Cuda { kernel, .. } => Some(kernel),
+            Body::Cpu { .. } | Body::Empty => None,
+        }
+    }
+}
+
+fn prepare(
+    def: &'static KernelDef,
+    device: &Device,
+    config: Option<&Config>,
+    args: &[Arg<'_>],
+) -> Result<PreparedLaunch> {
+    let words = ProblemWords::new(def, config, args);
+    let plan = find_or_resolve(def, device, config, args, words.as_slice())?.0;
+    Ok(PreparedLaunch { def, device: device.clone(), config: config.cloned(), words: words.as_slice().into(), plan })
+}
+
+fn launch(
+    def: &'static KernelDef,
+    device: &Device,
+    stream: Option<&Stream>,
+    config: Option<&Config>,
+    args: &[Arg<'_>],
+) -> Result<()> {
+    let words = ProblemWords::new(def, config, args);
+    let (plan, warm) = find_or_resolve(def, device, config, args, words.as_slice())?;
+    let counters = device.counters();
+    counters.launches.fetch_add(1, Ordering::Relaxed);
+    counters.warm.fetch_add(u64::from(warm), Ordering::Relaxed);
+    run(def, device, stream, &plan, args)
+}
+
+/// The plan of a launch whose arguments are checked, and whether the problem had been seen before.
+fn find_or_resolve(
+    def: &'static KernelDef,
+    device: &Device,
+    config: Option<&Config>,
+    args: &[Arg<'_>],
+    words: &[u64],
+) -> Result<(Arc<Plan>, bool)> {
+    if let Some(plan) = device.plans().find(words) {
+        check_again(def, device, args)?;
+        return Ok((plan, true));
+    }
+    let bound = BoundLaunch::new(def, device, args)?;
+    let plan = Arc::new(resolve(&bound, config)?);
+    device.plans().keep(words, &plan);
+    Ok((plan, false))
+}
+
+/// The checks that a problem seen before still needs: where its tensors live, and what they share.
+fn check_again(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<()> {
+    for (param, arg) in def.params.iter().zip(args) {
+        if let Some(tensor) = arg.tensor()
+            && tensor.device() != device
+        {
+            let (found, wanted) = (tensor.device().id().to_string(), device.id().to_string());
+            return Err(LaunchError::WrongDevice { kernel: def.name, param: param.name(), found, wanted }.into());
+        }
+    }
+    Ok(check_aliasing(def, args)?)
+}
+
+fn run(def: &'static KernelDef, device: &Device, stream: Option<&Stream>, plan: &Plan, args: &[Arg<'_>]) -> Result<()> {
+    match (&plan.body, device.backend()) {
+        (Body::Cpu { kernel, dims }, _) => run_native(def, kernel, dims, args),
+        (Body::Cuda { kernel, grid, slots }, Backend::Cuda(context)) => {
+            let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
+            launch_cuda(def, context, kernel, *grid, slots, args, stream)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Parameters of one launch that stand on the stack; more go to the heap.
+const INLINE_PARAMS: usize = 64;
+
+fn launch_cuda(
+    def: &'static KernelDef,
+    context: &Context,
+    kernel: &LoadedKernel,
+    grid: u32,
+    slots: &[Slot],
+    args: &[Arg<'_>],
+    stream: *mut c_void,
+) -> Result<()> {
+    let mut inline = ([0_u64; INLINE_PARAMS], [std::ptr::null_mut::<c_void>(); INLINE_PARAMS]);
+    let mut heap = (Vec::new(), Vec::new());
+    let (values, pointers) = if slots.len() <= INLINE_PARAMS {
+        (&mut inline.0[..slots.len()], &mut inline.1[..slots.len()])
+    } else {
+        heap.0.resize(slots.len(), 0);
+        heap.1.resize(slots.len(), std::ptr::null_mut());
+        (&mut heap.0[..], &mut heap.1[..])
+    };
+    for (value, &slot) in values.iter_mut().zip(slots) {
+        *value = slot_bits(def, slot, args)?;
+    }
+    for (pointer, value) in pointers.iter_mut().zip(values.iter_mut()) {
+        *pointer = std::ptr::from_mut(value).cast();
+    }
+    let api = context.enter()?;
+    let (threads, shared) = (kernel.image.threads, kernel.image.shared_bytes);
+    // SAFETY: the function is loaded in this context and the stream is live in it. `slots` were made from the
+    // image's own parameter list, one 64-bit little-endian value each, of which the driver reads as many bytes as
+    // the parameter has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled
+    // for, they live on this device, and what is written overlaps nothing else. Their memory is freed in the order of
+    // streams (see `Stream::from_raw` for streams of the caller's).
+    let status = unsafe {
+        (api.launch)(
+            kernel.function,
+            grid,
+            1,
+            1,
+            threads,
+            1,
+            1,
+            shared,
+            stream,
+            pointers.as_mut_ptr(),
+            std::ptr::null_mut(),
+        )
+    };
+    context.check("cuLaunchKernel", status)
+}

@@ -1,0 +1,226 @@
+//! Launch errors: what is wrong with the arguments, in the names of the kernel's signature.
+
+use atlas_dsl::DType;
+use atlas_dsl::diag::Code;
+use std::fmt;
+
+errors! {
+    /// Why the arguments of a launch do not fit the kernel.
+    LaunchError {
+        /// Too few or too many arguments.
+        WrongArgumentCount {
+            /// The kernel.
+            kernel: &'static str,
+            /// Arguments given.
+            found: usize,
+            /// Parameters of the kernel.
+            wanted: usize,
+            /// The parameters' names in order.
+            names: String,
+        } = 601, "`{kernel}` takes {wanted} arguments ({names}), but {found} are given";
+        /// A tensor for a scalar or a scalar for a tensor.
+        WrongKind {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// What was given.
+            found: &'static str,
+            /// What the kernel takes.
+            wanted: &'static str,
+        } = 602, "`{param}` of `{kernel}` is {wanted}, but {found} is given";
+        /// A tensor of another rank.
+        WrongRank {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The tensor's shape.
+            shape: Vec<usize>,
+            /// The parameter's dims.
+            dims: String,
+        } = 603, "`{param}` of `{kernel}` has dims {dims}, but a tensor of shape {shape:?} is given";
+        /// One dim, two sizes.
+        DimConflict {
+            /// The kernel.
+            kernel: &'static str,
+            /// The dim.
+            dim: &'static str,
+            /// The parameter that bound it.
+            first: &'static str,
+            /// That parameter's axis.
+            first_axis: usize,
+            /// That axis's size.
+            first_size: usize,
+            /// The parameter that disagrees.
+            second: &'static str,
+            /// That parameter's axis.
+            second_axis: usize,
+            /// That axis's size.
+            second_size: usize,
+        } = 604, "dim `{dim}` of `{kernel}` is {first_size} on axis {first_axis} of `{first}`, but {second_size} on axis {second_axis} of `{second}`";
+        /// A tensor of another element type than the signature says.
+        WrongDType {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The tensor's element type.
+            found: DType,
+            /// The parameter's.
+            wanted: DType,
+        } = 605, "`{param}` of `{kernel}` holds {wanted}, but a tensor of {found} is given";
+        /// One type parameter, two element types.
+        TypeConflict {
+            /// The kernel.
+            kernel: &'static str,
+            /// The type parameter.
+            name: &'static str,
+            /// The parameter that bound it.
+            first: &'static str,
+            /// To which type.
+            first_dtype: DType,
+            /// The parameter that disagrees.
+            second: &'static str,
+            /// Its type.
+            second_dtype: DType,
+        } = 606, "type `{name}` of `{kernel}` is {first_dtype} in `{first}`, but {second_dtype} in `{second}`";
+        /// A type parameter bound to a type outside its bound.
+        TypeNotAllowed {
+            /// The kernel.
+            kernel: &'static str,
+            /// The type parameter.
+            name: &'static str,
+            /// The parameter that bound it.
+            param: &'static str,
+            /// To which type.
+            found: DType,
+            /// The types allowed.
+            allowed: String,
+        } = 606, "type `{name}` of `{kernel}` may be {allowed}, but `{param}` makes it {found}";
+        /// A scalar of a type that does not become the parameter's.
+        WrongScalar {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The scalar's type.
+            found: DType,
+            /// The parameter's.
+            wanted: DType,
+        } = 607, "`{param}` of `{kernel}` is a number of type {wanted}, but a number of type {found} is given; write the number as {wanted}";
+        /// A whole number that does not fit the parameter.
+        ScalarOutOfRange {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The number.
+            value: i64,
+        } = 607, "`{param}` of `{kernel}` is an i32, and {value} does not fit it";
+        /// `&` where the kernel writes.
+        NotMutable {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+        } = 608, "`{kernel}` writes `{param}`; pass it as `&mut {param}`";
+        /// An output shares memory with another argument.
+        Overlap {
+            /// The kernel.
+            kernel: &'static str,
+            /// The output.
+            output: &'static str,
+            /// The other parameter.
+            other: &'static str,
+        } = 609, "`{output}` and `{other}` of `{kernel}` share memory, and `{output}` is written; pass a tensor of its own";
+        /// Two elements of an output have one address.
+        SelfOverlap {
+            /// The kernel.
+            kernel: &'static str,
+            /// The output.
+            output: &'static str,
+            /// Its shape.
+            shape: Vec<usize>,
+            /// Its strides, in elements.
+            strides: Vec<i64>,
+        } = 610, "`{kernel}` writes `{output}`, but elements of that view (shape {shape:?}, strides {strides:?}) share memory; pass a view without repeats";
+        /// A tensor lives on another device than the launch.
+        WrongDevice {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// Where it lives.
+            found: String,
+            /// Where the launch is.
+            wanted: String,
+        } = 611, "`{param}` of `{kernel}` is on {found}, but the launch is on {wanted}; copy it with `to_device`";
+        /// A dim of 2^31 or more.
+        DimTooLarge {
+            /// The kernel.
+            kernel: &'static str,
+            /// The dim.
+            dim: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The axis.
+            axis: usize,
+            /// Its size.
+            size: usize,
+        } = 612, "dim `{dim}` of `{kernel}` is {size} on axis {axis} of `{param}`; one dim may have at most 2147483647 elements";
+        /// No tensor parameter has the dim.
+        UnboundDim {
+            /// The kernel.
+            kernel: &'static str,
+            /// The dim.
+            dim: &'static str,
+        } = 613, "dim `{dim}` of `{kernel}` stands in no tensor parameter, so no argument gives its size";
+        /// A stream of another device.
+        WrongStream {
+            /// The stream's device.
+            found: String,
+            /// The launch's device.
+            wanted: String,
+        } = 614, "the stream belongs to {found}, but the launch is on {wanted}";
+        /// A prepared launch given arguments of another problem.
+        NotPrepared {
+            /// The kernel.
+            kernel: &'static str,
+        } = 615, "these arguments of `{kernel}` differ from the prepared ones in shape, strides, type or alignment; prepare again";
+        /// A config with a key that the kernel has not.
+        UnknownKnob {
+            /// The kernel.
+            kernel: &'static str,
+            /// The key.
+            key: String,
+            /// The kernel's knobs.
+            known: String,
+        } = 616, "config key `{key}` is no knob of `{kernel}`; it has {known}";
+        /// More programs than one launch may have.
+        GridTooLarge {
+            /// The kernel.
+            kernel: &'static str,
+            /// Programs.
+            programs: u64,
+        } = 617, "`{kernel}` needs {programs} programs for this problem; one launch has at most 2147483647: use larger tiles";
+        /// The driver is too old for the kernel's PTX.
+        PtxTooNew {
+            /// The kernel.
+            kernel: String,
+            /// The PTX version it declares.
+            ptx: String,
+            /// The driver's CUDA version.
+            driver: String,
+            /// The highest PTX version the driver takes.
+            highest: String,
+            /// The lowest CUDA version whose driver takes it.
+            mend: String,
+        } = 618, "`{kernel}` is PTX {ptx}, but this driver (CUDA {driver}) takes PTX up to {highest}; update the driver to one for CUDA {mend} or later";
+        /// A compiled kernel whose parameters do not fit its signature.
+        WrongAbi {
+            /// The kernel.
+            kernel: String,
+        } = 619, "the compiled kernel `{kernel}` does not fit its signature; this is a bug of Atlas";
+    }
+}

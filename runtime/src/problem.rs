@@ -1,0 +1,68 @@
+//! A bound launch reduced to what its compiled kernel depends on: a [`Specialization`].
+
+use crate::bind::{BoundArg, BoundLaunch};
+use crate::tensor::{Tensor, contiguous_strides};
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
+use atlas_dsl::{KernelDef, Specialization};
+
+/// What is known of a problem when its kernel is compiled.
+///
+/// Whole dims are constants, the others are known up to their divisor class. A stride is a constant where it is 1
+/// or the product of constant inner dims, else known up to its class; a base address up to 16 bytes.
+pub fn specialize(bound: &BoundLaunch) -> Specialization {
+    let def = bound.def();
+    let mut spec = Specialization::default();
+    for (parameter, &dtype) in def.types.iter().zip(bound.types()) {
+        spec = spec.with_type(parameter.name, dtype);
+    }
+    for (dim, &size) in def.dims.iter().zip(bound.dims()) {
+        spec = spec.with_dim(dim.name, dim_fact(dim.whole, size));
+    }
+    for (param, arg) in def.params.iter().zip(bound.args()) {
+        if let (ParamDef::Tensor { name, dims, .. }, BoundArg::Tensor { tensor, .. }) = (param, arg) {
+            spec.tensors.insert((*name).to_owned(), tensor_facts(def, bound.dims(), dims, tensor));
+        }
+    }
+    spec
+}
+
+fn dim_fact(whole: bool, size: u64) -> DimFact {
+    if whole { DimFact::Const(size) } else { DimFact::Dynamic(largest_class(size)) }
+}
+
+fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor) -> TensorFacts {
+    let facts: Vec<DimFact> = dims.iter().map(|&d| dim_fact(def.dims[d].whole, sizes[d])).collect();
+    let expected = Specialization::contiguous_strides(&facts);
+    let strides = expected
+        .into_iter()
+        .zip(tensor.shape())
+        .zip(tensor.strides())
+        .map(|((expected, &size), &stride)| match expected {
+            // The stride of an axis of size 1 is never used: what a contiguous tensor has will do.
+            expected if size <= 1 => expected,
+            StrideFact::Const(c) if c == stride => expected,
+            _ if stride == 1 => StrideFact::Const(1),
+            _ => StrideFact::Dynamic(largest_class(stride.unsigned_abs())),
+        })
+        .collect();
+    TensorFacts { align: alignment(tensor), strides }
+}
+
+/// The strides to launch with, in elements: those of the tensor, but for axes of size 1, whose stride is never used
+/// and is given as a contiguous tensor would have it.
+pub fn launch_strides(tensor: &Tensor) -> Vec<i64> {
+    let contiguous = contiguous_strides(tensor.shape());
+    let axes = tensor.shape().iter().zip(tensor.strides()).zip(contiguous);
+    axes.map(|((&size, &stride), contiguous)| if size <= 1 { contiguous } else { stride }).collect()
+}
+
+/// The known alignment of a tensor's first element, in bytes: a power of two of at most 16, at least one element.
+///
+/// Storage starts aligned; on the CPU, where alignment changes nothing, only the offset into it counts, so that a
+/// problem has the same specialization on every device and in every run.
+pub fn alignment(tensor: &Tensor) -> u32 {
+    let bytes = tensor.dtype().bytes();
+    let address = if tensor.device().is_cpu() { tensor.element_offset() * u64::from(bytes) } else { tensor.address() };
+    (1 << address.trailing_zeros().min(4)).max(bytes)
+}

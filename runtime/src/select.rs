@@ -1,0 +1,212 @@
+//! Which config runs a problem: every point of the tune space, ranked by the cost model.
+//!
+//! The choice depends on the kernel, the problem and the target alone, never on timing. A config that the builder
+//! or the verifier refuses, or that needs more shared memory than the target has, is a value with its reason and
+//! is never chosen. Equal costs go in the order of the tune space. If the estimate leaves nothing, the kernel's
+//! default config is tried all the same, since the compiler's word counts and the estimate is none. On the CPU, where tiles cost little, the default comes first.
+
+use crate::bind::BoundLaunch;
+use crate::compile::build_kernel;
+use crate::cost::{Cost, estimate};
+use crate::error::RuntimeError;
+use crate::launch_error::LaunchError;
+use crate::problem::specialize;
+use atlas_codegen::Target;
+use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
+use std::fmt;
+use std::sync::Arc;
+
+/// How a config came to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller gave it.
+    Given,
+    /// The cost model ranked it first.
+    CostModel,
+    /// The kernel's default: the first value of each knob.
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Given => "given by the caller",
+            Source::CostModel => "cost model",
+            Source::Default => "default",
+        })
+    }
+}
+
+/// One config and what the model says of it.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The config.
+    pub config: Config,
+    /// Its cost, or why it cannot run.
+    pub outcome: Outcome,
+    pub(crate) kernel: Option<Arc<Verified<Kernel>>>,
+}
+
+/// What the model says of a config.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Legal, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
+    Legal(Option<Cost>),
+    /// Illegal, with the reason.
+    Refused(String),
+}
+
+/// The configs of a kernel for one problem, best first, those refused last.
+#[derive(Clone)]
+pub struct Selection {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Best first; refused ones last, in the order of the tune space.
+    pub candidates: Vec<Candidate>,
+    /// How the first came to be first.
+    pub source: Source,
+}
+
+/// What a config is chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The target; `None` for the CPU.
+    pub target: Option<Target>,
+    /// Streaming multiprocessors.
+    pub sms: u32,
+}
+
+/// Ranks the tune space of a bound launch for its device.
+pub fn choose(bound: &BoundLaunch) -> Selection {
+    let device = bound.device();
+    let machine = Machine { target: device.target(), sms: device.sm_count() };
+    choose_for(bound.def(), &specialize(bound), bound.dims(), machine)
+}
+
+/// Ranks the tune space of a kernel for a problem and a machine, which need not be here.
+///
+/// `dims` are the sizes of the kernel's dims in the signature's order.
+pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Machine) -> Selection {
+    let default = def.default_config();
+    let mut legal: Vec<Candidate> = Vec::new();
+    let mut refused: Vec<Candidate> = Vec::new();
+    for config in def.configs() {
+        let kernel = match build_kernel(def, spec, &config) {
+            Ok(kernel) => Arc::new(kernel),
+            Err(e) => {
+                refused.push(Candidate { config, outcome: Outcome::Refused(e.to_string()), kernel: None });
+                continue;
+            }
+        };
+        let Some(target) = machine.target else {
+            legal.push(Candidate { config, outcome: Outcome::Legal(None), kernel: Some(kernel) });
+            continue;
+        };
+        let limit = target.shared_bytes();
+        let cost = estimate(&kernel, &config.schedule, dims, machine.sms, limit);
+        if cost.shared_bytes > u64::from(limit) {
+            let reason = format!("about {} bytes of shared memory; {target} has {limit}", cost.shared_bytes);
+            refused.push(Candidate { config, outcome: Outcome::Refused(reason), kernel: Some(kernel) });
+        } else {
+            legal.push(Candidate { config, outcome: Outcome::Legal(Some(cost)), kernel: Some(kernel) });
+        }
+    }
+    let source = if machine.target.is_some() && !legal.is_empty() {
+        legal.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
+        Source::CostModel
+    } else {
+        if let Some(at) = legal.iter().position(|c| c.config == default) {
+            legal[..=at].rotate_right(1);
+        }
+        Source::Default
+    };
+    legal.append(&mut refused);
+    Selection { kernel: def.name, candidates: legal, source }
+}
+
+/// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
+///
+/// # Errors
+/// [`LaunchError::UnknownKnob`]; `RuntimeError::Kernel` if the kernel cannot be built with it.
+pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, RuntimeError> {
+    let def = bound.def();
+    let config = complete(def, config)?;
+    let kernel = Arc::new(build_kernel(def, &specialize(bound), &config)?);
+    let candidate = Candidate { config, outcome: Outcome::Legal(None), kernel: Some(kernel) };
+    Ok(Selection { kernel: def.name, candidates: vec![candidate], source: Source::Given })
+}
+
+/// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel.
+pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Config, LaunchError> {
+    let is_knob = |key: &str| def.tune.iter().any(|knob| knob.name == key);
+    if let Some(key) = config.tile.keys().find(|key| !is_knob(key)) {
+        let names: Vec<&str> = def.tune.iter().map(|k| k.name).filter(|n| !Schedule::KEYS.contains(n)).collect();
+        let known = [names, Schedule::KEYS.to_vec()].concat().join(", ");
+        return Err(LaunchError::UnknownKnob { kernel: def.name, key: key.clone(), known });
+    }
+    let mut full = config.clone();
+    for (key, size) in def.default_config().tile {
+        full.tile.entry(key).or_insert(size);
+    }
+    Ok(full)
+}
+
+fn cycles(candidate: &Candidate) -> f64 {
+    match candidate.outcome {
+        Outcome::Legal(Some(cost)) => cost.cycles,
+        _ => f64::INFINITY,
+    }
+}
+
+impl Selection {
+    /// The chosen config, if any is legal.
+    pub fn chosen(&self) -> Option<&Config> {
+        self.legal().next().map(|c| &c.config)
+    }
+
+    /// Legal candidates, best first.
+    pub fn legal(&self) -> impl Iterator<Item = &Candidate> {
+        self.candidates.iter().filter(|c| matches!(c.outcome, Outcome::Legal(_)))
+    }
+
+    /// The default config where it could be built but the estimate left nothing: the compiler then decides.
+    pub(crate) fn fallback(&self, def: &KernelDef) -> Option<&Candidate> {
+        let default = def.default_config();
+        let nothing_legal = self.legal().next().is_none();
+        self.candidates.iter().find(|c| nothing_legal && c.config == default && c.kernel.is_some())
+    }
+
+    /// Refused configs with their reasons.
+    pub fn refused(&self) -> impl Iterator<Item = (&Config, &str)> {
+        self.candidates.iter().filter_map(|c| match &c.outcome {
+            Outcome::Refused(reason) => Some((&c.config, reason.as_str())),
+            Outcome::Legal(_) => None,
+        })
+    }
+}
+
+impl fmt::Display for Selection {
+    /// One line per config: what `explain` prints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: chosen by {}", self.kernel, self.source)?;
+        for (rank, c) in self.candidates.iter().enumerate() {
+            write!(f, "{:>3}  {}", rank + 1, c.config)?;
+            match &c.outcome {
+                Outcome::Refused(reason) => writeln!(f, "  refused: {reason}")?,
+                Outcome::Legal(None) => writeln!(f)?,
+                Outcome::Legal(Some(cost)) => writeln!(
+                    f,
+                    "  {:.0} cycles, {} programs in {} waves of {} per SM, {:.0}% past the edges, about {} bytes shared, {} registers",
+                    cost.cycles,
+                    cost.programs,
+                    cost.waves,
+                    cost.held,
+                    cost.waste * 100.0,
+                    cost.shared_bytes,
+                    cost.registers,
+                )?,
+            }
+        }
+        Ok(())
+    }
+}

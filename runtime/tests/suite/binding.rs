@@ -1,0 +1,211 @@
+//! Every mistake in the arguments of a launch, in the user's names.
+
+use crate::kernels::{BUMP, GEMM, SCALE, SUMS};
+use atlas_dsl::DType;
+use atlas_runtime::{Arg, Device, Launch, Tensor, args};
+
+fn zeros(shape: &[usize]) -> Tensor {
+    Tensor::zeros(&Device::cpu(), DType::F32, shape).unwrap()
+}
+
+/// A launch that must fail, and its message.
+macro_rules! refused {
+    ($def:expr, [$($args:tt)*], $want:expr) => {
+        assert_eq!($def.launch(&Device::cpu(), args!($($args)*)).unwrap_err().to_string(), $want)
+    };
+}
+
+#[test]
+fn wrong_argument_count() {
+    let x = zeros(&[4, 8]);
+    refused!(SCALE, [x], "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but 1 are given");
+    let none: [Arg<'_>; 0] = args!();
+    let error = SCALE.launch(&Device::cpu(), none).unwrap_err();
+    assert_eq!(error.to_string(), "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but 0 are given");
+}
+
+#[test]
+fn wrong_kind() {
+    let (x, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]));
+    refused!(SCALE, [x, x, x, &mut y], "error[ATL602]: `a` of `scale` is a number, but a tensor is given");
+    refused!(SCALE, [1.0, x, 1.0, &mut y], "error[ATL602]: `x` of `scale` is a tensor, but a number is given");
+}
+
+#[test]
+fn wrong_rank() {
+    let (x, r, mut y) = (zeros(&[4, 8]), zeros(&[4, 8, 1]), zeros(&[4, 8]));
+    refused!(
+        SCALE,
+        [x, r, 1.0, &mut y],
+        "error[ATL603]: `r` of `scale` has dims [N, D], but a tensor of shape [4, 8, 1] is given"
+    );
+}
+
+#[test]
+fn one_dim_two_sizes() {
+    let (a, b, mut c) = (zeros(&[4, 8]), zeros(&[9, 5]), zeros(&[4, 5]));
+    refused!(GEMM, [a, b, &mut c], "error[ATL604]: dim `K` of `gemm` is 8 on axis 1 of `a`, but 9 on axis 0 of `b`");
+}
+
+#[test]
+fn wrong_dtype() {
+    let (x, s) = (Tensor::zeros(&Device::cpu(), DType::F16, [4, 8]).unwrap(), zeros(&[4]));
+    let (mut s, mut y) = (s, zeros(&[4, 8]));
+    refused!(SUMS, [x, &mut s, &mut y], "error[ATL605]: `x` of `sums` holds f32, but a tensor of f16 is given");
+}
+
+#[test]
+fn one_type_parameter_two_types() {
+    let (x, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]));
+    let r = Tensor::zeros(&Device::cpu(), DType::Bf16, [4, 8]).unwrap();
+    refused!(SCALE, [x, r, 1.0, &mut y], "error[ATL606]: type `T` of `scale` is f32 in `x`, but bf16 in `r`");
+}
+
+#[test]
+fn a_type_outside_the_bound() {
+    let x = Tensor::zeros(&Device::cpu(), DType::F64, [4, 8]).unwrap();
+    let mut y = x.to_device(&Device::cpu()).unwrap();
+    refused!(
+        SCALE,
+        [x, x, 1.0, &mut y],
+        "error[ATL606]: type `T` of `scale` may be f32, f16, bf16, but `x` makes it f64"
+    );
+}
+
+#[test]
+fn wrong_scalar() {
+    let (x, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]));
+    refused!(
+        SCALE,
+        [x, x, 2, &mut y],
+        "error[ATL607]: `a` of `scale` is a number of type f32, but a number of type i32 is given; write the number as f32"
+    );
+    let mut n = Tensor::zeros(&Device::cpu(), DType::I32, [4]).unwrap();
+    refused!(
+        BUMP,
+        [&mut n, 3_000_000_000_i64],
+        "error[ATL607]: `by` of `bump` is an i32, and 3000000000 does not fit it"
+    );
+}
+
+#[test]
+fn a_scalar_that_does_not_fit_is_refused_warm_too() {
+    let mut n = Tensor::zeros(&Device::cpu(), DType::I32, [4]).unwrap();
+    BUMP.launch(&Device::cpu(), args!(&mut n, 3_i64)).unwrap();
+    refused!(
+        BUMP,
+        [&mut n, 3_000_000_000_i64],
+        "error[ATL607]: `by` of `bump` is an i32, and 3000000000 does not fit it"
+    );
+    assert_eq!(n.to_vec::<i32>().unwrap(), [3; 4]);
+}
+
+#[test]
+fn an_output_must_be_mutable() {
+    let (x, y) = (zeros(&[4, 8]), zeros(&[4, 8]));
+    refused!(SCALE, [x, x, 1.0, y], "error[ATL608]: `scale` writes `y`; pass it as `&mut y`");
+    refused!(SCALE, [x, x, 1.0, &y], "error[ATL608]: `scale` writes `y`; pass it as `&mut y`");
+}
+
+#[test]
+fn an_output_shares_no_memory() {
+    let want = "error[ATL609]: `y` and `r` of `scale` share memory, and `y` is written; pass a tensor of its own";
+    let (x, y) = (zeros(&[4, 8]), zeros(&[4, 8]));
+    refused!(SCALE, [x, y, 1.0, &mut y.clone()], want);
+    let long = zeros(&[6, 8]);
+    let (low, high) = (long.slice(0, 0..4).unwrap(), long.slice(0, 2..6).unwrap());
+    refused!(SCALE, [x, low, 1.0, &mut high.clone()], want);
+    let s = zeros(&[8]);
+    let mut y = s.reshape([1, 8]).unwrap();
+    refused!(
+        SUMS,
+        [zeros(&[1, 8]), &mut s.slice(0, 7..8).unwrap(), &mut y],
+        "error[ATL609]: `s` and `y` of `sums` share memory, and `s` is written; pass a tensor of its own"
+    );
+}
+
+#[test]
+fn sharing_is_found_in_a_problem_seen_before() {
+    let (x, r, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]), zeros(&[4, 8]));
+    SCALE.launch(&Device::cpu(), args!(x, r, 1.0, &mut y)).unwrap();
+    let want = "error[ATL609]: `y` and `x` of `scale` share memory, and `y` is written; pass a tensor of its own";
+    refused!(SCALE, [y, r, 1.0, &mut y.clone()], want);
+}
+
+#[test]
+fn disjoint_halves_of_one_tensor_are_no_overlap() {
+    let long = Device::cpu().tensor_from(&[1.0_f32; 64], [8, 8]).unwrap();
+    let (x, mut y) = (long.slice(0, 0..4).unwrap(), long.slice(0, 4..8).unwrap());
+    SCALE.launch(&Device::cpu(), args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(long.to_vec::<f32>().unwrap(), [[1.0; 32], [3.0; 32]].concat());
+}
+
+#[test]
+fn an_output_repeats_no_element() {
+    let (x, row) = (zeros(&[4, 8]), zeros(&[1, 8]));
+    refused!(
+        SCALE,
+        [x, x, 1.0, &mut row.expand([4, 8]).unwrap()],
+        "error[ATL610]: `scale` writes `y`, but elements of that view (shape [4, 8], strides [0, 1]) share memory; \
+         pass a view without repeats"
+    );
+}
+
+#[test]
+fn a_dim_of_two_to_the_31() {
+    let one = zeros(&[1, 8]);
+    let big = one.expand([1 << 31, 8]).unwrap();
+    let mut y = zeros(&[4, 8]);
+    refused!(
+        SCALE,
+        [big, big, 1.0, &mut y],
+        "error[ATL612]: dim `N` of `scale` is 2147483648 on axis 0 of `x`; one dim may have at most 2147483647 elements"
+    );
+}
+
+#[test]
+fn a_tensor_of_more_elements_than_an_i32_counts_binds() {
+    let one = zeros(&[1, 1]);
+    let big = one.expand([1 << 16, 1 << 16]).unwrap();
+    let narrow = one.expand([1 << 16, 1]).unwrap();
+    let mut c = zeros(&[1 << 16, 1]);
+    assert!(GEMM.bind(&Device::cpu(), args!(big, narrow, &mut c)).is_ok());
+}
+
+#[test]
+fn a_dim_that_no_tensor_has() {
+    use atlas_dsl::def::DimDef;
+    use atlas_dsl::{Diagnostics, KernelDef};
+    static LOST: KernelDef = KernelDef {
+        name: "lost",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "Q", whole: false }],
+        params: &[],
+        tune: &[],
+        build: |_, _| Err(Diagnostics::default()),
+    };
+    let none: [Arg<'_>; 0] = [];
+    let error = LOST.launch(&Device::cpu(), none).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "error[ATL613]: dim `Q` of `lost` stands in no tensor parameter, so no argument gives its size"
+    );
+}
+
+#[test]
+fn arguments_convert_and_borrow() {
+    let (x, mut y) = (zeros(&[1]), zeros(&[1]));
+    let (by_reference, eps) = (&x, 0.5_f32);
+    let list = args!(x, &x, by_reference, &mut y, 1e-6, eps, -3, 4_i64,);
+    let kinds: Vec<String> = list
+        .iter()
+        .map(|a| match a {
+            Arg::In(_) => "in".to_owned(),
+            Arg::Out(_) => "out".to_owned(),
+            number => format!("{number:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["in", "in", "in", "out", "F64(1e-6)", "F32(0.5)", "I32(-3)", "I64(4)"]);
+}

@@ -1,0 +1,207 @@
+//! Launches on a GPU of a kernel whose PTX is written here, so that no compiler is needed.
+
+use crate::kernels::SCALE;
+use atlas_codegen::{AbiParam, KernelImage};
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{DType, Dim, Param};
+use atlas_runtime::{
+    CacheDir, Device, DeviceId, Event, Launch, LaunchError, RuntimeError, Store, Stream, Tensor, args, build_kernel,
+    kernel_key, specialize,
+};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// `scale` for f32 and D = 8: one thread per element, 16 rows per CTA.
+const PTX: &str = r"
+.version 7.1
+.target sm_80
+.address_size 64
+.visible .entry scale(
+  .param .u64 x, .param .u64 r, .param .f32 a, .param .u64 y, .param .u32 n, .param .u32 tiles, .param .u64 stride
+)
+{
+  .reg .pred %p;
+  .reg .b32 %i<8>;
+  .reg .b64 %l<12>;
+  .reg .f32 %f<5>;
+  mov.u32 %i0, %ctaid.x;
+  mov.u32 %i1, %tid.x;
+  mad.lo.u32 %i2, %i0, 128, %i1;
+  shr.u32 %i3, %i2, 3;
+  and.b32 %i4, %i2, 7;
+  ld.param.u32 %i5, [n];
+  setp.ge.u32 %p, %i3, %i5;
+  @%p bra done;
+  ld.param.u32 %i6, [tiles];
+  setp.ge.u32 %p, %i0, %i6;
+  @%p bra done;
+  ld.param.u64 %l0, [x];
+  ld.param.u64 %l1, [r];
+  ld.param.u64 %l2, [y];
+  ld.param.f32 %f0, [a];
+  ld.param.u64 %l7, [stride];
+  mul.wide.u32 %l3, %i2, 4;
+  cvt.u64.u32 %l8, %i3;
+  cvt.u64.u32 %l9, %i4;
+  mad.lo.u64 %l10, %l8, %l7, %l9;
+  shl.b64 %l10, %l10, 2;
+  add.u64 %l4, %l0, %l10;
+  add.u64 %l5, %l1, %l3;
+  add.u64 %l6, %l2, %l3;
+  ld.global.f32 %f1, [%l4];
+  ld.global.f32 %f2, [%l5];
+  fma.rn.f32 %f3, %f0, %f1, %f2;
+  st.global.f32 [%l6], %f3;
+done:
+  ret;
+}
+";
+
+fn image(device: &Device, ptx: &str, shared_bytes: u32) -> KernelImage {
+    let param = Param::from_u32;
+    KernelImage {
+        entry: "scale".to_owned(),
+        ptx: ptx.to_owned(),
+        ptx_version: (7, 1),
+        target: device.target().unwrap(),
+        params: vec![
+            AbiParam::Ptr(param(0)),
+            AbiParam::Ptr(param(1)),
+            AbiParam::Scalar(param(2)),
+            AbiParam::Ptr(param(3)),
+            AbiParam::Dim(Dim::from_u32(0)),
+            AbiParam::GridCount(0),
+            AbiParam::Stride(param(0), 0),
+        ],
+        grid: vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 16 }],
+        threads: 128,
+        shared_bytes,
+    }
+}
+
+/// A GPU whose disk cache already holds the kernel for the problem of these tensors.
+fn device_with(folder: &TempDir, image: impl Fn(&Device) -> KernelImage, x: impl Fn(&Device) -> Tensor) -> Device {
+    let cache = CacheDir::At(folder.path().to_owned());
+    let device = Device::open(DeviceId::Cuda(0), cache.clone()).unwrap();
+    let (x, r) = (x(&device), x(&device).contiguous().unwrap());
+    let mut y = Tensor::empty(&device, DType::F32, x.shape()).unwrap();
+    let bound = SCALE.bind(&device, args!(x, r, 1.0, &mut y)).unwrap();
+    let selection = SCALE.select(&device, args!(x, r, 1.0, &mut y)).unwrap();
+    let config = selection.chosen().unwrap();
+    let kernel = build_kernel(&SCALE, &specialize(&bound), config).unwrap();
+    Store::new(cache).put(&kernel_key(&kernel, config.schedule, device.target().unwrap()), image(&device));
+    device
+}
+
+fn counted(device: &Device, rows: usize) -> Tensor {
+    let values: Vec<f32> = (0..rows * 8).map(|i| i as f32).collect();
+    device.tensor_from(&values, [rows, 8]).unwrap()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_kernel_runs_on_every_stream() {
+    let folder = TempDir::new().unwrap();
+    let device = device_with(&folder, |d| image(d, PTX, 0), |d| counted(d, 37));
+    println!("{device}, driver for CUDA {:?}, {} SMs", device.driver_version(), device.sm_count());
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let want = |a: f32| (0..37 * 8).map(|i| i as f32 * (a + 1.0)).collect::<Vec<f32>>();
+    SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), want(2.0));
+    let owned = Stream::new(&device).unwrap();
+    SCALE.launch_on(&owned, args!(x, x, 3.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), want(3.0));
+    // SAFETY: the handle is that of `owned`, which is alive.
+    let raw = unsafe { Stream::from_raw(&device, owned.as_raw()) };
+    SCALE.launch_on(&raw, args!(x, x, 4.0, &mut y)).unwrap();
+    raw.synchronize().unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), want(4.0));
+    let stats = device.stats();
+    assert_eq!((stats.launches, stats.warm_launches, stats.disk_hits, stats.compiled), (3, 2, 1, 0));
+    let prepared = SCALE.prepare(&device, args!(x, x, 1.0, &mut y)).unwrap();
+    let facts = prepared.facts().unwrap();
+    assert_eq!((facts.threads, facts.local_bytes, facts.shared_bytes), (128, 0, 0));
+    assert!(facts.registers > 0);
+    prepared.launch(args!(x, x, 5.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), want(5.0));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_view_and_much_shared_memory() {
+    let folder = TempDir::new().unwrap();
+    let wide = |d: &Device| {
+        let values: Vec<f32> = (0..21 * 24).map(|i| i as f32).collect();
+        d.tensor_from(&values, [21, 24]).unwrap().slice(1, 4..12).unwrap()
+    };
+    let device = device_with(&folder, |d| image(d, PTX, 64 * 1024), wide);
+    let x = wide(&device);
+    let r = x.contiguous().unwrap();
+    let mut y = Tensor::zeros(&device, DType::F32, [21, 8]).unwrap();
+    SCALE.launch(&device, args!(x, r, 1.0, &mut y)).unwrap();
+    let want: Vec<f32> = x.to_vec::<f32>().unwrap().iter().map(|x| 2.0 * x).collect();
+    assert_eq!(y.to_vec::<f32>().unwrap(), want);
+    assert_eq!(SCALE.prepare(&device, args!(x, r, 1.0, &mut y)).unwrap().facts().unwrap().shared_bytes, 64 * 1024);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn ptx_that_does_not_load_says_why() {
+    let folder = TempDir::new().unwrap();
+    let broken = PTX.replace("fma.rn.f32", "nonsense.f32");
+    let device = device_with(&folder, |d| image(d, &broken, 0), |d| counted(d, 5));
+    let (x, mut y) = (counted(&device, 5), counted(&device, 5));
+    let error = SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap_err().to_string();
+    println!("{error}");
+    assert!(error.starts_with("error[ATL625]: cuModuleLoadDataEx failed on cuda:0: CUDA_ERROR_INVALID_PTX"));
+    assert!(error.contains("kernel `scale`") && error.contains("nonsense"));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_problem_without_a_kernel_names_the_missing_compiler() {
+    let device = Device::open(DeviceId::Cuda(0), CacheDir::Off).unwrap();
+    let (x, mut y) = (counted(&device, 5), counted(&device, 5));
+    let error = SCALE.launch(&device, args!(x, x, 2.0, &mut y));
+    if !atlas_runtime::HAS_COMPILER {
+        assert!(error.unwrap_err().to_string().starts_with("error[ATL640]: `scale`: this build has no compiler"));
+    }
+    let host = x.to_device(&Device::cpu()).unwrap();
+    let error = SCALE.launch(&device, args!(host, x, 2.0, &mut y)).unwrap_err();
+    assert!(matches!(error, RuntimeError::Launch(LaunchError::WrongDevice { param: "x", .. })), "{error}");
+    let error = Tensor::zeros(&device, DType::F64, [1 << 42]).unwrap_err();
+    assert_eq!(error.code().to_string(), "ATL638");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_warm_launch_takes_microseconds() {
+    let folder = TempDir::new().unwrap();
+    let device = device_with(&folder, |d| image(d, PTX, 0), |d| counted(d, 37));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    let prepared = SCALE.prepare(&device, args!(x, x, 1.0, &mut y)).unwrap();
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..50 {
+        for (way, best) in best.iter_mut().enumerate() {
+            device.synchronize().unwrap();
+            let start = Instant::now();
+            for _ in 0..100 {
+                if way == 0 {
+                    SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap();
+                } else {
+                    prepared.launch(args!(x, x, 2.0, &mut y)).unwrap();
+                }
+            }
+            *best = best.min(start.elapsed().as_secs_f64() * 1e6 / 100.0);
+        }
+    }
+    let (start, end) = (Event::new(&device).unwrap(), Event::new(&device).unwrap());
+    let stream = device.default_stream();
+    start.record(&stream).unwrap();
+    prepared.launch(args!(x, x, 2.0, &mut y)).unwrap();
+    end.record(&stream).unwrap();
+    println!("host time of a launch: {:.2} us, prepared {:.2} us", best[0], best[1]);
+    println!("device time between events: {:.2} us", start.elapsed_ms(&end).unwrap() * 1e3);
+    assert!(best.iter().all(|&us| us < 5.0), "{best:?}");
+}

@@ -1,0 +1,11 @@
+//! Tests of the runtime that need no GPU and no LLVM, in one binary; the one of `gpu` is run by hand.
+
+mod binding;
+mod devices;
+mod gpu;
+mod kernels;
+mod keys;
+mod launching;
+mod selection;
+mod storing;
+mod views;

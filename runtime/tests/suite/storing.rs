@@ -1,0 +1,192 @@
+//! The kernel store: two tiers, several writers, damage, and folders that cannot be used.
+
+use atlas_codegen::{AbiParam, KernelImage, Target};
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{Dim, Param};
+use atlas_runtime::image_file::{ImageFileError, decode, encode};
+use atlas_runtime::{CacheDir, KernelKey, Store};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+const KEY: KernelKey = KernelKey([7; 32]);
+const CHILD_FOLDER: &str = "ATLAS_TEST_STORE";
+
+fn image() -> KernelImage {
+    KernelImage {
+        entry: "axpy".to_owned(),
+        ptx: ".version 7.8\n".repeat(5000),
+        ptx_version: (7, 8),
+        target: Target { sm: 90, specific: true },
+        params: vec![
+            AbiParam::Ptr(Param::from_u32(0)),
+            AbiParam::Dim(Dim::from_u32(1)),
+            AbiParam::Stride(Param::from_u32(0), 2),
+            AbiParam::Scalar(Param::from_u32(3)),
+            AbiParam::GridCount(1),
+        ],
+        grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 64 }],
+        threads: 128,
+        shared_bytes: 50_000,
+    }
+}
+
+fn store(folder: &Path) -> Store {
+    Store::new(CacheDir::At(folder.to_owned()))
+}
+
+#[test]
+fn an_image_survives_its_file() {
+    assert_eq!(decode(&encode(&image())).unwrap(), image());
+}
+
+#[test]
+fn a_file_says_what_is_wrong_with_it() {
+    let good = encode(&image());
+    let damaged = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        decode(&bytes).unwrap_err()
+    };
+    assert_eq!(damaged(0), ImageFileError::NotAnImage);
+    assert_eq!(damaged(8), ImageFileError::OtherVersion(0));
+    assert_eq!(damaged(20), ImageFileError::Damaged);
+    assert_eq!(damaged(good.len() - 1), ImageFileError::Damaged);
+    assert_eq!(decode(&good[..30]).unwrap_err(), ImageFileError::NotAnImage);
+    assert_eq!(decode(&good[..good.len() / 2]).unwrap_err(), ImageFileError::Damaged);
+    assert_eq!(decode(&[]).unwrap_err(), ImageFileError::NotAnImage);
+}
+
+#[test]
+fn memory_then_disk() {
+    let folder = TempDir::new().unwrap();
+    let first = store(folder.path());
+    assert!(first.get(&KEY).is_none());
+    first.put(&KEY, image());
+    assert_eq!(*first.get(&KEY).unwrap(), image());
+    let second = store(folder.path());
+    assert_eq!(*second.get(&KEY).unwrap(), image());
+    second.get(&KEY).unwrap();
+    let (a, b) = (first.stats(), second.stats());
+    assert_eq!((a.misses, a.memory_hits, a.disk_hits), (1, 1, 0));
+    assert_eq!((b.misses, b.memory_hits, b.disk_hits), (0, 1, 1));
+    assert_eq!(a.disk_failures + b.disk_failures + a.corrupt_entries + b.corrupt_entries, 0);
+}
+
+#[test]
+fn without_a_folder_only_memory_keeps() {
+    let store = Store::new(CacheDir::Off);
+    assert!(store.get(&KEY).is_none() && store.path(&KEY).is_none());
+    store.put(&KEY, image());
+    assert!(store.get(&KEY).is_some());
+    assert_eq!(store.stats().disk_failures, 0);
+}
+
+#[test]
+fn a_damaged_entry_is_removed_and_rebuilt() {
+    let folder = TempDir::new().unwrap();
+    let path = store(folder.path()).path(&KEY).unwrap();
+    let whole = encode(&image());
+    for content in [&b""[..], b"not a kernel", &whole[..whole.len() - 10], &[0; 4096]] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let store = store(folder.path());
+        assert!(store.get(&KEY).is_none());
+        assert!(!path.exists());
+        assert_eq!((store.stats().corrupt_entries, store.stats().disk_failures), (1, 0));
+        store.put(&KEY, image());
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_only_means_no_disk_cache() {
+    // The parent is a file: no user, root included, can make a folder or a file in it. A full disk fails the same calls.
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let store = store(&file.join("cache"));
+    assert!(store.get(&KEY).is_none());
+    assert_eq!(*store.put(&KEY, image()), image());
+    assert_eq!(*store.get(&KEY).unwrap(), image());
+    assert!(store.stats().disk_failures >= 1);
+}
+
+#[test]
+fn an_entry_that_cannot_be_written_leaves_nothing_behind() {
+    // The entry's name is taken by a folder, so the last step, the rename, fails.
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let path = store.path(&KEY).unwrap();
+    fs::create_dir_all(path.join("in the way")).unwrap();
+    store.put(&KEY, image());
+    assert_eq!(store.stats().disk_failures, 1);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    assert!(store.get(&KEY).is_some());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_only_means_no_disk_cache() {
+    // Writes to /dev/full fail as on a full disk; here it stands where the folder should.
+    let store = store(Path::new("/dev/full"));
+    store.put(&KEY, image());
+    assert_eq!(store.stats().disk_failures, 1);
+    assert!(store.get(&KEY).is_some());
+}
+
+#[test]
+fn threads_share_a_folder() {
+    let folder = TempDir::new().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| write_and_read(folder.path()));
+        }
+    });
+    assert_whole(folder.path());
+}
+
+#[test]
+fn processes_share_a_folder() {
+    let folder = TempDir::new().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            Command::new(&program)
+                .args(["--ignored", "--exact", "storing::child_of_processes_share_a_folder"])
+                .env(CHILD_FOLDER, folder.path())
+                .spawn()
+        })
+        .collect();
+    assert!(children.into_iter().all(|c| c.unwrap().wait().unwrap().success()));
+    assert_whole(folder.path());
+}
+
+#[test]
+#[ignore = "a child process of processes_share_a_folder"]
+fn child_of_processes_share_a_folder() {
+    if let Some(folder) = std::env::var_os(CHILD_FOLDER) {
+        write_and_read(Path::new(&folder));
+    }
+}
+
+/// Writes one key many times; every reader in between sees a whole entry or none.
+fn write_and_read(folder: &Path) {
+    for _ in 0..50 {
+        let fresh = store(folder);
+        if let Some(found) = fresh.get(&KEY) {
+            assert_eq!(*found, image());
+        }
+        fresh.put(&KEY, image());
+        let stats = fresh.stats();
+        assert_eq!((stats.corrupt_entries, stats.disk_failures), (0, 0));
+    }
+}
+
+/// One entry, whole, and no temporary file.
+fn assert_whole(folder: &Path) {
+    let store = store(folder);
+    assert_eq!(*store.get(&KEY).unwrap(), image());
+    assert_eq!(fs::read_dir(store.path(&KEY).unwrap().parent().unwrap()).unwrap().count(), 1);
+}

@@ -1,0 +1,102 @@
+//! Tensors and views of them.
+
+use atlas_dsl::DType;
+use atlas_runtime::{Device, Tensor};
+
+fn counted(shape: &[usize]) -> Tensor {
+    let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
+    Device::cpu().tensor_from(&values, shape).unwrap()
+}
+
+fn message<T>(result: atlas_runtime::Result<T>) -> String {
+    match result {
+        Ok(_) => "no error".to_owned(),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn a_slice_starts_inside() {
+    let t = counted(&[3, 4]);
+    let s = t.slice(1, 1..3).unwrap();
+    assert_eq!((s.shape(), s.strides(), s.is_contiguous()), (&[3, 2][..], &[4, 1][..], false));
+    assert_eq!(s.to_vec::<f32>().unwrap(), [1.0, 2.0, 5.0, 6.0, 9.0, 10.0]);
+    assert_eq!(t.slice(0, 1..2).unwrap().to_vec::<f32>().unwrap(), [4.0, 5.0, 6.0, 7.0]);
+    assert!(t.slice(0, 1..2).unwrap().is_contiguous());
+    assert!(t.slice(0, 3..3).unwrap().is_empty());
+}
+
+#[test]
+fn transpose_permute_expand_and_reshape() {
+    let t = counted(&[2, 3]);
+    assert_eq!(t.transpose(0, 1).unwrap().to_vec::<f32>().unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    let cube = counted(&[2, 3, 4]);
+    let p = cube.permute([2, 0, 1]).unwrap();
+    assert_eq!((p.shape(), p.strides()), (&[4, 2, 3][..], &[1, 12, 4][..]));
+    assert_eq!(p.contiguous().unwrap().to_vec::<f32>().unwrap(), p.to_vec::<f32>().unwrap());
+    let row = counted(&[1, 3]).expand([2, 2, 3]).unwrap();
+    assert_eq!(row.strides(), [0, 0, 1]);
+    assert_eq!(row.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0].repeat(4));
+    assert_eq!(cube.reshape([6, 4]).unwrap().strides(), [4, 1]);
+    assert!(counted(&[0, 4]).reshape([2, 0]).unwrap().to_vec::<f32>().unwrap().is_empty());
+}
+
+#[test]
+fn address_ranges_cover_what_is_touched() {
+    let t = counted(&[4, 4]);
+    let column = t.slice(1, 1..2).unwrap();
+    let range = column.address_range();
+    assert_eq!(range.end - range.start, (3 * 4 + 1) * 4);
+    assert!(t.slice(0, 0..0).unwrap().address_range().is_empty());
+}
+
+#[test]
+fn every_element_type_comes_back() {
+    use half::{bf16, f16};
+    let cpu = Device::cpu();
+    assert_eq!(cpu.tensor_from(&[1_i64, -2], [2]).unwrap().to_vec::<i64>().unwrap(), [1, -2]);
+    assert_eq!(cpu.tensor_from(&[1_i32, -2], [2]).unwrap().to_f64_vec().unwrap(), [1.0, -2.0]);
+    assert_eq!(cpu.tensor_from(&[0.5_f64], [1, 1]).unwrap().to_vec::<f64>().unwrap(), [0.5]);
+    assert_eq!(cpu.tensor_from(&[f16::from_f32(0.5)], [1]).unwrap().to_f64_vec().unwrap(), [0.5]);
+    assert_eq!(cpu.tensor_from(&[bf16::from_f32(0.5)], []).map(|_| ()).map_err(|_| ()), Ok(()));
+    let mut t = Tensor::zeros(&cpu, DType::F32, [2]).unwrap();
+    t.copy_from(&[3.0_f32, 4.0]).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), [3.0, 4.0]);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let t = counted(&[2, 3]);
+    assert_eq!(message(t.slice(1, 2..4)), "error[ATL631]: slice 2..4 of axis 1, which has size 3");
+    assert_eq!(message(t.transpose(0, 2)), "error[ATL632]: axis 2 of a tensor of rank 2");
+    assert_eq!(message(t.permute([0, 0])), "error[ATL633]: [0, 0] does not name each axis of a tensor of rank 2 once");
+    assert_eq!(
+        message(t.expand([4, 3])),
+        "error[ATL634]: a tensor of shape [2, 3] does not expand to [4, 3]: an axis keeps its size, or has size 1"
+    );
+    assert_eq!(
+        message(t.reshape([7])),
+        "error[ATL635]: a tensor of shape [2, 3] has another number of elements than [7]"
+    );
+    assert_eq!(
+        message(t.transpose(0, 1).unwrap().reshape([6])),
+        "error[ATL635]: a view of shape [3, 2] with strides [1, 3] is not contiguous; copy it first with `contiguous()`"
+    );
+    assert_eq!(message(t.to_vec::<i32>()), "error[ATL636]: the tensor holds f32, but it is read or written as i32");
+    assert_eq!(
+        message(Device::cpu().tensor_from(&[1.0_f32], [2, 3])),
+        "error[ATL630]: 1 elements are given for a tensor of shape [2, 3]"
+    );
+    assert_eq!(
+        message(Tensor::zeros(&Device::cpu(), DType::F32, [1 << 40, 1 << 40])),
+        "error[ATL637]: a tensor of shape [1099511627776, 1099511627776] has more bytes than an address space"
+    );
+    assert_eq!(
+        message(Tensor::zeros(&Device::cpu(), DType::F32, [1 << 58])),
+        "error[ATL638]: cpu has no 1152921504606846976 bytes of free memory; drop tensors, or use a smaller problem"
+    );
+    assert_eq!(
+        message(Tensor::zeros(&Device::cpu(), DType::Bool, [1])),
+        "error[ATL639]: a tensor cannot hold bool: it exists only inside kernels"
+    );
+}

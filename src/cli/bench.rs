@@ -1,0 +1,225 @@
+//! `atlas bench`: measures the kernels on a GPU, with the record of the machine beside the numbers.
+
+use super::show::{self, Progress};
+use super::{input, record, sample};
+use anyhow::{Context, Result, bail};
+use atlas_dsl::{Config, DType};
+use atlas_ops::cases::{self, Bench};
+use atlas_runtime::{Device, Tensor};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Slower than before by more than this fraction is a regression.
+const REGRESSION: f64 = 0.05;
+/// Indices of the independent dim whose results are checked.
+const CHECKED: usize = 64;
+/// Elements of the tensor that is copied to measure bandwidth: 1 GiB of bf16.
+const COPIED: usize = 1 << 29;
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// cuda:N, or best: the first GPU, else the CPU.
+    #[arg(long, default_value = "best")]
+    device: String,
+    /// Only the results of this name.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Measure with this config.
+    #[arg(long, value_name = "KEY=NUMBER ..")]
+    config: Option<String>,
+    /// Measure every config of the tune space.
+    #[arg(long, conflicts_with = "config")]
+    all_configs: bool,
+    /// Timed runs of each kernel.
+    #[arg(long, default_value_t = 50)]
+    samples: usize,
+    /// Compare with the JSON of an earlier run; a kernel slower by more than 5 % is an error.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let before = args.against.as_deref().map(load).transpose()?;
+    let benches: Vec<Bench> = cases::benches()
+        .into_iter()
+        .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || o == b.problem.op.name))
+        .collect();
+    if benches.is_empty() {
+        let names: Vec<&str> = cases::benches().iter().map(|b| b.name).collect();
+        bail!(
+            "there is no benchmark `{}`; the benchmarks are {}",
+            args.only.as_deref().unwrap_or(""),
+            names.join(", ")
+        );
+    }
+    let device = input::device(&args.device)?;
+    if device.is_cpu() {
+        bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
+    }
+    let mut record = record::record(&device.id().to_string());
+    record["device_name"] = json!(device.name());
+    record["copy_gb_s"] = json!(copy_bandwidth(&device)?);
+    let mut progress = Progress::new(benches.len());
+    let mut results = Vec::new();
+    for bench in &benches {
+        progress.step(&format!("{} {}", bench.name, bench.problem.shape()));
+        results.extend(measure(bench, &device, args)?);
+    }
+    drop(progress);
+    let slower = before.as_ref().map(|b| compare(b, &mut results)).unwrap_or_default();
+    if args.json {
+        show::json(&json!({ "results": results, "record": record }));
+    } else {
+        print(&results, before.is_some());
+        let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+        println!("copy {} GB/s on {device}, {}", text(&record["copy_gb_s"]), text(&record["date"]));
+    }
+    for name in &slower {
+        eprintln!("error: {name} is slower than before by more than {:.0} %", REGRESSION * 100.0);
+    }
+    let wrong = results.iter().filter(|r| r["pass"] == false && r["refused"].is_null()).count();
+    Ok(slower.is_empty() && wrong == 0)
+}
+
+/// Measures one benchmark, with one config or with all.
+fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
+    let p = &bench.problem;
+    let inputs = p.inputs();
+    let mut prepared = p.prepare(device, &inputs)?;
+    let configs: Vec<Option<Config>> = match &args.config {
+        Some(text) => vec![Some(input::config(p.kernel, text)?)],
+        None if args.all_configs => p.kernel.configs().into_iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let bytes: f64 = p.tensors().iter().map(|(_, sizes, _)| sizes.iter().product::<usize>() as f64).sum::<f64>()
+        * f64::from(p.dtype.bytes());
+    let mut rows = Vec::new();
+    for config in configs {
+        let mut row = json!({ "name": bench.name, "shape": p.shape(), "dtype": p.dtype.name() });
+        let resolved = prepared.resolve(config.as_ref()).and_then(|launch| {
+            launch.launch(prepared.args())?;
+            device.synchronize()?;
+            Ok(launch)
+        });
+        let launch = match resolved {
+            Ok(launch) => launch,
+            // A sweep meets configs that are not legal for the target.
+            Err(e) if args.all_configs => {
+                row["config"] = json!(config.map(|c| c.to_string()));
+                row["refused"] = json!(e.to_string());
+                eprintln!("{} {}: refused: {e}", bench.name, row["config"].as_str().unwrap_or(""));
+                rows.push(row);
+                continue;
+            }
+            Err(e) => return Err(e).with_context(|| format!("cannot run `{}`", bench.name)),
+        };
+        row["config"] = json!(launch.config().to_string());
+        row["source"] = json!(launch.source().to_string());
+        row["registers"] = json!(launch.facts().map(|f| f.registers));
+        row["local_bytes"] = json!(launch.facts().map(|f| f.local_bytes));
+        row["shared_bytes"] = json!(launch.facts().map(|f| f.shared_bytes));
+        let c = prepared.check_sample(&inputs, CHECKED)?;
+        let t = sample::on_device(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
+        let host = sample::on_host(device, || Ok(prepared.launch(config.as_ref())?))?;
+        row["median_ms"] = json!(t.median_ms);
+        row["min_ms"] = json!(t.min_ms);
+        row["rel_err"] = json!(c.rel_f);
+        row["tolerance"] = json!(p.bound());
+        row["pass"] = json!(c.passes(p.bound()));
+        row["gb_s"] = json!(bytes / t.median_ms / 1e6);
+        row["tflops"] = json!((p.op.flops)(p) / t.median_ms / 1e9);
+        row["launch_us"] = json!(host);
+        if args.all_configs {
+            let wrong = if row["pass"] == true { "" } else { " WRONG" };
+            eprintln!("{} {}: {}{wrong}", bench.name, launch.config(), show::time(t.median_ms));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Bytes read and written per second by the driver's own copy on the device, in GB.
+fn copy_bandwidth(device: &Device) -> Result<f64> {
+    let from = Tensor::zeros(device, DType::Bf16, [COPIED])?;
+    let mut to = Tensor::zeros(device, DType::Bf16, [COPIED])?;
+    let stream = device.default_stream();
+    let t = sample::on_device(device, 20, || Ok(atlas_runtime::timing::copy_on_device(&from, &mut to, &stream)?))?;
+    Ok((4 * COPIED) as f64 / t.median_ms / 1e6)
+}
+
+fn load(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--against: cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("--against: {} is not JSON of `atlas bench --json`", path.display()))
+}
+
+/// Sets each result's ratio to the one before; the names of those that are slower.
+fn compare(before: &Value, results: &mut [Value]) -> Vec<String> {
+    let empty = Vec::new();
+    let old = before["results"].as_array().unwrap_or(&empty);
+    let mut slower = Vec::new();
+    for r in results {
+        let same = |o: &&Value| ["name", "shape", "dtype"].iter().all(|k| o[k] == r[k]);
+        let was = old.iter().find(same).and_then(|o| o["median_ms"].as_f64());
+        if let (Some(was), Some(is)) = (was, r["median_ms"].as_f64()) {
+            r["against"] = json!(is / was);
+            if is > was * (1.0 + REGRESSION) {
+                slower.push(r["name"].as_str().unwrap_or("").to_owned());
+            }
+        }
+    }
+    slower
+}
+
+fn print(results: &[Value], against: bool) {
+    let mut headings = vec![
+        "name",
+        "shape",
+        "dtype",
+        "median",
+        "min",
+        "GB/s",
+        "TFLOP/s",
+        "launch",
+        "regs",
+        "local",
+        "error",
+        "tolerance",
+        "config",
+    ];
+    if against {
+        headings.push("time / before");
+    }
+    let mut table = show::table(&headings);
+    show::right(&mut table, &[3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let with = |v: &Value, show: &dyn Fn(f64) -> String| v.as_f64().map_or_else(|| "-".to_owned(), show);
+    for r in results {
+        let wrong = if r["pass"] == false { " WRONG" } else { "" };
+        let mut cells = vec![
+            text(&r["name"]),
+            text(&r["shape"]),
+            text(&r["dtype"]),
+            with(&r["median_ms"], &show::time),
+            with(&r["min_ms"], &show::time),
+            with(&r["gb_s"], &|x| format!("{x:.0}")),
+            with(&r["tflops"], &|x| format!("{x:.1}")),
+            with(&r["launch_us"], &|x| format!("{x:.1} us")),
+            r["registers"].as_u64().map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            r["local_bytes"].as_u64().map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            with(&r["rel_err"], &show::small) + wrong,
+            with(&r["tolerance"], &show::small),
+            r["refused"].as_str().map_or_else(|| text(&r["config"]), |e| format!("{}: {e}", text(&r["config"]))),
+        ];
+        if against {
+            cells.push(with(&r["against"], &|x| format!("{x:.3}")));
+        }
+        table.add_row(cells);
+    }
+    println!("{table}");
+}

@@ -1,0 +1,124 @@
+//! `atlas compile`: any stage of a kernel as text.
+
+use super::input::{self, ProblemArgs};
+use super::stages::{self, Stage, Texts};
+use super::{ship, show};
+use anyhow::{Context, Result, bail};
+use atlas_codegen::Target;
+use atlas_dsl::Config;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A kernel's name, or a file of Tile IR (`FILE.tile`).
+    #[arg(required_unless_present = "all")]
+    kernel: Option<String>,
+    /// The target, such as sm_80.
+    #[arg(long, default_value = "sm_80")]
+    arch: String,
+    /// What to print: tile, gpu, llvm, ptx.
+    #[arg(long, value_delimiter = ',', default_value = "ptx")]
+    emit: Vec<String>,
+    #[command(flatten)]
+    problem: ProblemArgs,
+    /// Write files into this folder.
+    #[arg(long, value_name = "DIR")]
+    out_dir: Option<PathBuf>,
+    /// Every kernel, in every element type and a spread of configs, as PTX, with an index.json.
+    #[arg(long, requires = "out_dir")]
+    all: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compiles.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let target = target(&args.arch)?;
+    if let (true, Some(dir)) = (args.all, &args.out_dir) {
+        return ship::run(target, dir);
+    }
+    let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
+    let want = args
+        .emit
+        .iter()
+        .map(|s| s.parse().map_err(|e: String| anyhow::anyhow!("--emit: {e}")))
+        .collect::<Result<Vec<Stage>>>()?;
+    let (stem, config, texts) =
+        texts(name, &args.problem, target, &want).with_context(|| format!("cannot compile `{name}` for {target}"))?;
+    if let Some(dir) = &args.out_dir {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        for (stage, text) in &texts {
+            let path = dir.join(format!("{stem}.{}.{target}.{}", slug(&config), stage.ending()));
+            write(&path, text)?;
+            println!("{}", path.display());
+        }
+    } else if args.json {
+        let stages: serde_json::Map<_, _> = texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect();
+        show::json(
+            &json!({ "kernel": name, "arch": target.to_string(), "config": config.to_string(), "stages": stages }),
+        );
+    } else {
+        for (stage, text) in &texts {
+            if texts.len() > 1 {
+                println!("// ---- {stage}");
+            }
+            println!("{}", text.trim_end());
+        }
+    }
+    Ok(true)
+}
+
+/// The stages of a kernel from its name or its file, the stem of output files, and the config.
+fn texts(name: &str, problem: &ProblemArgs, target: Target, want: &[Stage]) -> Result<(String, Config, Texts)> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|e| e == "tile") {
+        let config = file_config(problem)?;
+        let texts = stages::of_file(path, &config.schedule, target, want)?;
+        let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
+        return Ok((stem, config, texts));
+    }
+    let def = input::kernel(name)?;
+    let dtype = input::dtype(&problem.dtype)?;
+    let dims = input::dims(def, problem.dims.as_deref())?;
+    let spec = input::specialization(def, &dims, dtype)?;
+    let chosen = input::chosen(def, &spec, &dims, target, problem.config.as_deref())?;
+    let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, target, want))?;
+    Ok((format!("{name}.{dtype}"), config, texts))
+}
+
+/// The schedule for a `.tile` file, whose dims and tile sizes are written in it.
+fn file_config(problem: &ProblemArgs) -> Result<Config> {
+    if problem.dims.is_some() {
+        bail!("--dims does not apply to a .tile file: its dims are written in it");
+    }
+    let mut config = Config::default();
+    for pair in problem.config.as_deref().unwrap_or("").split([' ', ',']).filter(|p| !p.is_empty()) {
+        let typed: Config = pair.parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
+        if let Some(key) = typed.tile.keys().next() {
+            bail!(
+                "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are stages, warps"
+            );
+        }
+        let key = pair.split('=').next().unwrap_or("");
+        config.set(key, typed.get(key).unwrap_or(1));
+    }
+    Ok(config)
+}
+
+/// A target by name.
+pub(super) fn target(text: &str) -> Result<Target> {
+    text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
+}
+
+/// A config as part of a file name: `BH64-BN64-stages2-warps4`.
+pub(super) fn slug(config: &Config) -> String {
+    config.to_string().replace('=', "").replace(' ', "-")
+}
+
+/// Writes a file, naming it if that fails.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,150 @@
+//! `atlas doctor`: what this machine has and lacks, with the mend for each.
+
+use super::{ptxas, record, show, stages};
+use anyhow::Result;
+use atlas_runtime::{CacheDir, Device};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that a machine has or lacks.
+struct Finding {
+    what: &'static str,
+    has: bool,
+    detail: String,
+    /// How to get it, where it is missing.
+    mend: String,
+}
+
+impl Finding {
+    fn has(what: &'static str, detail: impl Into<String>) -> Finding {
+        Finding { what, has: true, detail: detail.into(), mend: String::new() }
+    }
+
+    fn lacks(what: &'static str, detail: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { what, has: false, detail: detail.into(), mend: mend.into() }
+    }
+}
+
+/// Examines the machine. What is missing is told, not an error: the CPU device needs none of it.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let mut findings = vec![cpu(), generator(), llvm()];
+    findings.extend(gpus());
+    findings.extend([assembler(), cache()]);
+    if args.json {
+        let rows: Vec<Value> = findings
+            .iter()
+            .map(|f| json!({ "what": f.what, "has": f.has, "detail": f.detail, "mend": (!f.has).then_some(&f.mend) }))
+            .collect();
+        show::json(&Value::Array(rows));
+        return Ok(true);
+    }
+    let mut table = show::table(&["", "", "found"]);
+    for f in &findings {
+        table.add_row([f.what, if f.has { "yes" } else { "no" }, &f.detail]);
+    }
+    println!("{table}");
+    for f in findings.iter().filter(|f| !f.has) {
+        println!("\n{}: {}", f.what, f.mend);
+    }
+    Ok(true)
+}
+
+fn cpu() -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Finding::has("CPU device", format!("{cores} cores; runs every kernel, with no GPU and no LLVM"))
+}
+
+fn generator() -> Finding {
+    if stages::CAN_COMPILE {
+        return Finding::has("code generator", "compiled in, for sm_80, sm_89 and sm_90");
+    }
+    let mend = "build this program with `--features jit` (LLVM as a shared library) or `--features static-llvm`; \
+                without it kernels run on the CPU";
+    Finding::lacks("code generator", "this program was built without it", mend)
+}
+
+fn llvm() -> Finding {
+    let ask = |program: &str| {
+        let out = Command::new(program).arg("--version").output().ok().filter(|o| o.status.success())?;
+        Some(format!("{} ({program})", String::from_utf8_lossy(&out.stdout).trim()))
+    };
+    if let Some(version) = ask("llvm-config-22").or_else(|| ask("/usr/lib/llvm-22/bin/llvm-config")) {
+        return Finding::has("LLVM 22 for builds", version);
+    }
+    let mend = "to build with `--features jit`: `apt-get update && apt-get install llvm-22-dev libpolly-22-dev \
+                zlib1g-dev libzstd-dev`, and set LLVM_SYS_221_PREFIX to what `llvm-config-22 --prefix` prints; \
+                a program that is already built with it needs nothing";
+    Finding::lacks("LLVM 22 for builds", "no llvm-config-22", mend)
+}
+
+/// The driver, then a finding for each GPU.
+fn gpus() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for ordinal in 0.. {
+        match Device::cuda(ordinal) {
+            Ok(device) => {
+                if ordinal == 0 {
+                    let (major, minor) = device.driver_version().unwrap_or_default();
+                    let own = record::nvidia_smi("cuda:0", &["driver_version"]).pop();
+                    let own = own.map(|v| format!("{v}, ")).unwrap_or_default();
+                    findings.push(Finding::has("NVIDIA driver", format!("{own}serves CUDA {major}.{minor}")));
+                }
+                let gib = device.memory_bytes().unwrap_or(0) >> 30;
+                findings.push(Finding::has("GPU", format!("{device}, {} SMs, {gib} GiB", device.sm_count())));
+            }
+            Err(e) if ordinal == 0 => {
+                let text = e.to_string();
+                let text = text.split_once("]: ").map_or(text.as_str(), |(_, rest)| rest);
+                let (found, mend) =
+                    text.split_once("; ").unwrap_or((text, "run `nvidia-smi` to see what the driver sees"));
+                findings.push(Finding::lacks("GPU", found, mend));
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    findings
+}
+
+fn assembler() -> Finding {
+    if let Some(path) = ptxas::find() {
+        let version = ptxas::version(&path).unwrap_or_else(|| "version unknown".to_owned());
+        return Finding::has("ptxas", format!("{version} ({})", path.display()));
+    }
+    let mend =
+        "only for register counts and checks: `cargo xtask setup` fetches it into .tools, or set ATLAS_PTXAS to one";
+    Finding::lacks("ptxas", "none in .tools or on the PATH", mend)
+}
+
+fn cache() -> Finding {
+    let path = match CacheDir::from_env() {
+        CacheDir::At(path) => path,
+        CacheDir::Off => {
+            let mend = "set ATLAS_CACHE_DIR to a folder, or HOME; without it each process compiles its kernels anew";
+            return Finding::lacks("kernel cache", "switched off", mend);
+        }
+    };
+    match writable(&path) {
+        Ok(()) => Finding::has("kernel cache", path.display().to_string()),
+        Err(e) => {
+            let mend = "set ATLAS_CACHE_DIR to a folder that can be written; without it each process compiles its kernels anew";
+            Finding::lacks("kernel cache", format!("cannot write {}: {e}", path.display()), mend)
+        }
+    }
+}
+
+fn writable(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let probe = dir.join(format!(".probe-{}", std::process::id()));
+    std::fs::write(&probe, b"probe")?;
+    std::fs::remove_file(&probe)
+}

@@ -1,0 +1,106 @@
+//! `atlas explain`: the chosen config and why, the grid, placement and resources.
+
+use super::input::{self, ProblemArgs};
+use super::stages::{self, Stage};
+use super::{compile, ptxas, show};
+use anyhow::Result;
+use atlas_dsl::Kernel;
+use atlas_dsl::ir::{DimSize, GridExtent};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A kernel's name.
+    kernel: String,
+    /// The target, such as sm_80.
+    #[arg(long, default_value = "sm_80")]
+    arch: String,
+    #[command(flatten)]
+    problem: ProblemArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let target = compile::target(&args.arch)?;
+    let def = input::kernel(&args.kernel)?;
+    let dtype = input::dtype(&args.problem.dtype)?;
+    let dims = input::dims(def, args.problem.dims.as_deref())?;
+    let spec = input::specialization(def, &dims, dtype)?;
+    let chosen = input::chosen(def, &spec, &dims, target, args.problem.config.as_deref())?;
+    let (config, (kernel, texts)) = chosen.first(|c| {
+        let kernel = (def.build)(&spec, c)?;
+        let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
+        let texts = stages::print(kernel.clone(), &c.schedule, target, want)?;
+        Ok((kernel, texts))
+    })?;
+    let schedule = config.schedule;
+    let (axes, programs) = grid(&kernel, &dims);
+    let placement = if stages::CAN_COMPILE { stages::placement(kernel, &schedule, target)? } else { String::new() };
+    let resources = match (ptxas::find(), texts.first()) {
+        (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &target.to_string())?),
+        _ => None,
+    };
+    if args.json {
+        show::json(&json!({
+            "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": target.to_string(),
+            "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
+            "threads": schedule.warps * 32, "placement": placement,
+            "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
+        }));
+        return Ok(true);
+    }
+    let shape: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
+    println!("kernel   {} {dtype} {} on {target}", def.name, shape.join(" "));
+    println!("config   {config}");
+    println!("why      {}", chosen.why);
+    println!(
+        "grid     {axes} = {} programs of {} threads",
+        programs.map_or_else(|| "?".to_owned(), |n| n.to_string()),
+        schedule.warps * 32
+    );
+    match resources {
+        Some(r) => println!(
+            "ptxas    {} registers, {} bytes spilled, {} bytes of static shared memory",
+            r.registers, r.spills, r.shared
+        ),
+        None => println!("ptxas    -"),
+    }
+    if let Some(ranking) = &chosen.ranking {
+        println!("\nconfigs, best first: {}", ranking.trim_end());
+    }
+    if stages::CAN_COMPILE {
+        println!("\n{}", placement.trim_end());
+    } else {
+        println!("\nplacement and resources need the code generator: build with `--features jit`");
+    }
+    Ok(true)
+}
+
+/// The grid as text, and its number of programs if every size is known.
+fn grid(kernel: &Kernel, dims: &BTreeMap<String, u64>) -> (String, Option<u64>) {
+    let size = |d| match kernel.dims[d].size {
+        DimSize::Const(n) => Some(n),
+        DimSize::Dynamic { .. } => dims.get(&kernel.dims[d].name).copied(),
+    };
+    let mut programs = Some(1);
+    let mut axes = Vec::new();
+    for axis in &kernel.grid {
+        let count = match axis.extent {
+            GridExtent::Points(d) => {
+                axes.push(kernel.dims[d].name.clone());
+                size(d)
+            }
+            GridExtent::Tiles { dim, size: tile } => {
+                axes.push(format!("tiles({}, {tile})", kernel.dims[dim].name));
+                size(dim).map(|n| n.div_ceil(u64::from(tile)))
+            }
+        };
+        programs = programs.zip(count).map(|(a, b)| a * b);
+    }
+    (axes.join(" x "), programs)
+}

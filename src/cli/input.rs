@@ -1,0 +1,171 @@
+//! What the user typed, resolved: kernels, dims, element types and configs.
+
+use anyhow::{Context, Result, anyhow, bail};
+use atlas_codegen::Target;
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{Config, DType, KernelDef, Specialization};
+use atlas_ops::Problem;
+use atlas_runtime::{Device, Machine, choose_for};
+use std::collections::BTreeMap;
+
+/// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct ProblemArgs {
+    /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
+    #[arg(long, value_name = "NAME=SIZE,..")]
+    pub(super) dims: Option<String>,
+    /// Element type: bf16, f16 or f32.
+    #[arg(long, default_value = "bf16")]
+    pub(super) dtype: String,
+    /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.
+    #[arg(long, value_name = "KEY=NUMBER ..")]
+    pub(super) config: Option<String>,
+}
+
+/// A kernel by name.
+pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
+    let all = atlas_dsl::registry();
+    all.iter().copied().find(|k| k.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|k| k.name).collect();
+        anyhow!("there is no kernel `{name}`; the kernels are {}", names.join(", "))
+    })
+}
+
+/// An element type by name.
+pub(super) fn dtype(name: &str) -> Result<DType> {
+    DType::from_name(name).with_context(|| format!("there is no element type `{name}`; use bf16, f16 or f32"))
+}
+
+/// Sizes by dim: the user's, then the usual ones of a kernel that ships with Atlas.
+pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<String, u64>> {
+    let usual = atlas_ops::cases::usual_dims(def.name);
+    let mut dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(usual).collect();
+    for pair in text.unwrap_or("").split([',', ' ']).filter(|p| !p.is_empty()) {
+        let (name, size) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=SIZE"))?;
+        let size = size.parse().map_err(|_| anyhow!("`{size}` in `{pair}` is not a size"))?;
+        if !def.dims.iter().any(|d| d.name == name) {
+            let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
+            bail!("`{}` has no dim `{name}`; its dims are {}", def.name, names.join(", "));
+        }
+        dims.insert(name.to_owned(), size);
+    }
+    Ok(dims)
+}
+
+/// What a kernel is compiled for: contiguous, aligned tensors of these sizes.
+pub(super) fn specialization(def: &KernelDef, dims: &BTreeMap<String, u64>, dtype: DType) -> Result<Specialization> {
+    let mut spec = Specialization::default();
+    for t in def.types {
+        if !t.allowed.contains(&dtype) {
+            let allowed: Vec<&str> = t.allowed.iter().map(|d| d.name()).collect();
+            bail!("`{}` of `{}` cannot be {dtype}; it may be {}", t.name, def.name, allowed.join(", "));
+        }
+        spec = spec.with_type(t.name, dtype);
+    }
+    for d in def.dims {
+        let fact = match (d.whole, dims.get(d.name)) {
+            (true, Some(0)) => bail!("dim `{}` of `{}` is used whole, so it cannot be 0", d.name, def.name),
+            (true, Some(&n)) => DimFact::Const(n),
+            (true, None) => {
+                bail!("`{}` uses dim `{}` whole: give its size, such as --dims {}=64", def.name, d.name, d.name)
+            }
+            (false, Some(&n)) => DimFact::Dynamic(largest_class(n)),
+            (false, None) => DimFact::Dynamic(1),
+        };
+        spec = spec.with_dim(d.name, fact);
+    }
+    Ok(spec)
+}
+
+/// A config from the user's text, on top of the kernel's default; every key must be a knob of the kernel.
+pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
+    let typed: Config = text.parse().map_err(|e: String| anyhow!("--config: {e}"))?;
+    let mut config = def.default_config();
+    for key in text.split([' ', ',']).filter_map(|pair| pair.split_once('=')).map(|(key, _)| key) {
+        if !atlas_dsl::Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
+            let knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
+            bail!("--config: `{}` has no knob `{key}`; its knobs are {}", def.name, knobs.join(", "));
+        }
+        if let Some(value) = typed.get(key) {
+            config.set(key, value);
+        }
+    }
+    Ok(config)
+}
+
+/// A device by name: cpu, cuda:N or best.
+pub(super) fn device(name: &str) -> Result<Device> {
+    match (name, name.strip_prefix("cuda:").map(str::parse)) {
+        ("best", _) => Ok(Device::best()?),
+        ("cpu", _) => Ok(Device::cpu()),
+        (_, Some(Ok(ordinal))) => Ok(Device::cuda(ordinal)?),
+        _ => bail!("there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, and best"),
+    }
+}
+
+/// Multiprocessors of the usual GPU of a target, for choosing a config where there is no GPU.
+const SMS: [(u32, u32); 3] = [(80, 108), (89, 142), (90, 132)];
+/// Configs that are tried before the code generator's refusal of the best is final.
+const TRIES: usize = 8;
+
+/// Configs for a problem, and why they stand in this order.
+pub(super) struct Chosen {
+    /// Best first; never empty.
+    pub(super) configs: Vec<Config>,
+    /// Why the first is first.
+    pub(super) why: String,
+    /// The whole ranking, where there is one.
+    pub(super) ranking: Option<String>,
+}
+
+impl Chosen {
+    fn one(config: Config, why: impl Into<String>) -> Chosen {
+        Chosen { configs: vec![config], why: why.into(), ranking: None }
+    }
+
+    /// The first config with which `build` succeeds, and what it built; else why the first config failed.
+    pub(super) fn first<T>(&self, mut build: impl FnMut(&Config) -> Result<T>) -> Result<(Config, T)> {
+        let mut refusal = None;
+        for config in &self.configs {
+            match build(config) {
+                Ok(built) => return Ok((config.clone(), built)),
+                Err(e) => refusal = refusal.or(Some(e.context(format!("config `{config}`")))),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| anyhow!("there is no config to try")))
+    }
+}
+
+/// The user's config, else the cost model's order for the target, else the default.
+pub(super) fn chosen(
+    def: &'static KernelDef,
+    spec: &Specialization,
+    dims: &BTreeMap<String, u64>,
+    target: Target,
+    text: Option<&str>,
+) -> Result<Chosen> {
+    if let Some(text) = text {
+        return Ok(Chosen::one(config(def, text)?, "given by --config"));
+    }
+    let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
+    let Some(sizes) = sizes else {
+        return Ok(Chosen::one(
+            def.default_config(),
+            "the kernel's default; with --dims for every dim the cost model chooses",
+        ));
+    };
+    let sms = SMS.iter().find(|(sm, _)| *sm == target.sm).map_or(108, |(_, sms)| *sms);
+    let selection = choose_for(def, spec, &sizes, Machine { target: Some(target), sms });
+    let configs: Vec<Config> = selection.legal().map(|c| c.config.clone()).take(TRIES).collect();
+    if configs.is_empty() {
+        let reasons: Vec<String> = selection.refused().take(3).map(|(c, why)| format!("{c}: {why}")).collect();
+        bail!("no config of `{}` is legal for this problem on {target}: {}", def.name, reasons.join("; "));
+    }
+    let why = format!("{}, for {sms} multiprocessors", selection.source);
+    Ok(Chosen { configs, why, ranking: Some(selection.to_string()) })
+}
+
+/// Sizes of a problem by dim.
+pub(super) fn dims_of(p: &Problem) -> BTreeMap<String, u64> {
+    p.kernel.dims.iter().map(|d| d.name.to_owned()).zip(p.dims.iter().copied()).collect()
+}

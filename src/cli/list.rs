@@ -1,0 +1,64 @@
+//! `atlas list`: kernels, their dims, dtypes and tune spaces.
+
+use super::show;
+use anyhow::Result;
+use atlas_dsl::KernelDef;
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::ir::Access;
+use serde_json::{Value, json};
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists every kernel linked into this program.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let kernels = atlas_dsl::registry();
+    if args.json {
+        show::json(&Value::Array(kernels.iter().map(|k| describe(k)).collect()));
+        return Ok(true);
+    }
+    let mut table = show::table(&["kernel", "dims", "dtypes", "tune", "what"]);
+    for k in kernels {
+        let dims: Vec<&str> = k.dims.iter().map(|d| d.name).collect();
+        let tune: Vec<String> = k.tune.iter().map(|t| format!("{}={:?}", t.name, t.values)).collect();
+        let what = k.doc.trim().lines().next().unwrap_or("").trim().to_owned();
+        table.add_row([k.name.to_owned(), dims.join(" "), dtypes(k).join(" "), tune.join(" "), what]);
+    }
+    println!("{table}");
+    Ok(true)
+}
+
+fn dtypes(k: &KernelDef) -> Vec<&'static str> {
+    k.types.first().map(|t| t.allowed.iter().map(|d| d.name()).collect()).unwrap_or_default()
+}
+
+fn describe(k: &KernelDef) -> Value {
+    let dtype = |d: &DTypeRef| match d {
+        DTypeRef::Fixed(d) => d.name(),
+        DTypeRef::Generic(i) => k.types[*i].name,
+    };
+    let param = |p: &ParamDef| match p {
+        ParamDef::Tensor { name, dtype: d, dims, access } => json!({
+            "name": name,
+            "dtype": dtype(d),
+            "dims": dims.iter().map(|&i| k.dims[i].name).collect::<Vec<_>>(),
+            "access": if *access == Access::In { "in" } else { "out" },
+        }),
+        ParamDef::Scalar { name, dtype: d } => json!({ "name": name, "dtype": dtype(d) }),
+    };
+    json!({
+        "name": k.name,
+        "doc": k.doc.trim(),
+        "file": k.file,
+        "dtypes": dtypes(k),
+        "dims": k.dims.iter().map(|d| json!({ "name": d.name, "whole": d.whole })).collect::<Vec<_>>(),
+        "params": k.params.iter().map(param).collect::<Vec<_>>(),
+        "tune": k.tune.iter().map(|t| (t.name.to_owned(), json!(t.values))).collect::<serde_json::Map<_, _>>(),
+        "configs": k.configs().len(),
+    })
+}

@@ -1,0 +1,79 @@
+//! The command line: one file per verb. A user's crate gets the same verbs for its own kernels by calling
+//! [`main`] from its `main`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `list`, `compile`, `explain`, `verify`, `bench`, `demo`, `doctor` | the verbs |
+//! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
+//! | `stages` | the one place that calls the code generator |
+//! | `ship` | `compile --all`: every kernel to a folder |
+//! | `sample` | times one problem on a GPU |
+//! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
+//! | `record` | the machine on which a measurement was taken |
+//! | `show` | tables, progress, JSON |
+
+mod bench;
+mod compile;
+mod demo;
+mod doctor;
+mod explain;
+mod input;
+mod list;
+mod ptxas;
+mod record;
+mod sample;
+mod ship;
+mod show;
+mod stages;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "atlas", version, about = "A GPU kernel language: compile, explain, verify and measure kernels.")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Kernels, their dims, dtypes and tune spaces.
+    List(list::Args),
+    /// Any stage of a kernel as text.
+    Compile(compile::Args),
+    /// The chosen config and why; placement and resources.
+    Explain(explain::Args),
+    /// Every kernel against its f64 reference.
+    Verify(verify::Args),
+    /// Measure the kernels on a GPU.
+    Bench(bench::Args),
+    /// The main job: compile, run and check the kernels at the sizes of real models.
+    Demo(demo::Args),
+    /// What this machine has and lacks, with the mend.
+    Doctor(doctor::Args),
+}
+
+/// Runs the command line of this program over every kernel linked into it.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::List(args) => list::run(&args),
+        Verb::Compile(args) => compile::run(&args),
+        Verb::Explain(args) => explain::run(&args),
+        Verb::Verify(args) => verify::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            let text = format!("{e:#}");
+            let prefix = if text.starts_with("error") { "" } else { "error: " };
+            eprintln!("{prefix}{text}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! NVIDIA's assembler, where it is found: registers and spills of a kernel. Never needed to run one.
+
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What ptxas says of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resources {
+    /// Registers of one thread.
+    pub(super) registers: u32,
+    /// Bytes spilled by one thread, stores and loads together.
+    pub(super) spills: u32,
+    /// Static shared memory in bytes.
+    pub(super) shared: u32,
+}
+
+/// `$ATLAS_PTXAS`, else a ptxas under `.tools` here or above, else the one on the PATH.
+pub(super) fn find() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from).filter(|p| p.is_file()) {
+        return Some(path);
+    }
+    let here = std::env::current_dir().ok()?;
+    let tools = here.ancestors().map(|dir| dir.join(".tools")).find(|t| t.is_dir());
+    if let Some(found) = tools.and_then(|t| search(&t, 8)) {
+        return Some(found);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join("ptxas")).find(|p| p.is_file())
+}
+
+/// The last `ptxas` under a folder in name order, which is the newest where folders are named by version.
+fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|e| e.path()).collect();
+    entries.sort();
+    if let Some(found) = entries.iter().find(|p| p.file_name().is_some_and(|n| n == "ptxas") && p.is_file()) {
+        return Some(found.clone());
+    }
+    let mut folders = entries.iter().rev().filter(|p| p.is_dir() && depth > 0);
+    folders.find_map(|p| search(p, depth - 1))
+}
+
+/// The version that a ptxas gives, such as `13.0.88`.
+pub(super) fn version(ptxas: &Path) -> Option<String> {
+    let out = Command::new(ptxas).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.lines().find_map(|l| l.split(", V").nth(1).map(|v| v.trim().to_owned()))
+}
+
+/// Assembles PTX for an arch and reads off what it needs.
+pub(super) fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
+    let mut child = Command::new(ptxas)
+        .args(["-v", &format!("-arch={arch}"), "-o", "/dev/null", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", ptxas.display()))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(ptx.as_bytes())?;
+    }
+    let out = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    if !out.status.success() {
+        bail!("ptxas refuses the kernel: {}", text.trim());
+    }
+    Ok(parse(&text))
+}
+
+fn parse(text: &str) -> Resources {
+    let before = |what: &str| {
+        text.find(what).and_then(|at| text[..at].rsplit(' ').find(|w| !w.is_empty())?.parse().ok()).unwrap_or(0)
+    };
+    Resources {
+        registers: before(" registers"),
+        spills: before(" bytes spill stores") + before(" bytes spill loads"),
+        shared: before(" bytes smem"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Resources, parse};
+
+    #[test]
+    fn reads_registers_spills_and_shared_memory() {
+        let text = "ptxas info    : Function properties for k\n    0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+                    ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]";
+        assert_eq!(parse(text), Resources { registers: 168, spills: 20, shared: 2048 });
+    }
+}

@@ -1,0 +1,74 @@
+//! Times work on a device: events around each run, a flushed L2 before it, and the median of many.
+
+use anyhow::Result;
+use atlas_dsl::DType;
+use atlas_runtime::{Device, Event, Tensor};
+use std::time::Instant;
+
+/// Bytes that are overwritten before each run; more than any L2 holds.
+const FLUSH_BYTES: usize = 256 << 20;
+/// Runs before the first that counts.
+const WARM_UP: usize = 5;
+/// Launches that are timed on the host.
+const LAUNCHES: usize = 200;
+
+/// Times of one piece of work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// Median time on the device, in milliseconds.
+    pub(super) median_ms: f64,
+    /// Shortest time on the device, in milliseconds.
+    pub(super) min_ms: f64,
+}
+
+/// Times `work` on the device's default stream, `count` times.
+pub(super) fn on_device(device: &Device, count: usize, mut work: impl FnMut() -> Result<()>) -> Result<Timing> {
+    let stream = device.default_stream();
+    for _ in 0..WARM_UP {
+        work()?;
+    }
+    device.synchronize()?;
+    let mut events = Vec::new();
+    for _ in 0..count {
+        let (start, end) = (Event::new(device)?, Event::new(device)?);
+        // The fill keeps the device busy while the host queues the rest, so that no launch is waited for.
+        flush(device)?;
+        start.record(&stream)?;
+        work()?;
+        end.record(&stream)?;
+        events.push((start, end));
+    }
+    device.synchronize()?;
+    let times = events.iter().map(|(start, end)| start.elapsed_ms(end)).collect::<Result<Vec<f64>, _>>()?;
+    let (median_ms, min_ms) = median(times);
+    Ok(Timing { median_ms, min_ms })
+}
+
+/// Median host time of one warm call of `work`, in microseconds.
+pub(super) fn on_host(device: &Device, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::new();
+    for _ in 0..LAUNCHES {
+        let start = Instant::now();
+        work()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        // The queue stays short, so that a launch never waits for room in it.
+        if times.len() % 50 == 0 {
+            device.synchronize()?;
+        }
+    }
+    device.synchronize()?;
+    Ok(median(times).0)
+}
+
+/// Overwrites the L2.
+fn flush(device: &Device) -> Result<()> {
+    if !device.is_cpu() {
+        drop(Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4])?);
+    }
+    Ok(())
+}
+
+fn median(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    (times.get(times.len() / 2).copied().unwrap_or(0.0), times.first().copied().unwrap_or(0.0))
+}

@@ -1,0 +1,81 @@
+//! Tables, progress and JSON on the terminal.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+
+/// A table with these headings.
+pub(super) fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
+    table
+}
+
+/// Aligns the columns with these headings to the right.
+pub(super) fn right(table: &mut Table, columns: &[usize]) {
+    for &i in columns {
+        if let Some(column) = table.column_mut(i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// A small number in scientific notation.
+pub(super) fn small(x: f64) -> String {
+    if x == 0.0 { "0".to_owned() } else { format!("{x:.1e}") }
+}
+
+/// A time in the unit that suits it.
+pub(super) fn time(ms: f64) -> String {
+    match ms {
+        ms if ms >= 1000.0 => format!("{:.2} s", ms / 1000.0),
+        ms if ms >= 1.0 => format!("{ms:.3} ms"),
+        ms => format!("{:.2} us", ms * 1000.0),
+    }
+}
+
+/// A progress bar on a terminal; a plain line per step in a pipe. Both go to stderr.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    done: usize,
+    total: usize,
+}
+
+impl Progress {
+    /// Progress over `total` steps.
+    pub(super) fn new(total: usize) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(total as u64);
+            if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Progress { bar, done: 0, total }
+    }
+
+    /// Begins a step.
+    pub(super) fn step(&mut self, what: &str) {
+        self.done += 1;
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(self.done as u64 - 1);
+                bar.set_message(what.to_owned());
+            }
+            None => eprintln!("[{}/{}] {what}", self.done, self.total),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Prints a value as indented JSON.
+pub(super) fn json(value: &serde_json::Value) {
+    println!("{value:#}");
+}

@@ -1,0 +1,119 @@
+//! The one place that calls the code generator.
+
+#[cfg(not(feature = "llvm"))]
+use anyhow::bail;
+use anyhow::{Context, Result, anyhow};
+use atlas_codegen::Target;
+use atlas_dsl::diag::render;
+use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// What a kernel can be printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Tile IR.
+    Tile,
+    /// GPU IR.
+    Gpu,
+    /// LLVM IR.
+    Llvm,
+    /// PTX.
+    Ptx,
+}
+
+impl Stage {
+    /// In the order of compilation, with the name that is also the file's ending.
+    const ALL: [(&'static str, Stage); 4] =
+        [("tile", Stage::Tile), ("gpu", Stage::Gpu), ("llvm", Stage::Llvm), ("ptx", Stage::Ptx)];
+
+    /// The ending of a file that holds this stage.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Stage::Llvm => "ll",
+            _ => Stage::ALL[self as usize].0,
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Stage::ALL[*self as usize].0)
+    }
+}
+
+impl FromStr for Stage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Stage, String> {
+        let found = Stage::ALL.iter().find(|(name, _)| *name == text);
+        found
+            .map(|(_, s)| *s)
+            .ok_or_else(|| format!("there is no stage `{text}`; the stages are tile, gpu, llvm and ptx"))
+    }
+}
+
+/// Stages of a kernel as text, in the order asked for.
+pub(super) type Texts = Vec<(Stage, String)>;
+
+/// The asked-for stages of a kernel, in the order asked for.
+pub(super) fn print(kernel: Kernel, schedule: &Schedule, target: Target, want: &[Stage]) -> Result<Texts> {
+    texts(&atlas_dsl::verify(kernel)?, schedule, target, want)
+}
+
+/// The asked-for stages of a `.tile` file. A mistake in it is shown with its line and a caret.
+pub(super) fn of_file(path: &Path, schedule: &Schedule, target: Target, want: &[Stage]) -> Result<Texts> {
+    let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let rendered = |d: Diagnostics| anyhow!("{}", render(&d, &path.display().to_string(), &source).trim_end());
+    let kernel = atlas_dsl::parse_kernel(&source).map_err(rendered)?;
+    texts(&atlas_dsl::verify(kernel).map_err(rendered)?, schedule, target, want)
+}
+
+fn texts(verified: &Verified<Kernel>, schedule: &Schedule, target: Target, want: &[Stage]) -> Result<Texts> {
+    let tile = verified.to_string();
+    let rest: Vec<Stage> = want.iter().copied().filter(|&s| s != Stage::Tile).collect();
+    let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, target, &rest)? };
+    texts.push((Stage::Tile, tile));
+    Ok(want.iter().filter_map(|s| texts.iter().find(|(t, _)| t == s).cloned()).collect())
+}
+
+#[cfg(feature = "llvm")]
+fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target, want: &[Stage]) -> Result<Texts> {
+    let stages: Vec<atlas_codegen::Stage> = want
+        .iter()
+        .filter_map(|s| match s {
+            Stage::Tile => None,
+            Stage::Gpu => Some(atlas_codegen::Stage::Gpu),
+            Stage::Llvm => Some(atlas_codegen::Stage::Llvm),
+            Stage::Ptx => Some(atlas_codegen::Stage::Ptx),
+        })
+        .collect();
+    let texts = atlas_codegen::compile_stages(kernel, schedule, target, &stages)?;
+    Ok(want.iter().copied().zip(texts.into_iter().map(|(_, text)| text)).collect())
+}
+
+#[cfg(not(feature = "llvm"))]
+fn lower(_: &Verified<Kernel>, _: &Schedule, _: Target, _: &[Stage]) -> Result<Texts> {
+    bail!("{NO_GENERATOR}")
+}
+
+/// Placement and resources of a kernel, as a table.
+#[cfg(feature = "llvm")]
+pub(super) fn placement(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<String> {
+    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, target)?)
+}
+
+/// Placement and resources of a kernel, as a table.
+#[cfg(not(feature = "llvm"))]
+pub(super) fn placement(_: Kernel, _: &Schedule, _: Target) -> Result<String> {
+    bail!("{NO_GENERATOR}")
+}
+
+/// What a build without a code generator answers.
+#[cfg(not(feature = "llvm"))]
+const NO_GENERATOR: &str = "this program was built without its code generator; build it with \
+    `--features jit` (LLVM 22 as a shared library: `apt-get install llvm-22-dev`) or `--features static-llvm`";
+
+/// True if this program can compile kernels.
+pub(super) const CAN_COMPILE: bool = cfg!(feature = "llvm");

@@ -1,0 +1,202 @@
+//! `atlas verify`: every op against its f64 reference, ragged and strided shapes included.
+
+use super::input;
+use super::show::{self, Progress};
+use anyhow::{Context, Result};
+use atlas_ops::{OPS, Op, Problem, cases};
+use atlas_runtime::Device;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// cpu, cuda:N, or best: the first GPU, else the CPU.
+    #[arg(long, default_value = "best")]
+    device: String,
+    /// Only this op or kernel.
+    #[arg(long, value_name = "OP")]
+    only: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// Run here and print one line of JSON per problem: what the processes above are started with.
+    #[arg(long, hide = true)]
+    in_process: bool,
+}
+
+/// Verifies.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let ops = ops(args.only.as_deref())?;
+    let device = input::device(&args.device)?;
+    let on_gpu = !device.is_cpu();
+    let mut rows = Vec::new();
+    if on_gpu && !args.in_process {
+        let mut progress = Progress::new(ops.len());
+        for op in ops {
+            progress.step(op.name);
+            rows.extend(in_child(
+                op,
+                &device.id().to_string(),
+                args.only.as_deref(),
+                Duration::from_secs(args.timeout),
+            ));
+        }
+    } else {
+        let problems = problems(&ops, args.only.as_deref(), on_gpu);
+        let mut progress = Progress::new(if args.in_process { 0 } else { problems.len() });
+        for p in &problems {
+            if !args.in_process {
+                progress.step(&p.to_string());
+            }
+            let row = check(p, &device);
+            if args.in_process {
+                println!("{row}");
+            }
+            rows.push(row);
+        }
+    }
+    let passed = rows.iter().filter(|r| r["pass"] == true).count();
+    if args.in_process {
+        return Ok(passed == rows.len());
+    }
+    if args.json {
+        show::json(
+            &json!({ "device": device.to_string(), "passed": passed, "failed": rows.len() - passed, "results": rows }),
+        );
+    } else {
+        print(&rows);
+        println!("{passed} of {} problems pass on {device}", rows.len());
+    }
+    Ok(passed == rows.len())
+}
+
+fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
+    let Some(name) = only else { return Ok(OPS.iter().collect()) };
+    let op = atlas_ops::op::find(name).with_context(|| {
+        let names: Vec<&str> = OPS.iter().map(|op| op.name).collect();
+        format!("there is no op `{name}`; the ops are {}", names.join(", "))
+    })?;
+    Ok(vec![op])
+}
+
+/// The problems of some ops; on a GPU those of the demo too, which take a CPU longer.
+fn problems(ops: &[&'static Op], only: Option<&str>, on_gpu: bool) -> Vec<Problem> {
+    let mut all = cases::verification();
+    if on_gpu {
+        all.extend(cases::demo());
+    }
+    let kernel = only.filter(|name| OPS.iter().all(|op| op.name != *name));
+    all.retain(|p| ops.iter().any(|op| op.name == p.op.name) && kernel.is_none_or(|k| k == p.kernel.name));
+    all
+}
+
+/// Solves one problem and says how far it lies from its reference.
+fn check(p: &Problem, device: &Device) -> Value {
+    let mut row = row(p.op.name);
+    row["kernel"] = json!(p.kernel.name);
+    row["dtype"] = json!(p.dtype.name());
+    row["shape"] = json!(p.shape());
+    row["note"] = json!(p.note);
+    row["tolerance"] = json!(p.bound());
+    match p.check(device, None) {
+        Ok(c) => {
+            row["rel_f"] = json!(c.rel_f);
+            row["max_error"] = json!(c.max_error);
+            row["non_finite"] = json!(c.non_finite);
+            row["pass"] = json!(c.passes(p.bound()));
+        }
+        Err(e) => row["error"] = json!(e.to_string()),
+    }
+    row
+}
+
+/// A row that has not passed.
+fn row(op: &str) -> Value {
+    json!({
+        "op": op, "kernel": null, "dtype": null, "shape": null, "note": "", "rel_f": null, "max_error": null,
+        "non_finite": null, "tolerance": null, "pass": false, "error": null,
+    })
+}
+
+/// Verifies one op in a process of its own: a hung kernel or a lost GPU context ends with that process.
+fn in_child(op: &Op, device: &str, only: Option<&str>, timeout: Duration) -> Vec<Value> {
+    let failed = |what: String| {
+        let mut row = row(op.name);
+        row["error"] = json!(what);
+        row
+    };
+    let exe = match std::env::current_exe() {
+        Ok(exe) => exe,
+        Err(e) => return vec![failed(format!("cannot find this program: {e}"))],
+    };
+    let only = only.unwrap_or(op.name);
+    let child = Command::new(exe)
+        .args(["verify", "--in-process", "--device", device, "--only", only])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(e) => return vec![failed(format!("cannot start a process: {e}"))],
+    };
+    let stdout = child.stdout.take();
+    let lines = std::thread::spawn(move || {
+        let lines = stdout.map(|s| BufReader::new(s).lines()).into_iter().flatten();
+        lines.map_while(Result::ok).filter_map(|l| serde_json::from_str(&l).ok()).collect::<Vec<Value>>()
+    });
+    let deadline = Instant::now() + timeout;
+    let end = loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.code().is_some_and(|c| c <= 1) => break None,
+            Ok(Some(status)) => break Some(format!("the process ended with {status}")),
+            Ok(None) if Instant::now() >= deadline => {
+                // The process may be stuck in the driver; nothing can be done if it cannot be ended.
+                let _ = child.kill();
+                break Some(format!("no answer within {} s", timeout.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(e) => break Some(format!("lost the process: {e}")),
+        }
+    };
+    let mut rows = lines.join().unwrap_or_default();
+    if let Some(what) = end {
+        rows.push(failed(format!("{what} after {} problems", rows.len())));
+    } else if rows.is_empty() {
+        rows.push(failed("the process gave no result".to_owned()));
+    }
+    rows
+}
+
+fn print(rows: &[Value]) {
+    let mut table =
+        show::table(&["op", "kernel", "dtype", "shape", "relF", "max error", "non-finite", "tolerance", "pass"]);
+    show::right(&mut table, &[4, 5, 6, 7]);
+    let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let number = |v: &Value| v.as_f64().map_or_else(|| "-".to_owned(), show::small);
+    for r in rows {
+        let note = r["note"].as_str().filter(|n| !n.is_empty()).map(|n| format!(" ({n})")).unwrap_or_default();
+        let counts = r["non_finite"].as_array().map_or_else(|| "-".to_owned(), |c| format!("{}/{}", c[0], c[1]));
+        let pass = match (r["pass"].as_bool(), r["error"].as_str()) {
+            (Some(true), _) => "yes".to_owned(),
+            (_, Some(error)) => format!("NO: {error}"),
+            _ => "NO".to_owned(),
+        };
+        table.add_row([
+            text(&r["op"]),
+            text(&r["kernel"]),
+            text(&r["dtype"]),
+            text(&r["shape"]) + &note,
+            number(&r["rel_f"]),
+            number(&r["max_error"]),
+            counts,
+            number(&r["tolerance"]),
+            pass,
+        ]);
+    }
+    println!("{table}");
+}

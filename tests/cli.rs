@@ -1,0 +1,195 @@
+//! The command line: what it prints, and what it says of bad input.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn atlas(args: &[&str]) -> Output {
+    let out = Command::new(env!("CARGO_BIN_EXE_atlas")).args(args).env("ATLAS_CACHE_DIR", "").output();
+    out.unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
+}
+
+/// What a run that must succeed prints.
+#[track_caller]
+fn prints(args: &[&str]) -> String {
+    let out = atlas(args);
+    assert!(out.status.success(), "atlas {args:?} failed:\n{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// What a run that must fail says.
+#[track_caller]
+fn refuses(args: &[&str]) -> String {
+    let out = atlas(args);
+    assert!(!out.status.success(), "atlas {args:?} succeeded:\n{}", String::from_utf8_lossy(&out.stdout));
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    let text = prints(args);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("atlas {args:?} does not print JSON: {e}\n{text}"))
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+}
+
+#[test]
+fn list_names_every_kernel() {
+    let names = ["memory_read", "newton_schulz_small", "poly1", "poly2", "poly3", "poly4", "rms_norm", "softmax"];
+    has(&prints(&["list"]), &names);
+    let list = json(&["list", "--json"]);
+    let listed: Vec<&str> = list.as_array().into_iter().flatten().filter_map(|k| k["name"].as_str()).collect();
+    assert_eq!(listed, names);
+    assert_eq!(list[0]["dims"][2], serde_json::json!({ "name": "D", "whole": true }));
+}
+
+#[test]
+fn compile_prints_tile_ir_that_compiles_again() {
+    let args = ["compile", "memory_read", "--emit", "tile", "--dims", "N=2000,D=48,H=192", "--config", "BN=32 BH=96"];
+    let text = prints(&args);
+    has(&text, &["memory_read", "pipeline", "dot", "store"]);
+    assert_eq!(text, prints(&args));
+    let dir = folder();
+    let file = dir.path().join("memory_read.tile");
+    write(&file, &text);
+    assert_eq!(prints(&["compile", &file.display().to_string(), "--emit", "tile"]), text);
+}
+
+#[test]
+fn compile_writes_files_named_by_dtype_config_and_arch() {
+    let dir = folder();
+    let out = dir.path().display().to_string();
+    let said = prints(&[
+        "compile",
+        "softmax",
+        "--emit",
+        "tile",
+        "--dtype",
+        "f32",
+        "--config",
+        "BN=2 warps=8",
+        "--out-dir",
+        &out,
+    ]);
+    has(&said, &["softmax.f32.BN2-stages2-warps8.sm_80.tile"]);
+    assert!(Path::new(said.trim()).is_file());
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_known_ones() {
+    has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
+    has(&refuses(&["compile", "softmax", "--arch", "sm_75"]), &["sm_75", "sm_80", "sm_89", "sm_90"]);
+    has(&refuses(&["compile", "softmax", "--arch", "hopper"]), &["hopper", "sm_90"]);
+    has(&refuses(&["compile", "softmax", "--emit", "sass"]), &["no stage `sass`", "ptx"]);
+    has(&refuses(&["compile", "softmax", "--emit", "tile", "--dtype", "f8"]), &["`f8`", "bf16"]);
+    has(&refuses(&["compile", "softmax", "--emit", "tile", "--dtype", "i32"]), &["cannot be i32", "bf16"]);
+    has(&refuses(&["verify", "--only", "gemm"]), &["no op `gemm`", "rms_norm"]);
+    has(&refuses(&["verify", "--device", "tpu:0"]), &["no device `tpu:0`", "cpu"]);
+    has(&refuses(&["bench", "--only", "gemm"]), &["no benchmark `gemm`", "poly3"]);
+}
+
+#[test]
+fn bad_dims_are_named() {
+    let with = |dims: &str| refuses(&["compile", "softmax", "--emit", "tile", "--dims", dims]);
+    has(&with("Q=4"), &["`softmax` has no dim `Q`", "N, D"]);
+    has(&with("D"), &["`D` is not NAME=SIZE"]);
+    has(&with("D=wide"), &["`wide`"]);
+    has(&with("D=-3"), &["`-3`"]);
+    has(&with("D=0"), &["dim `D`", "cannot be 0"]);
+}
+
+#[test]
+fn illegal_configs_have_a_reason() {
+    let with = |config: &str| refuses(&["compile", "memory_read", "--emit", "tile", "--config", config]);
+    has(&with("BK=64"), &["no knob `BK`", "BN, BH, stages, warps"]);
+    has(&with("BN"), &["`BN` is not KEY=NUMBER"]);
+    has(&with("BN=many"), &["`many`"]);
+    has(&with("BN=0"), &["BN"]);
+}
+
+#[test]
+fn a_syntax_error_in_a_tile_file_has_a_line_and_a_caret() {
+    let good = prints(&["compile", "poly1", "--emit", "tile"]);
+    let dir = folder();
+    let file = dir.path().join("broken.tile");
+    let broken: Vec<String> =
+        good.lines().map(|l| if l.contains("store") { l.replace("store", "stoer") } else { l.to_owned() }).collect();
+    let line = 1 + broken.iter().position(|l| l.contains("stoer")).unwrap_or_else(|| panic!("no store in:\n{good}"));
+    write(&file, &broken.join("\n"));
+    let said = refuses(&["compile", &file.display().to_string(), "--emit", "tile"]);
+    has(&said, &["broken.tile", &format!(":{line}:"), "stoer", "^"]);
+    has(&refuses(&["compile", "no/such/file.tile", "--emit", "tile"]), &["cannot read no/such/file.tile"]);
+    has(&refuses(&["compile", &file.display().to_string(), "--dims", "N=4"]), &["--dims", ".tile"]);
+}
+
+#[test]
+fn explain_gives_the_config_and_the_grid() {
+    let args =
+        ["explain", "memory_read", "--arch", "sm_90", "--dims", "G=16,N=2000,D=48,H=192", "--config", "BN=64 BH=64"];
+    has(&prints(&args), &["memory_read", "sm_90", "given by --config", "G x tiles(N, 64) = 512 programs"]);
+    let explained = json(&["explain", "softmax", "--dims", "N=7,D=40", "--json"]);
+    assert_eq!(explained["dims"]["D"], 40);
+    assert!(explained["why"].as_str().is_some_and(|w| w.contains("cost model")), "{explained}");
+}
+
+#[test]
+fn verify_on_the_cpu_passes_and_counts() {
+    let verified = json(&["verify", "--device", "cpu", "--only", "poly2", "--json"]);
+    assert_eq!(verified["failed"], 0, "{verified}");
+    assert!(verified["passed"].as_u64().is_some_and(|n| n >= 12), "{verified}");
+    has(
+        &prints(&["verify", "--device", "cpu", "--only", "softmax"]),
+        &["relF", "tolerance", "one column", "problems pass on cpu"],
+    );
+}
+
+#[test]
+fn demo_runs_on_the_cpu() {
+    let demo = json(&["demo", "--device", "cpu", "--only", "newton_schulz_small", "--json"]);
+    assert_eq!(demo["failed"], 0, "{demo}");
+    assert_eq!(demo["results"][0]["shape"], "B32 M48 N192");
+}
+
+#[test]
+fn bench_refuses_the_cpu_and_a_broken_record() {
+    has(&refuses(&["bench", "--device", "cpu"]), &["GPU"]);
+    let dir = folder();
+    let file = dir.path().join("old.json");
+    write(&file, "not json");
+    has(&refuses(&["bench", "--device", "cpu", "--against", &file.display().to_string()]), &["--against", "old.json"]);
+}
+
+#[test]
+fn doctor_gives_a_mend_for_what_is_missing() {
+    has(&prints(&["doctor"]), &["CPU device", "code generator", "kernel cache", "ATLAS_CACHE_DIR"]);
+    for finding in json(&["doctor", "--json"]).as_array().into_iter().flatten() {
+        assert!(finding["has"] == true || finding["mend"].as_str().is_some_and(|m| m.len() > 10), "{finding}");
+    }
+}
+
+#[test]
+fn a_missing_gpu_is_told_with_its_mend() {
+    let said = refuses(&["verify", "--device", "cuda:97"]);
+    has(&said, &["error["]);
+}
+
+#[cfg(not(feature = "llvm"))]
+#[test]
+fn without_the_code_generator_ptx_is_refused_with_the_mend() {
+    has(&refuses(&["compile", "softmax", "--emit", "ptx"]), &["code generator", "--features jit"]);
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap_or_else(|e| panic!("no temporary folder: {e}"))
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+}

@@ -1,0 +1,111 @@
+//! Runs other programs, saying what it runs.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The repository: the parent of this package's folder.
+pub(crate) fn root() -> PathBuf {
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
+}
+
+/// True where output goes to a log: no progress bars there.
+pub(crate) fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|v| v != "false" && v != "0" && !v.is_empty())
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    // Set by `cargo run` for this package; they mean nothing to the packages built from here.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    if in_ci() {
+        command.env("CARGO_TERM_PROGRESS_WHEN", "never");
+    }
+    command
+}
+
+/// How a command looks in a shell.
+pub(crate) fn text(command: &Command) -> String {
+    let set = command.get_envs().filter_map(|(name, value)| {
+        let shown = ["RUSTDOCFLAGS", "DEBIAN_FRONTEND"].iter().any(|n| name == OsStr::new(n));
+        value.filter(|_| shown).map(|v| format!("{}={}", name.display(), quoted(v)))
+    });
+    let program = Path::new(command.get_program());
+    let words = std::iter::once(program.file_name().unwrap_or(command.get_program())).chain(command.get_args());
+    set.chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into_owned() } else { format!("'{word}'") }
+}
+
+/// Runs a command with its output passed through.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = text(command);
+    println!("$ {shown}");
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs a command quietly and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = text(command);
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{shown}`"))?;
+    if !out.status.success() {
+        bail!("`{shown}` failed ({}): {}", out.status, String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// True if a program starts and succeeds.
+pub(crate) fn works(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).stdin(Stdio::null()).output().is_ok_and(|o| o.status.success())
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir(root: &Path) -> Result<PathBuf> {
+    let text = output(cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
+    let value: serde_json::Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;
+    let dir = value["target_directory"].as_str().context("cargo metadata names no target_directory")?;
+    Ok(dir.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{root, run, text};
+    use std::process::Command;
+
+    #[test]
+    fn shows_a_command_as_a_shell_would_take_it() {
+        let mut command = Command::new("/usr/bin/cargo");
+        command.args(["doc", "--no-deps", "a b"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(text(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'a b'");
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error() {
+        assert!(run(&mut Command::new("false")).is_err());
+        assert!(run(&mut Command::new("there-is-no-such-program")).is_err());
+        assert!(run(&mut Command::new("true")).is_ok());
+    }
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        assert!(root().join("xtask").is_dir());
+    }
+}

@@ -1,0 +1,133 @@
+//! Every diagnostic code that the sources can give is in some test.
+
+use super::Finding;
+use super::tokens::{Kind, Token, after_group, tokens};
+use super::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls whose first or second argument is a code.
+const GIVERS: [&str; 8] = ["Code", "Diagnostic", "err", "error", "fail", "reject", "report", "push"];
+
+/// The codes of the sources against those of the tests.
+pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
+    let mut given: BTreeMap<u16, (String, usize)> = BTreeMap::new();
+    let mut seen: BTreeSet<u16> = BTreeSet::new();
+    for (path, text) in tree.all() {
+        if is_test(path) {
+            seen.extend(text.lines().flat_map(mentioned));
+        } else if path.ends_with(".rs") && !path.starts_with("xtask/") {
+            let all = tokens(text);
+            for (code, line) in codes(&all) {
+                given.entry(code).or_insert_with(|| (path.to_owned(), line));
+            }
+            let in_test: BTreeSet<usize> = all.iter().filter(|t| t.in_test).map(|t| t.line).collect();
+            let lines = text.lines().enumerate().filter(|(n, _)| in_test.contains(&(n + 1)));
+            seen.extend(lines.flat_map(|(_, line)| mentioned(line)));
+        }
+    }
+    let missing = given.into_iter().filter(|(code, _)| !seen.contains(code));
+    missing.map(|(code, (path, line))| Finding::new(&path, line, format!("no test has ATL{code:03}"))).collect()
+}
+
+/// Test sources, recorded messages and case files.
+fn is_test(path: &str) -> bool {
+    let endings = [".stderr", ".tile", ".gpu", ".snap", "/tests.rs", "_tests.rs"];
+    path.starts_with("tests/")
+        || path.starts_with("snapshots/")
+        || path.contains("/tests/")
+        || endings.iter().any(|e| path.ends_with(e))
+}
+
+/// The codes that tokens outside tests can give, with their lines.
+fn codes(all: &[Token]) -> Vec<(u16, usize)> {
+    let mut out = Vec::new();
+    for (i, token) in all.iter().enumerate().filter(|(_, t)| !t.in_test) {
+        if token.kind == Kind::Literal && token.text.starts_with('"') {
+            out.extend(written(&token.text).into_iter().map(|code| (code, token.line)));
+        }
+        if token.kind != Kind::Open || token.text != "(" || i == 0 {
+            continue;
+        }
+        let name = match &all[..i] {
+            [.., owner, a, b, new] if a.text == ":" && b.text == ":" && new.text == "new" => &owner.text,
+            [.., name] => &name.text,
+            [] => continue,
+        };
+        if !GIVERS.contains(&name.as_str()) {
+            continue;
+        }
+        let args = arguments(&all[i + 1..after_group(all, i) - 1]);
+        // A list's `push` has one argument, and `push` of a diagnostic at least three.
+        if name == "push" && args.len() < 3 {
+            continue;
+        }
+        let first_two = args.iter().take(2).filter_map(|arg| number(arg));
+        out.extend(first_two.map(|code| (code, token.line)).take(1));
+    }
+    out
+}
+
+/// Arguments between the commas outside any group.
+fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
+    let mut depth = 0;
+    tokens
+        .split(|t| {
+            match t.kind {
+                Kind::Open => depth += 1,
+                Kind::Close => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && t.text == "," && t.kind == Kind::Punct
+        })
+        .collect()
+}
+
+/// An argument that is one whole number.
+fn number(arg: &[Token]) -> Option<u16> {
+    match arg {
+        [t] if t.kind == Kind::Literal => t.text.trim_end_matches("u16").parse().ok().filter(|n| (1..1000).contains(n)),
+        _ => None,
+    }
+}
+
+/// The codes in text, as `ATL123`.
+fn written(text: &str) -> Vec<u16> {
+    let parts = text.split("ATL").skip(1);
+    parts.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
+}
+
+/// The codes that a line of a test mentions: `ATL123`, or a number of three digits beside the word `code`.
+fn mentioned(line: &str) -> Vec<u16> {
+    let mut out = written(line);
+    if line.to_ascii_lowercase().contains("code") {
+        let numbers = line.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| w.len() <= 3);
+        out.extend(numbers.filter_map(|w| w.parse::<u16>().ok()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plant::{fails, passes};
+    use super::{codes, tested, tokens};
+
+    #[test]
+    fn codes_are_found_however_they_are_given() {
+        let text = "fn f() { err(101, x); Diagnostic::new(\n102, loc, m); self.error(103, l, m); Code(104); \
+                    errors.push(105, at, m); fail(span, 106, m); g(\"ATL107: no\"); list.push(108); other(109, a, b); \
+                    error(f(110, 1), x); }\n/// ATL111\n#[cfg(test)]\nmod t { fn g() { err(112, x); } }";
+        let found: Vec<u16> = codes(&tokens(text)).into_iter().map(|(code, _)| code).collect();
+        assert_eq!(found, [101, 102, 103, 104, 105, 106, 107]);
+    }
+
+    #[test]
+    fn an_untested_code_is_found() {
+        let source = ("dsl/src/a.rs", "fn f() { err(101, x) }");
+        fails(tested, &[source], "dsl/src/a.rs", "ATL101");
+        fails(tested, &[source, ("dsl/tests/ui/a.stderr", "error: ATL102: no")], "dsl/src/a.rs", "ATL101");
+        passes(tested, &[source, ("dsl/tests/ui/a.stderr", "error: ATL101: no")]);
+        passes(tested, &[source, ("tests/cases/a.tile", "; error[ATL101]: no")]);
+        let inline = "fn f() { err(101, x) }\n#[cfg(test)]\nmod t {\n fn g() { assert_eq!(d.code, Code(101)); }\n}";
+        passes(tested, &[("dsl/src/a.rs", inline)]);
+    }
+}

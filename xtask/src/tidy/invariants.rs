@@ -1,0 +1,232 @@
+//! Invariants of the code: where unsafe may be, who does I/O, who launches, what must have an order.
+
+use super::Finding;
+use super::tokens::{Kind, Token, spells, tokens};
+use super::tree::Tree;
+
+/// Where unsafe code may be.
+const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
+
+/// Packages that compute and do nothing else.
+const PURE: [&str; 4] = ["dsl/src/", "codegen/src/", "interp/src/", "ops/src/"];
+
+/// The one file that launches.
+const LAUNCHER: &str = "runtime/src/launch.rs";
+
+/// Calls a function for each token outside tests.
+fn each(tree: &Tree, chosen: impl Fn(&str) -> bool, mut found: impl FnMut(&str, &[Token], usize)) {
+    for (path, text) in tree.rust().filter(|(path, _)| chosen(path)) {
+        let all = tokens(text);
+        (0..all.len()).filter(|&i| !all[i].in_test).for_each(|i| found(path, &all, i));
+    }
+}
+
+/// The word `unsafe` as code, and not as part of a function's type.
+fn is_unsafe(all: &[Token], i: usize) -> bool {
+    let pointer = |at: usize| spells(all, at, &["fn", "("]);
+    let is_type = pointer(i + 1) || (spells(all, i + 1, &["extern"]) && (pointer(i + 2) || pointer(i + 3)));
+    all[i].kind == Kind::Word && all[i].text == "unsafe" && !is_type
+}
+
+/// Unsafe code is only where it must be; tests are not excepted.
+pub(crate) fn placement_of_unsafe(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for (path, text) in tree.rust().filter(|(path, _)| !MAY_BE_UNSAFE.iter().any(|p| path.starts_with(p))) {
+        let all = tokens(text);
+        for i in (0..all.len()).filter(|&i| is_unsafe(&all, i)) {
+            let message = format!("unsafe code outside {}", MAY_BE_UNSAFE.join(" and "));
+            out.push(Finding::new(path, all[i].line, message));
+        }
+    }
+    out
+}
+
+/// Every use of `unsafe` has its reason above it.
+pub(crate) fn reasons_for_unsafe(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for (path, text) in tree.rust() {
+        let lines: Vec<&str> = text.lines().collect();
+        let all = tokens(text);
+        for i in (0..all.len()).filter(|&i| is_unsafe(&all, i)) {
+            if !has_reason(&lines, all[i].line - 1) {
+                out.push(Finding::new(path, all[i].line, "no `SAFETY:` comment above this `unsafe`"));
+            }
+        }
+    }
+    out
+}
+
+/// True if a SAFETY comment (or the `# Safety` section of a doc comment) stands on the line at `at`, or above
+/// the statement that holds it.
+fn has_reason(lines: &[&str], at: usize) -> bool {
+    let gives = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
+    if lines.get(at).is_some_and(|l| gives(l)) {
+        return true;
+    }
+    for line in lines[..at.min(lines.len())].iter().rev().map(|l| l.trim()) {
+        if line.starts_with("//") {
+            if gives(line) {
+                return true;
+            }
+        } else if line.is_empty() || (!line.starts_with("#[") && line.ends_with([';', '{', '}'])) {
+            return false;
+        }
+    }
+    false
+}
+
+/// The language, the passes, the oracle and the ops read no environment and do no I/O.
+pub(crate) fn purity(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let chosen = |path: &str| PURE.iter().any(|p| path.starts_with(p));
+    each(tree, chosen, |path, all, i| {
+        let module = |name: &str| spells(all, i, &["std", ":", ":", name]);
+        let call = |name: &str, what: &str| spells(all, i, &[name, ":", ":", what]);
+        let fault = if module("fs") || module("net") || call("fs", "read") || call("fs", "write") {
+            "does I/O"
+        } else if module("process") || call("process", "exit") {
+            "starts or ends processes"
+        } else if ["var", "var_os", "vars", "vars_os", "args", "current_dir"].iter().any(|w| call("env", w)) {
+            "reads the environment"
+        } else if ["println", "print", "eprintln", "eprint", "dbg"].iter().any(|w| spells(all, i, &[w, "!"])) {
+            "prints"
+        } else {
+            return;
+        };
+        out.push(Finding::new(path, all[i].line, format!("{fault}; this package only computes")));
+    });
+    out
+}
+
+/// Only one file calls the driver to launch; the table of the driver's functions may name the function.
+pub(crate) fn launches(tree: &Tree) -> Vec<Finding> {
+    const TABLE: &str = "runtime/src/driver.rs";
+    let mut out = Vec::new();
+    each(
+        tree,
+        |path| path != LAUNCHER && !path.starts_with("xtask/"),
+        |path, all, i| {
+            let name = all[i].text.trim_matches('"');
+            let listed = path == TABLE && all[i].kind == Kind::Literal;
+            let named = all[i].kind != Kind::Doc && name.starts_with("cuLaunch") && !listed;
+            let called =
+                spells(all, i, &["api", ".", "launch", ")"]) || ["launch_kernel", "launch_builder"].contains(&name);
+            if named || called {
+                out.push(Finding::new(path, all[i].line, format!("`{name}`: only {LAUNCHER} launches")));
+            }
+        },
+    );
+    out
+}
+
+/// What a file says of a hash map that it only looks things up in.
+const LOOKED_UP: &str = "never iterated";
+
+/// Nothing that prints IR or emits code iterates in an order that changes from run to run.
+pub(crate) fn ordered_output(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let emits = |path: &str| {
+        let stem = path.rsplit('/').next().unwrap_or(path);
+        path.starts_with("codegen/src/llvm/")
+            || path.starts_with("codegen/src/passes/")
+            || ["print", "ptx"].iter().any(|p| stem.starts_with(p))
+                && (path.starts_with("dsl/") || path.starts_with("codegen/"))
+    };
+    let chosen = |path: &str| emits(path) && !tree.get(path).is_some_and(|text| text.contains(LOOKED_UP));
+    each(tree, chosen, |path, all, i| {
+        if all[i].kind == Kind::Word && ["HashMap", "HashSet"].contains(&all[i].text.as_str()) {
+            let message =
+                format!("`{}` has no fixed order: use a BTree map, or say `{LOOKED_UP}` above it", all[i].text);
+            out.push(Finding::new(path, all[i].line, message));
+        }
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plant::{check, fails, passes};
+    use super::{launches, ordered_output, placement_of_unsafe, purity, reasons_for_unsafe};
+
+    const BLOCK: &str = "fn f() {\n    unsafe { g() }\n}";
+
+    #[test]
+    fn unsafe_is_only_where_it_must_be() {
+        passes(placement_of_unsafe, &[("runtime/src/a.rs", BLOCK), ("codegen/src/llvm/a.rs", BLOCK)]);
+        passes(
+            placement_of_unsafe,
+            &[("dsl/src/a.rs", "// unsafe\n#![forbid(unsafe_code)]\nconst A: &str = \"unsafe\";")],
+        );
+        for path in ["dsl/src/a.rs", "codegen/src/a.rs", "tests/a.rs", "src/a.rs"] {
+            fails(placement_of_unsafe, &[(path, BLOCK)], path, "unsafe");
+        }
+        fails(
+            placement_of_unsafe,
+            &[("dsl/src/a.rs", "#[cfg(test)]\nmod t { unsafe impl X for Y {} }")],
+            "dsl/src/a.rs",
+            "unsafe",
+        );
+    }
+
+    #[test]
+    fn unsafe_has_its_reason() {
+        for good in [
+            "fn f() {\n    // SAFETY: it is.\n    unsafe { g() }\n}",
+            "fn f() {\n    // SAFETY: it is,\n    // for sure.\n    let x =\n        unsafe { g() };\n}",
+            "/// Does.\n///\n/// # Safety\n/// Be careful.\n#[inline]\npub unsafe fn f() {}",
+            "struct S { f: unsafe extern \"C\" fn(i32), g: unsafe fn() }",
+        ] {
+            passes(reasons_for_unsafe, &[("runtime/src/a.rs", good)]);
+        }
+        for bad in
+            [BLOCK, "// SAFETY: another.\nfn f() {}\nfn g() {\n    unsafe { h() }\n}", "/// Does.\nunsafe fn f() {}"]
+        {
+            fails(reasons_for_unsafe, &[("runtime/src/a.rs", bad)], "runtime/src/a.rs", "SAFETY");
+        }
+    }
+
+    #[test]
+    fn pure_packages_only_compute() {
+        passes(
+            purity,
+            &[("codegen/src/a.rs", "fn f() { write!(out, \"\"); }\n#[cfg(test)]\nmod t { fn g() { println!(); } }")],
+        );
+        passes(purity, &[("src/cli/a.rs", "fn f() { println!(); std::fs::read(p); }")]);
+        for bad in [
+            "use std::fs;",
+            "let x = std::env::var(\"X\");",
+            "println!(\"x\");",
+            "env::var_os(\"X\");",
+            "std::process::exit(1);",
+        ] {
+            let found = check(purity, &[("codegen/src/passes/a.rs", bad)]);
+            assert!(!found.is_empty(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_file_launches() {
+        passes(launches, &[("runtime/src/launch.rs", "fn f() { sys::cuLaunchKernel(x); }")]);
+        passes(launches, &[("runtime/src/a.rs", "/// See cuLaunchKernel.\nfn f() {}")]);
+        fails(
+            launches,
+            &[("runtime/src/a.rs", "fn f() { sys::cuLaunchKernelEx(x); }")],
+            "runtime/src/a.rs",
+            "launch.rs",
+        );
+    }
+
+    #[test]
+    fn output_has_an_order() {
+        passes(ordered_output, &[("runtime/src/a.rs", "use std::collections::HashMap;")]);
+        passes(
+            ordered_output,
+            &[("codegen/src/llvm/a.rs", "/// Only looked up, never iterated.\nmade: HashMap<u8, u8>,")],
+        );
+        for path in
+            ["codegen/src/llvm/emit.rs", "codegen/src/passes/a.rs", "dsl/src/print.rs", "codegen/src/gpu/print.rs"]
+        {
+            fails(ordered_output, &[(path, "use std::collections::HashMap;")], path, "HashMap");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask tidy`: what ARCHITECTURE.md promises, checked. One file per concern.
+//!
+//! | file | checks |
+//! |---|---|
+//! | `files` | headers, sizes, names |
+//! | `map` | the documents against the tree |
+//! | `arrows` | which package may depend on which |
+//! | `invariants` | unsafe code, I/O, launches, order |
+//! | `codes` | every diagnostic code is tested |
+//! | `prose` | words and paths that belong to nobody's reader |
+
+mod arrows;
+mod codes;
+mod files;
+mod invariants;
+mod map;
+mod prose;
+mod tokens;
+mod tree;
+
+use anyhow::{Result, bail};
+use std::fmt;
+use std::path::Path;
+use tree::Tree;
+
+/// Something to mend.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+type Check = fn(&Tree) -> Vec<Finding>;
+
+/// The checks that need nothing but the files.
+const CHECKS: [Check; 17] = [
+    files::headers,
+    files::sizes,
+    files::names,
+    map::paths,
+    map::folders,
+    map::root_files,
+    map::changelog,
+    map::examples,
+    map::passes,
+    invariants::placement_of_unsafe,
+    invariants::reasons_for_unsafe,
+    invariants::purity,
+    invariants::launches,
+    invariants::ordered_output,
+    codes::tested,
+    prose::words,
+    prose::machine_paths,
+];
+
+/// Runs every check and prints the size summary.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let tree = Tree::read(root)?;
+    println!("{}", files::size_summary(&tree));
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    findings.extend(arrows::run(root, &tree)?);
+    findings.sort();
+    findings.dedup();
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("tidy: {} findings", findings.len());
+    }
+    println!("tidy: nothing to mend");
+    Ok(())
+}
+
+#[cfg(test)]
+mod plant {
+    //! Plants files in a folder of their own and runs one check over them.
+
+    use super::{Check, Finding, Tree};
+
+    pub(super) fn tree(files: &[(&str, &str)]) -> Tree {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Tree::read(dir.path()).unwrap()
+    }
+
+    pub(super) fn check(check: Check, files: &[(&str, &str)]) -> Vec<Finding> {
+        check(&tree(files))
+    }
+
+    /// Asserts that the check finds exactly one fault, in `path`, with `part` in its message.
+    pub(super) fn fails(run: Check, files: &[(&str, &str)], path: &str, part: &str) {
+        let found = check(run, files);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].path == path && found[0].message.contains(part), "{found:?}");
+    }
+
+    pub(super) fn passes(run: Check, files: &[(&str, &str)]) {
+        let found = check(run, files);
+        assert!(found.is_empty(), "{found:?}");
+    }
+}

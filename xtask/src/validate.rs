@@ -1,0 +1,210 @@
+//! `cargo xtask validate`: every shipped kernel through ptxas, against the committed table of resources.
+//!
+//! Spills and serialisation advice always fail. The table may only improve: more registers, stack or shared
+//! memory than recorded fails, and so does a table that is out of date.
+
+use crate::resources::{Key, Row, Table, Verdict};
+use crate::{command, ptxas, setup};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the user typed.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Rewrite the table with what was measured. Refused for a row that got worse.
+    #[arg(long)]
+    bless: bool,
+    /// With --bless: record rows that got worse too. Say why in the commit.
+    #[arg(long, requires = "bless")]
+    allow_worse: bool,
+    /// Check the PTX in this folder (one folder per arch, each with an index.json) instead of compiling it.
+    #[arg(long, value_name = "DIR")]
+    ptx: Option<PathBuf>,
+}
+
+/// The targets for which kernels ship.
+const ARCHES: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
+
+const TABLE: &str = "snapshots/resources.txt";
+
+/// A kernel to assemble.
+struct Job {
+    path: PathBuf,
+    key: Key,
+    /// Shared memory asked for at launch, which ptxas does not see.
+    dynamic_shared: u32,
+}
+
+/// Compiles, assembles and compares.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+    let assembler = setup::ptxas(root)?;
+    let folder = match &args.ptx {
+        Some(dir) => dir.clone(),
+        None => compile(root)?,
+    };
+    let mut jobs = Vec::new();
+    for arch in ARCHES {
+        jobs.extend(read_index(&folder.join(arch))?);
+    }
+    let (rows, mut failures) = assemble(&assembler, &jobs);
+    println!("validate: {} kernels assembled with ptxas {}", rows.len(), ptxas::Tool::PTXAS.version);
+    let found = Table::new(rows);
+    let path = root.join(TABLE);
+    let recorded = match std::fs::read_to_string(&path) {
+        Ok(text) => Table::parse(&text).with_context(|| format!("cannot read {TABLE}"))?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Table::default(),
+        Err(e) => return Err(e).with_context(|| format!("cannot read {TABLE}")),
+    };
+    let verdicts = recorded.compare(&found);
+    if args.bless {
+        let worse = verdicts.iter().any(Verdict::is_worse);
+        if failures.is_empty() && (!worse || args.allow_worse) {
+            std::fs::create_dir_all(root.join("snapshots")).context("cannot make the folder snapshots")?;
+            std::fs::write(&path, found.to_string()).with_context(|| format!("cannot write {TABLE}"))?;
+            println!("validate: wrote {TABLE} ({} rows, {} changes)", found.len(), verdicts.len());
+            return Ok(());
+        }
+    }
+    failures.extend(verdicts.iter().filter(|v| v.is_worse()).map(Verdict::to_string));
+    let stale: Vec<String> = verdicts.iter().filter(|v| !v.is_worse()).map(Verdict::to_string).collect();
+    if !failures.is_empty() {
+        failures.iter().for_each(|line| eprintln!("{line}"));
+        bail!("{} kernels fail or got worse; {TABLE} is unchanged", failures.len());
+    }
+    stale.iter().for_each(|line| eprintln!("{line}"));
+    if !stale.is_empty() {
+        bail!(
+            "{TABLE} is out of date in {} rows; run `cargo xtask validate --bless` and review the change",
+            stale.len()
+        );
+    }
+    println!("validate: no spills, no warnings, {} rows as recorded", found.len());
+    Ok(())
+}
+
+/// Has the command line compile every kernel for every arch.
+fn compile(root: &Path) -> Result<PathBuf> {
+    setup::llvm()?;
+    command::run(command::cargo(root).args(["build", "-p", "atlas", "--bin", "atlas", "--features", "jit"]))?;
+    let target = command::target_dir(root)?;
+    let folder = target.join("validate");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    for arch in ARCHES {
+        let mut atlas = Command::new(target.join("debug/atlas"));
+        atlas.args(["compile", "--all", "--arch", arch, "--emit", "ptx", "--out-dir"]).arg(folder.join(arch));
+        command::run(atlas.current_dir(root))?;
+    }
+    Ok(folder)
+}
+
+/// The kernels that an index.json lists. Every PTX file in the folder must be listed, and the reverse.
+fn read_index(dir: &Path) -> Result<Vec<Job>> {
+    let index = dir.join("index.json");
+    let text = std::fs::read_to_string(&index).with_context(|| format!("cannot read {}", index.display()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("{} is not JSON", index.display()))?;
+    let rows = value.as_array().with_context(|| format!("{} is not a list", index.display()))?;
+    let mut jobs = Vec::new();
+    for row in rows {
+        let Some(file) = row["file"].as_str() else {
+            // A config that is illegal for the target is listed with the reason, and has no file.
+            let reason = row["refused"].as_str();
+            reason.with_context(|| format!("a row of {} has neither a file nor a reason", index.display()))?;
+            continue;
+        };
+        let key = Key::from_file_name(file).with_context(|| format!("{}: `{file}`", index.display()))?;
+        let dynamic_shared = row["shared_bytes"].as_u64().unwrap_or(0) as u32;
+        jobs.push(Job { path: dir.join(file), key, dynamic_shared });
+    }
+    let listed: BTreeSet<&Path> = jobs.iter().map(|j| j.path.as_path()).collect();
+    let entries = std::fs::read_dir(dir)?.flatten().map(|e| e.path());
+    let present: BTreeSet<PathBuf> = entries.filter(|p| p.extension().is_some_and(|e| e == "ptx")).collect();
+    if let Some(path) = present.iter().find(|p| !listed.contains(p.as_path())) {
+        bail!("{} is not listed in {}", path.display(), index.display());
+    }
+    if let Some(path) = listed.iter().find(|p| !present.contains(**p)) {
+        bail!("{} lists {}, which is not there", index.display(), path.display());
+    }
+    if jobs.is_empty() {
+        bail!("{} lists no kernel", index.display());
+    }
+    Ok(jobs)
+}
+
+/// Assembles on every core: the rows, and what failed.
+fn assemble(assembler: &Path, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((Vec::new(), Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let report = ptxas::assemble(assembler, &job.path, &job.key.arch);
+                    let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match report {
+                        Ok(report) => {
+                            done.1.extend(faults(&job.key, &report));
+                            done.0.push(Row::new(job.key.clone(), &report, job.dynamic_shared));
+                        }
+                        Err(e) => done.1.push(format!("{}: {e:#}", job.key)),
+                    }
+                }
+            });
+        }
+    });
+    let (rows, mut failures) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    failures.sort();
+    (rows, failures)
+}
+
+/// What no table can excuse.
+fn faults(key: &Key, report: &ptxas::Report) -> Vec<String> {
+    let spills = (report.spills > 0).then(|| format!("{key}: spills {} bytes", report.spills));
+    spills.into_iter().chain(report.warnings.iter().map(|w| format!("{key}: {w}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{faults, read_index};
+    use crate::ptxas::Report;
+    use crate::resources::Key;
+    use std::fs;
+
+    const FILE: &str = "softmax.bf16.BN1-warps4.sm_80.ptx";
+
+    fn folder(index: &str, files: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("index.json"), index).unwrap();
+        for file in files {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn the_index_and_the_folder_must_agree() {
+        let one = format!(r#"[{{"file": "{FILE}", "shared_bytes": 64}}, {{"refused": "too large"}}]"#);
+        let jobs = read_index(folder(&one, &[FILE]).path()).unwrap();
+        assert_eq!((jobs.len(), jobs[0].dynamic_shared), (1, 64));
+        assert!(read_index(folder(&one, &[]).path()).is_err(), "a listed file is missing");
+        assert!(read_index(folder(&one, &[FILE, "b.f32.x.sm_80.ptx"]).path()).is_err(), "a file is not listed");
+        assert!(read_index(folder("[]", &[]).path()).is_err(), "an empty list");
+        assert!(read_index(folder("[{}]", &[]).path()).is_err(), "a row without file and reason");
+    }
+
+    #[test]
+    fn spills_and_advice_are_faults() {
+        let key = Key::from_file_name(FILE).unwrap();
+        let clean = Report { registers: 32, ..Report::default() };
+        assert!(faults(&key, &clean).is_empty());
+        assert_eq!(faults(&key, &Report { spills: 4, ..clean.clone() }).len(), 1);
+        assert_eq!(faults(&key, &Report { warnings: vec!["C7510".into()], ..clean }).len(), 1);
+    }
+}
