@@ -180,6 +180,41 @@ fn a_missing_gpu_is_told_with_its_mend() {
     has(&said, &["error["]);
 }
 
+#[cfg(feature = "llvm")]
+#[test]
+fn ptx_is_the_same_bytes_each_time() {
+    let args = ["compile", "memory_read", "--arch", "sm_80", "--config", "BN=64 BH=64 stages=2 warps=4"];
+    let ptx = prints(&args);
+    has(&ptx, &[".target sm_80", ".entry memory_read", "mma.sync", "cp.async", "ldmatrix"]);
+    assert!(!ptx.contains(".extern .func"));
+    assert_eq!(prints(&args), ptx);
+}
+
+#[cfg(feature = "llvm")]
+#[test]
+fn every_stage_prints_and_a_tile_file_gives_the_same_ptx() {
+    let args =
+        ["compile", "poly3", "--emit", "tile,gpu,llvm,ptx", "--arch", "sm_90", "--config", "BN=16 stages=2 warps=4"];
+    has(
+        &prints(&args),
+        &["// ---- tile", "// ---- gpu", "// ---- llvm", "// ---- ptx", "define ptx_kernel", ".target sm_90"],
+    );
+    let dir = folder();
+    let file = dir.path().join("poly3.tile");
+    write(&file, &prints(&["compile", "poly3", "--emit", "tile", "--config", "BN=16"]));
+    let file = file.display().to_string();
+    let from_file = prints(&["compile", &file, "--arch", "sm_90", "--config", "stages=2 warps=4"]);
+    assert_eq!(from_file, prints(&["compile", "poly3", "--arch", "sm_90", "--config", "BN=16 stages=2 warps=4"]));
+}
+
+#[cfg(feature = "llvm")]
+#[test]
+fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
+    let said =
+        refuses(&["compile", "memory_read", "--dtype", "f32", "--arch", "sm_89", "--config", "BN=128 BH=128 stages=3"]);
+    has(&said, &["shared memory", "sm_89"]);
+}
+
 #[cfg(not(feature = "llvm"))]
 #[test]
 fn without_the_code_generator_ptx_is_refused_with_the_mend() {

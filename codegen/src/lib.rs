@@ -17,12 +17,15 @@ pub mod analysis;
 #[cfg(feature = "llvm")]
 mod compile;
 pub mod error;
+mod explain;
 pub mod gpu;
 pub mod image;
 pub mod layout;
+
 #[cfg(feature = "llvm")]
 #[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]
 mod llvm;
+pub mod math;
 pub mod passes;
 pub mod pipeline;
 #[cfg(feature = "llvm")]
@@ -33,5 +36,6 @@ pub mod toolchain;
 #[cfg(feature = "llvm")]
 pub use compile::{Stage, compile, compile_stages};
 pub use error::CompileError;
+pub use explain::explain;
 pub use image::{AbiParam, KernelImage};
 pub use target::Target;

@@ -8,8 +8,10 @@
 mod generate;
 
 use atlas_codegen::gpu::atom::MmaAtom;
-use atlas_codegen::gpu::{Kernel, Type, parse_gpu, verify_gpu};
-use atlas_dsl::Diagnostic;
+use atlas_codegen::gpu::{Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef, parse_gpu, verify_gpu};
+use atlas_codegen::{Target, pipeline};
+use atlas_dsl::{Diagnostic, Schedule};
+use cranelift_entity::EntityRef;
 use generate::Generator;
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -168,7 +170,7 @@ fn accumulators_of_cases_hold_every_element_once() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn generated_kernels_come_back(seed: u64) {
@@ -204,6 +206,59 @@ fn numbers_at_the_edge_do_not_overflow_the_verifier() {
                 let _ = verify_gpu(&kernel);
             }
         }
+    }
+}
+
+/// What the passes make verifies and reads back.
+#[test]
+fn lowered_kernels_come_back() {
+    let mut kernels = 0;
+    for entry in std::fs::read_dir(cases().join("../tile")).expect("the folder of cases") {
+        let path = entry.expect("a case").path();
+        let src = std::fs::read_to_string(&path).expect("a case file");
+        let Ok(tile) = atlas_dsl::parse_kernel(&src).and_then(atlas_dsl::verify) else { continue };
+        for (warps, stages) in [(4, 1), (4, 2), (8, 3)] {
+            for target in Target::all() {
+                let watch = |pass: &str, k: &Kernel| {
+                    kernels += 1;
+                    assert_eq!(verify_gpu(k), Ok(()), "{} after {pass}", path.display());
+                    let text = k.to_string();
+                    let again =
+                        parse_gpu(&text).unwrap_or_else(|e| panic!("{} after {pass}: {e}\n{text}", path.display()));
+                    assert_eq!(again.to_string(), text, "{} after {pass}", path.display());
+                };
+                let schedule = Schedule { stages, warps };
+                if let Err(e) = pipeline::run(&tile, &schedule, target, watch) {
+                    assert!(e.is_refusal(), "{} {schedule:?} {target}: {e}", path.display());
+                }
+            }
+        }
+    }
+    assert!(kernels > 0);
+}
+
+/// What text cannot say: ids of nothing, values with two definitions, bodies in two places.
+#[test]
+fn broken_graphs_are_reported_and_still_print() {
+    let codes = |k: &Kernel| -> Vec<u16> {
+        assert!(!k.to_string().is_empty());
+        verify_gpu(k).err().map(|e| e.0.iter().map(|d| d.code.0).collect()).unwrap_or_default()
+    };
+    let good = parse_gpu(&read("canonical.gpu")).expect("a kernel");
+    assert_eq!(codes(&good), []);
+    let body = good.roles.values().next().expect("a role").body;
+    let first = good.blocks[body].insts[0];
+    let breaks: [(&[u16], fn(&mut Kernel, Block, Inst)); 5] = [
+        (&[401], |k, _, i| k.insts[i] = Op::Drain(Ring::new(9))),
+        (&[401], |k, _, i| k.insts[i] = Op::Cast(Value::new(999))),
+        (&[402], |k, b, _| k.values[k.coords[0]].def = ValueDef::BlockParam(b, 0)),
+        (&[403], |k, b, i| k.blocks[b].insts.push(i)),
+        (&[403], |k, b, i| k.insts[i] = Op::Programs(b)),
+    ];
+    for (wanted, change) in breaks {
+        let mut k = good.clone();
+        change(&mut k, body, first);
+        assert!(codes(&k).starts_with(wanted), "{wanted:?}: {:?}", codes(&k));
     }
 }
 

@@ -1,71 +1,111 @@
-//! `atlas compile --all`: every kernel, in every element type and a spread of configs, to a folder.
+//! `atlas compile --all`: every kernel, in every element type and its likely configs, to a folder.
 
 use super::compile::{slug, write};
 use super::input;
 use super::show::Progress;
-use super::stages::{self, Stage};
-use anyhow::{Context, Result};
+use super::stages;
+use anyhow::{Context, Result, bail};
 use atlas_codegen::Target;
-use atlas_dsl::{Config, DType, KernelDef};
+use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Configs of each kernel beside its default: those that the cost model puts first.
+const LIKELY: usize = 3;
+
+/// One kernel to compile.
+struct Job {
+    def: &'static KernelDef,
+    dtype: DType,
+    dims: BTreeMap<String, u64>,
+    spec: Specialization,
+    config: Config,
+}
 
 /// Writes `KERNEL.DTYPE.CONFIG.ARCH.ptx` for each, and `index.json` with what was refused and why.
 pub(super) fn run(target: Target, dir: &Path) -> Result<bool> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
-    let jobs = jobs();
-    let mut progress = Progress::new(jobs.len());
-    let (mut index, mut written) = (Vec::new(), 0);
-    for (def, dtype, config) in jobs {
-        progress.step(&format!("{} {dtype} {config}", def.name));
-        let mut row = json!({ "kernel": def.name, "dtype": dtype.name(), "config": config.to_string(), "arch": target.to_string() });
-        match compile(def, dtype, &config, target) {
-            Ok((dims, ptx)) => {
-                let file = format!("{}.{dtype}.{}.{target}.ptx", def.name, slug(&config));
-                write(&dir.join(&file), &ptx)?;
-                written += 1;
-                row["dims"] = dims;
-                row["file"] = json!(file);
-            }
-            // A config that is not legal for the target is a value with a reason; the default must be legal.
-            Err(e) if config != def.default_config() => row["refused"] = json!(format!("{e:#}")),
-            Err(e) => {
-                return Err(
-                    e.context(format!("cannot compile `{}` in {dtype} with its default config `{config}`", def.name))
-                );
+    let jobs = jobs(target)?;
+    let progress = Mutex::new(Progress::new(jobs.len()));
+    let next = AtomicUsize::new(0);
+    let worker = || -> Result<Vec<(usize, Value)>> {
+        let mut rows = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { return Ok(rows) };
+            let what = format!("{} {} {}", job.def.name, job.dtype, job.config);
+            progress.lock().unwrap_or_else(PoisonError::into_inner).step(&what);
+            rows.push((at, compile(job, target, dir)?));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut rows = std::thread::scope(|scope| -> Result<Vec<(usize, Value)>> {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let mut rows = Vec::new();
+        for worker in workers {
+            match worker.join() {
+                Ok(done) => rows.extend(done?),
+                Err(_) => bail!("a compilation panicked; this is a defect of Atlas"),
             }
         }
-        index.push(row);
-    }
+        Ok(rows)
+    })?;
     drop(progress);
-    let total = index.len();
-    write(&dir.join("index.json"), &format!("{:#}\n", Value::Array(index)))?;
-    println!(
-        "{written} kernels in {}; {} configs refused, with reasons, in its index.json",
-        dir.display(),
-        total - written
-    );
-    Ok(true)
+    rows.sort_by_key(|(at, _)| *at);
+    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    let written = rows.iter().filter(|r| r["file"].is_string()).count();
+    let refused = rows.len() - written;
+    write(&dir.join("index.json"), &format!("{:#}\n", Value::Array(rows)))?;
+    println!("{written} kernels in {}; {refused} configs refused, with reasons, in its index.json", dir.display());
+    Ok(written > 0)
 }
 
-/// Each kernel in each of its element types: its default config, and those that differ from it in one knob.
-fn jobs() -> Vec<(&'static KernelDef, DType, Config)> {
+/// Each kernel in each of its element types at its usual size: its default config, and the likely ones.
+fn jobs(target: Target) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
-        let base = def.default_config();
-        let near = |c: &Config| def.tune.iter().filter(|k| c.get(k.name) != base.get(k.name)).count() <= 1;
-        let configs: Vec<Config> = def.configs().into_iter().filter(near).collect();
-        for &dtype in def.types.first().map_or(&[][..], |t| t.allowed) {
-            jobs.extend(configs.iter().map(|c| (def, dtype, c.clone())));
+        let dims = input::dims(def, None)?;
+        for &dtype in def.types.first().map_or(&[DType::F32][..], |t| t.allowed) {
+            let spec = input::specialization(def, &dims, dtype)?;
+            let mut configs = vec![def.default_config()];
+            for config in input::chosen(def, &spec, &dims, target, None)?.configs.into_iter().take(LIKELY) {
+                if !configs.contains(&config) {
+                    configs.push(config);
+                }
+            }
+            jobs.extend(configs.into_iter().map(|config| Job {
+                def,
+                dtype,
+                dims: dims.clone(),
+                spec: spec.clone(),
+                config,
+            }));
         }
     }
-    jobs
+    Ok(jobs)
 }
 
-fn compile(def: &KernelDef, dtype: DType, config: &Config, target: Target) -> Result<(Value, String)> {
-    let dims = input::dims(def, None)?;
-    let spec = input::specialization(def, &dims, dtype)?;
-    let kernel = (def.build)(&spec, config)?;
-    let texts = stages::print(kernel, &config.schedule, target, &[Stage::Ptx])?;
-    Ok((json!(dims), texts.into_iter().next().map(|(_, text)| text).unwrap_or_default()))
+/// Compiles one kernel to its file. A config that is not legal for the target is a row with the reason.
+fn compile(job: &Job, target: Target, dir: &Path) -> Result<Value> {
+    let Job { def, dtype, dims, spec, config } = job;
+    let mut row = json!({
+        "kernel": def.name, "dtype": dtype.name(), "dims": dims, "config": config.to_string(), "arch": target.to_string(),
+    });
+    let kernel = (def.build)(spec, config)?;
+    match stages::image(kernel, &config.schedule, target) {
+        Ok((ptx, shared_bytes)) => {
+            let file = format!("{}.{dtype}.{}.{target}.ptx", def.name, slug(config));
+            write(&dir.join(&file), &ptx)?;
+            row["shared_bytes"] = json!(shared_bytes);
+            row["file"] = json!(file);
+        }
+        Err(stages::Failure::Refused(reason)) => row["refused"] = json!(reason),
+        Err(stages::Failure::Other(e)) => {
+            return Err(e.context(format!("cannot compile `{}` in {dtype} with config `{config}`", def.name)));
+        }
+    }
+    Ok(row)
 }

@@ -90,7 +90,12 @@ fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target, want: &
         })
         .collect();
     let texts = atlas_codegen::compile_stages(kernel, schedule, target, &stages)?;
-    Ok(want.iter().copied().zip(texts.into_iter().map(|(_, text)| text)).collect())
+    let stage = |s| match s {
+        atlas_codegen::Stage::Gpu => Stage::Gpu,
+        atlas_codegen::Stage::Llvm => Stage::Llvm,
+        atlas_codegen::Stage::Ptx => Stage::Ptx,
+    };
+    Ok(texts.into_iter().map(|(s, text)| (stage(s), text)).collect())
 }
 
 #[cfg(not(feature = "llvm"))]
@@ -98,10 +103,36 @@ fn lower(_: &Verified<Kernel>, _: &Schedule, _: Target, _: &[Stage]) -> Result<T
     bail!("{NO_GENERATOR}")
 }
 
+/// Why a kernel was not compiled.
+pub(super) enum Failure {
+    /// The config is not legal for the target.
+    #[cfg_attr(not(feature = "llvm"), allow(dead_code, reason = "only the code generator refuses configs"))]
+    Refused(String),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+/// A kernel's PTX and the shared memory of one CTA in bytes.
+#[cfg(feature = "llvm")]
+pub(super) fn image(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<(String, u32), Failure> {
+    let verified = atlas_dsl::verify(kernel).map_err(|d| Failure::Other(d.into()))?;
+    match atlas_codegen::compile(&verified, schedule, target) {
+        Ok(image) => Ok((image.ptx, image.shared_bytes)),
+        Err(e) if e.is_refusal() => Err(Failure::Refused(e.to_string())),
+        Err(e) => Err(Failure::Other(e.into())),
+    }
+}
+
+/// A kernel's PTX and the shared memory of one CTA in bytes.
+#[cfg(not(feature = "llvm"))]
+pub(super) fn image(_: Kernel, _: &Schedule, _: Target) -> Result<(String, u32), Failure> {
+    Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
+}
+
 /// Placement and resources of a kernel, as a table.
 #[cfg(feature = "llvm")]
 pub(super) fn placement(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<String> {
-    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, target)?)
+    Ok(print(kernel, schedule, target, &[Stage::Gpu])?.into_iter().map(|(_, text)| text).collect())
 }
 
 /// Placement and resources of a kernel, as a table.

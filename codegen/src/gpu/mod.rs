@@ -13,11 +13,13 @@ mod kernel;
 mod op;
 mod parse;
 mod parse_op;
+mod part;
 mod print;
 mod print_op;
 mod verify;
 mod verify_flow;
 mod verify_memory;
+mod verify_overlap;
 mod verify_types;
 
 pub use kernel::{
@@ -26,4 +28,5 @@ pub use kernel::{
 };
 pub use op::{CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
+pub use part::part_layout;
 pub use verify::verify_gpu;

@@ -13,7 +13,7 @@
 //! | 410 | layouts hold every element of their shape, along axes that exist, and are of sane size |
 //! | 411 | a layout has as many threads as the role; a scalar may have those of the kernel |
 //! | 412 | buffers have extents, stages and a pitch that holds a row; offsets are aligned and inside shared memory |
-//! | 413 | placed buffers do not overlap |
+//! | 413 | nothing reads a buffer after a write to one placed over it; roles do not share bytes by different buffers |
 //! | 414 | roles partition the warps of the CTA |
 //! | 415 | registers of a role are a multiple of 8 in 24..=256, set for whole warpgroups, on `sm_Na` alone |
 //! | 416 | a ring has the stages of its buffers, a buffer is in one ring, and one with more stages than 1 is in a ring |
@@ -81,6 +81,7 @@ impl Invariants for Kernel {
                 v.block(data.body, None);
             }
             v.flights();
+            v.overlaps();
         }
         v.errors
     }
@@ -276,8 +277,9 @@ impl<'k> Verifier<'k> {
         self.body_params(block, around, loc);
         for (at, &inst) in data.insts.iter().enumerate() {
             let (op, loc) = (&k.insts[inst], k.locs[inst]);
+            let mut unseen = BTreeSet::new();
             op.visit_operands(|v| {
-                if !self.visible.contains(v) {
+                if !self.visible.contains(v) && unseen.insert(v) {
                     self.error(421, loc, format!("the operand {v} is not defined at this place"));
                 }
             });

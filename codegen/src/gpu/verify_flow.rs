@@ -101,14 +101,11 @@ impl<'k> Verifier<'k> {
                     self.error(420, loc, format!("gives a token of {ring}, but {} is written", self.ty(v)));
                 }
             }
-            Op::Commit(ring, Some(token)) => {
-                if k.values[*token].ty != Type::Token(*ring) || self.token_kind(*token) != Some(TokenKind::Acquired) {
-                    self.error(
-                        432,
-                        loc,
-                        format!("commits an acquired token of {ring}, found {}", self.token_text(*token)),
-                    );
-                }
+            Op::Commit(ring, Some(token))
+                if k.values[*token].ty != Type::Token(*ring)
+                    || self.token_kind(*token) != Some(TokenKind::Acquired) =>
+            {
+                self.error(432, loc, format!("commits an acquired token of {ring}, found {}", self.token_text(*token)));
             }
             Op::Release(token) if self.token_kind(*token) != Some(TokenKind::Awaited) => {
                 self.error(432, loc, format!("releases an awaited token, found {}", self.token_text(*token)));
@@ -227,7 +224,11 @@ impl<'k> Verifier<'k> {
                 let mut held = Held { acc: *acc, operands: Vec::new(), shared: Vec::new() };
                 for o in [a, b] {
                     match o {
-                        Operand::Shared(r) => held.shared.push(*r),
+                        Operand::Shared(r) => {
+                            if !held.shared.iter().any(|h| h.buffer == r.buffer && h.token == r.token) {
+                                held.shared.push(*r);
+                            }
+                        }
                         Operand::Fragment(v) => held.operands.push(*v),
                     }
                 }

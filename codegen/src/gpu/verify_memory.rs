@@ -135,7 +135,6 @@ impl Verifier<'_> {
     /// Buffers and rings: 412, 413, 416 and 417.
     pub(super) fn memory(&mut self) {
         let (k, at) = (self.kernel, Loc::default());
-        let mut placed = Vec::new();
         for (b, data) in &k.buffers {
             let rings: Vec<_> = k.rings.iter().filter(|(_, r)| r.buffers.contains(&b)).map(|(r, _)| r).collect();
             if rings.len() > 1 {
@@ -157,13 +156,6 @@ impl Verifier<'_> {
             if end > k.target.shared_bytes() {
                 let has = k.target.shared_bytes();
                 self.error(412, at, format!("the buffer `{}` ends at byte {end} of {has} on {}", data.name, k.target));
-            }
-            placed.push((offset, end, &data.name));
-        }
-        placed.sort_unstable();
-        for pair in placed.windows(2) {
-            if pair[1].0 < pair[0].1 {
-                self.error(413, at, format!("the buffers `{}` and `{}` overlap", pair[0].2, pair[1].2));
             }
         }
         for (r, ring) in &k.rings {
@@ -211,7 +203,7 @@ impl Verifier<'_> {
             return self.error(417, at, message);
         }
         let stage = |b: &BufferData| b.layout.rows * b.layout.cols * b.dtype.bytes();
-        let bytes: u32 = ring.buffers.iter().map(|&b| stage(&k.buffers[b])).sum();
+        let bytes = ring.buffers.iter().fold(0u32, |n, &b| n.saturating_add(stage(&k.buffers[b])));
         let engine_alone = !by_threads && by_engine.len() == ring.buffers.iter().collect::<BTreeSet<_>>().len();
         if ring.tx_bytes != 0 && engine_alone && ring.tx_bytes != bytes {
             self.error(417, at, format!("{r} expects {} bytes of a stage of {bytes}", ring.tx_bytes));

@@ -1,6 +1,7 @@
 //! The typing rules of GPU IR operations: 420, 442 to 444, 450 and 451.
 
 use super::atom::MmaAtom;
+use super::part::part_layout;
 use super::verify::Verifier;
 use super::{CopyAtom, Inst, Op, Operand, Owner, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
@@ -226,7 +227,7 @@ impl<'k> Verifier<'k> {
                 )),
             }),
             Op::Part { value, axis, offset } => with(&[*value], &|d, l| {
-                let wanted = part(l, *axis, *offset, layout.shape.get(usize::from(*axis)).copied().unwrap_or(0));
+                let wanted = part_layout(l, *axis, *offset, layout.shape.get(usize::from(*axis)).copied().unwrap_or(0));
                 match wanted {
                     Some(wanted) => unlike(d, &wanted),
                     None => Some(format!(
@@ -430,33 +431,4 @@ fn is_atom_layout(layout: &Fragment) -> bool {
     let lanes = [Mode::new(4, 2, 1), Mode::new(8, 1, 0)];
     let block = [Mode::new(2, 1, 1), Mode::new(2, 8, 0)];
     layout.threads.starts_with(&lanes) && layout.regs.starts_with(&block)
-}
-
-/// The layout of `len` elements from `offset` on along an axis, if every thread holds them in the same
-/// registers: threads reach less than `unit` along the axis, and register digits from `unit` on are cut off.
-fn part(layout: &Fragment, axis: u8, offset: u32, len: u32) -> Option<Fragment> {
-    let extent = *layout.shape.get(usize::from(axis))?;
-    if len == 0 || offset.checked_add(len)? > extent || !offset.is_multiple_of(len) {
-        return None;
-    }
-    let mut regs = Vec::new();
-    for m in &layout.regs {
-        if m.axis != Some(axis) {
-            regs.push(*m);
-        } else if m.stride < len {
-            // A digit that crosses the part keeps what lies inside.
-            let inside = m.extent.min(len / m.stride.max(1));
-            if inside < m.extent && !len.is_multiple_of(m.stride) {
-                return None;
-            }
-            if inside > 1 {
-                regs.push(Mode { extent: inside, ..*m });
-            }
-        }
-    }
-    let threads = layout.threads.clone();
-    let mut shape = layout.shape.clone();
-    shape[usize::from(axis)] = len;
-    let cut = Fragment { shape, threads, regs };
-    (cut.cover(axis) == len).then_some(cut)
 }

@@ -62,7 +62,7 @@ struct Emitter<'c, 'k> {
 
 /// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides,
 /// counts of the grid's axes but the slowest.
-pub fn abi(k: &Kernel) -> Vec<AbiParam> {
+pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     let mut out = Vec::new();
     for (p, data) in k.params.iter() {
         out.push(match data.kind {
@@ -88,7 +88,7 @@ pub fn abi(k: &Kernel) -> Vec<AbiParam> {
 }
 
 /// Emits a kernel into a module.
-pub fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()> {
+pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()> {
     let abi = abi(k);
     let i32t = cx.i32_type();
     let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));

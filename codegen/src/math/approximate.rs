@@ -82,6 +82,10 @@ fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
     let (p1, p2) = (a.f(-c::PI_1), a.f(-c::PI_2));
     let r = a.fma(n, p1, x);
     let r = a.fma(n, p2, r);
+    // Past the domain n is far off; the result then still lies in [-1, 1].
+    let (lo, hi) = (a.f(-c::SIN_EDGE), a.f(c::SIN_EDGE));
+    let r = a.maximum(r, lo);
+    let r = a.minimum(r, hi);
     let u = a.mul(r, r);
     let p = poly(a, u, &c::SIN_SHORT);
     let one = a.f(1.0);
@@ -95,7 +99,7 @@ fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
 }
 
 /// An odd polynomial of degree 7 in x - n pi. Relative 2^-14 for |x| <= 2^13, absolute 2^-14 for
-/// |x| <= 2^20; past 2^22 the result means nothing. Of ±inf NaN.
+/// |x| <= 2^20; past that a number between about -1 and 1 with no bound on its error. Of ±inf NaN.
 fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (inv, magic) = (a.f(FRAC_1_PI), a.f(MAGIC));
     let t = a.fma(x, inv, magic);

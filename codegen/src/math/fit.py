@@ -95,9 +95,11 @@ def fit(name, doc, degree, lo, hi, target, weight, variable=lambda x: x):
     err = max(fabs(w * r) for w, r in zip(ws, rest))
     bits = float(log(err, 2))
     print(f"/// {doc} Error 2^{bits:.1f} (2^{float(log(ideal, 2)):.1f} before rounding).")
-    rows = [", ".join(shortest(c) for c in fixed[i:i + 6]) for i in range(0, len(fixed), 6)]
-    body = "[" + rows[0] + "]" if len(rows) == 1 else "[\n    " + ",\n    ".join(rows) + ",\n]"
-    print(f"pub(super) const {name}: [f32; {len(fixed)}] = {body};")
+    line = f"pub(super) const {name}: [f32; {len(fixed)}] = [" + ", ".join(map(shortest, fixed)) + "];"
+    if len(line) > 120:  # rustfmt's layout
+        head, body = line[:-2].split(" = [")
+        line = head + " =\n    [" + body + "];"
+    print(line)
     sys.stdout.flush()
 
 
@@ -135,7 +137,7 @@ def main():
         constant(name, "A part of ln 2, the first with 8 zero bits.", part)
     for i, part in enumerate(split(pi, 3)):
         constant(f"PI_{i + 1}", "A part of pi, all rounded toward zero.", part)
-    constant("SIN_EDGE", "Just above pi / 2, the end of the fit.", mpf("1.65"))
+    constant("SIN_EDGE", "Just above pi / 2, the end of the fit.", mpf("1.7"))
     constant("TANH_EDGE", "Below: polynomial.", mpf("0.65"))
     constant("ERF_EDGE", "Below: polynomial.", mpf("0.925"))
     constant("TANH_SHORT_EDGE", "Below: the argument itself.", mpf("0.0115"))
@@ -152,9 +154,9 @@ def main():
         lambda t: log(erfc(t), 2), lambda t: LN2 * erfc(t) / erf(t))
     fit("LOG", "(log(1 + f) - f + f^2 / 2) / f^3 in f.", 7, "-0.33334", "0.33334",
         lambda f: (log1p(f) - f + f * f / 2) / f ** 3, lambda f: fabs(f ** 3 / log1p(f)))
-    fit("SIN", "(sin(r) - r) / r^3 in r^2.", 3, "1e-4", "1.65",
+    fit("SIN", "(sin(r) - r) / r^3 in r^2.", 3, "1e-4", "1.7",
         lambda r: (sin(r) - r) / r ** 3, lambda r: r ** 3 / sin(r), square)
-    fit("SIN_SHORT", "(sin(r) - r) / r^3 in r^2.", 2, "1e-4", "1.62",
+    fit("SIN_SHORT", "(sin(r) - r) / r^3 in r^2.", 2, "1e-4", "1.7",
         lambda r: (sin(r) - r) / r ** 3, lambda r: r ** 3 / sin(r), square)
     fit("ERF_SHORT", "log2(erfc(t)) / t in t; its error is in units of `bound` of fit.py.", 4, "1e-3", "3.8",
         lambda t: log(erfc(t), 2) / t, lambda t: LN2 * t * erfc(t) / bound(t))

@@ -9,7 +9,12 @@ pub struct Host {
     /// What share of the documented error the approximate instructions make, and to which side:
     /// -1 to 1; 0 rounds exactly.
     pub error: f64,
+    /// Whether the side changes from one such instruction to the next.
+    pub alternating: bool,
 }
+
+/// 2^-22: two ulp of f32.
+const ULP2: f64 = 1.0 / 4_194_304.0;
 
 /// Denormals to zeros of the same sign.
 fn flush(x: f32) -> f32 {
@@ -17,9 +22,18 @@ fn flush(x: f32) -> f32 {
 }
 
 impl Host {
-    /// `exact` with a relative error of `2^-22` times `self.error`, rounded and flushed.
-    fn off(&self, exact: f64) -> f32 {
-        flush((exact * (1.0 + self.error * (-22f64).exp2())) as f32)
+    /// The error that the next approximate instruction makes, where it may make `bound`.
+    fn next_error(&mut self, bound: f64) -> f64 {
+        let error = self.error * bound;
+        if self.alternating {
+            self.error = -self.error;
+        }
+        error
+    }
+
+    /// `exact` with a relative error of up to `bound`, rounded and flushed.
+    fn off(&mut self, exact: f64, bound: f64) -> f32 {
+        flush((exact * (1.0 + self.next_error(bound))) as f32)
     }
 }
 
@@ -98,21 +112,20 @@ impl Arith for Host {
         x >> by
     }
     fn approx_ex2(&mut self, x: f32) -> f32 {
-        self.off(f64::from(flush(x)).exp2())
+        self.off(f64::from(flush(x)).exp2(), ULP2)
     }
     fn approx_lg2(&mut self, x: f32) -> f32 {
         let x = flush(x);
         let exact = f64::from(x).log2();
-        if 0.5 < x && x < 2.0 { flush((exact + self.error * (-22f64).exp2()) as f32) } else { self.off(exact) }
+        if 0.5 < x && x < 2.0 { flush((exact + self.next_error(ULP2)) as f32) } else { self.off(exact, ULP2) }
     }
     fn approx_rcp(&mut self, x: f32) -> f32 {
-        let exact = 1.0 / f64::from(flush(x));
-        flush((exact * (1.0 + self.error * (-23f64).exp2())) as f32)
+        self.off(1.0 / f64::from(flush(x)), ULP2 / 2.0)
     }
     fn approx_rsqrt(&mut self, x: f32) -> f32 {
-        self.off(1.0 / f64::from(flush(x)).sqrt())
+        self.off(1.0 / f64::from(flush(x)).sqrt(), ULP2)
     }
     fn approx_sqrt(&mut self, x: f32) -> f32 {
-        self.off(f64::from(flush(x)).sqrt())
+        self.off(f64::from(flush(x)).sqrt(), ULP2)
     }
 }

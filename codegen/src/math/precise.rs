@@ -5,7 +5,7 @@ use super::{Arith, MAGIC, poly};
 use atlas_dsl::op::UnaryOp;
 
 /// Up to this magnitude sin and cos keep their bound.
-pub const SIN_COS_DOMAIN: f32 = 4_194_304.0;
+pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 
 /// `op(x)` within 2 ulp, or `None` if `op` is one instruction and needs no expansion.
 ///
@@ -181,7 +181,8 @@ fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.copysign(y, x)
 }
 
-/// 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|): nothing overflows.
+/// y = 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|): nothing overflows.
+/// What rounding d = 1 + e lost is put back: y += y (d - 1 - e) / d, where 3/4 is near enough to 1 / d.
 fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (zero, one) = (a.f(0.0), a.f(1.0));
     let t = a.abs(x);
@@ -193,7 +194,12 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let d = a.add(e, one);
     let negative = a.lt(x, zero);
     let num = a.select(negative, e, one);
-    a.div(num, d)
+    let y = a.div(num, d);
+    let lost = a.sub(d, one);
+    let lost = a.sub(lost, e);
+    let k = a.f(0.75);
+    let lost = a.mul(lost, k);
+    a.fma(y, lost, y)
 }
 
 /// Two correctly rounded steps. rsqrt(±0) = ±inf.

@@ -119,7 +119,8 @@ impl Generator {
         }
         for i in 0..=self.below(2) {
             let values = (0..self.below(4)).map(|_| self.number() as f32).collect();
-            self.k.tables.push(TableData { name: format!("t{i}"), shape: vec![self.small(), 2], values });
+            let shape = vec![self.small(), 2];
+            self.k.tables.push(TableData { name: format!("t{i}"), shape, values });
         }
     }
 
@@ -175,7 +176,8 @@ impl Generator {
     }
 
     fn value(&mut self) -> Value {
-        self.values[self.below(self.values.len())]
+        let at = self.below(self.values.len());
+        self.values[at]
     }
 
     fn values(&mut self) -> Vec<Value> {
@@ -191,7 +193,10 @@ impl Generator {
         let dtype = self.pick(&DType::ALL);
         let layout = match self.below(3) {
             0 => Fragment::scalar(self.k.threads, 0),
-            _ => self.layouts[self.below(self.layouts.len())].clone(),
+            _ => {
+                let at = self.below(self.layouts.len());
+                self.layouts[at].clone()
+            }
         };
         match self.below(4) {
             0 => Type::Token(self.ring()),

@@ -1,0 +1,103 @@
+//! The rule of buffers that share bytes (413): what is read is what was written.
+//!
+//! Buffers whose lives do not meet may be placed over each other. Walks each role in order: a write to a
+//! buffer makes it whole and ruins those placed over it; reading a ruined one is an error. Bodies are
+//! taken to run, and bodies of loops to run twice, so that what an iterate ruins for the next is seen
+//! (but not of loops nested deeper than any real ones, whose bodies would run too often).
+
+use super::verify::{Verifier, body_of};
+use super::{Block, Buffer, CopyAtom, Op, Operand, Role};
+use atlas_dsl::ir::Loc;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The buffers that an operation reads, and those that it writes.
+fn accesses(op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
+    match op {
+        Op::LoadShared(r) => (vec![r.buffer], vec![]),
+        Op::Copy { atom: CopyAtom::TmaStore, to, .. } => (vec![to.buffer], vec![]),
+        Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
+        Op::ZeroShared(b) => (vec![], vec![*b]),
+        Op::Mma { a, b, .. } => {
+            let shared = |o: &Operand| match o {
+                Operand::Shared(r) => Some(r.buffer),
+                Operand::Fragment(_) => None,
+            };
+            ([a, b].into_iter().filter_map(shared).collect(), vec![])
+        }
+        _ => (vec![], vec![]),
+    }
+}
+
+/// What a walk knows.
+#[derive(Default)]
+struct Walk {
+    /// Ruined buffers, and which write did it.
+    ruined: BTreeMap<Buffer, Buffer>,
+    /// Every buffer seen.
+    seen: BTreeSet<Buffer>,
+    /// Errors: reader's place, the buffer, the one written over it.
+    errors: BTreeSet<(u32, u32, Buffer, Buffer)>,
+}
+
+impl Verifier<'_> {
+    /// 413.
+    pub(super) fn overlaps(&mut self) {
+        let k = self.kernel;
+        let mut users: BTreeMap<Buffer, Role> = BTreeMap::new();
+        for (role, data) in &k.roles {
+            let mut walk = Walk::default();
+            self.overlap_block(data.body, &mut walk, 0);
+            for (line, column, read, written) in walk.errors {
+                let (read, written) = (&k.buffers[read].name, &k.buffers[written].name);
+                let message = format!("reads the buffer `{read}` after a write to `{written}`, which overlaps it");
+                self.error(413, Loc { line, column }, message);
+            }
+            for &b in &walk.seen {
+                let other = users.iter().find(|&(&o, &r)| o != b && r != role && self.share_bytes(o, b));
+                if let Some((&other, _)) = other {
+                    let (b, other) = (&k.buffers[b].name, &k.buffers[other].name);
+                    let message = format!("the buffers `{other}` and `{b}` of two roles overlap");
+                    self.error(413, Loc::default(), message);
+                }
+            }
+            walk.seen.iter().for_each(|&b| {
+                users.insert(b, role);
+            });
+        }
+    }
+
+    fn share_bytes(&self, a: Buffer, b: Buffer) -> bool {
+        let range = |x: Buffer| {
+            let data = &self.kernel.buffers[x];
+            data.offset.map(|o| (o, o.saturating_add(data.bytes())))
+        };
+        matches!((range(a), range(b)), (Some(x), Some(y)) if x.0 < y.1 && y.0 < x.1)
+    }
+
+    fn overlap_block(&self, block: Block, walk: &mut Walk, depth: u32) {
+        let k = self.kernel;
+        for &inst in &k.blocks[block].insts {
+            let op = &k.insts[inst];
+            if let Some(body) = body_of(op) {
+                let times = if matches!(op, Op::If(..)) || depth >= 8 { 1 } else { 2 };
+                (0..times).for_each(|_| self.overlap_block(body, walk, depth + 1));
+                continue;
+            }
+            let (reads, writes) = accesses(op);
+            let loc = k.locs[inst];
+            for b in reads {
+                walk.seen.insert(b);
+                if let Some(&written) = walk.ruined.get(&b) {
+                    walk.errors.insert((loc.line, loc.column, b, written));
+                }
+            }
+            for b in writes {
+                walk.seen.insert(b);
+                walk.ruined.remove(&b);
+                for other in k.buffers.keys().filter(|&o| o != b && self.share_bytes(o, b)) {
+                    walk.ruined.insert(other, b);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Coefficients, printed by `fit.py`; the error of a table is relative to its function.
+
+/// A part of ln 2, the first with 8 zero bits.
+pub(super) const LN2_HI: f32 = 0.69314575;
+/// A part of ln 2, the first with 8 zero bits.
+pub(super) const LN2_LO: f32 = 1.4286068e-6;
+/// A part of pi, all rounded toward zero.
+pub(super) const PI_1: f32 = 3.1415925;
+/// A part of pi, all rounded toward zero.
+pub(super) const PI_2: f32 = 1.5099579e-7;
+/// A part of pi, all rounded toward zero.
+pub(super) const PI_3: f32 = 1.0780605e-14;
+/// Just above pi / 2, the end of the fit.
+pub(super) const SIN_EDGE: f32 = 1.7;
+/// Below: polynomial.
+pub(super) const TANH_EDGE: f32 = 0.65;
+/// Below: polynomial.
+pub(super) const ERF_EDGE: f32 = 0.925;
+/// Below: the argument itself.
+pub(super) const TANH_SHORT_EDGE: f32 = 0.0115;
+/// Below: the slope at 0.
+pub(super) const ERF_SHORT_EDGE: f32 = 0.008;
+/// (e^r - 1 - r) / r^2 in r. Error 2^-27.9 (2^-28.3 before rounding).
+pub(super) const EXP: [f32; 5] = [0.49999994, 0.1666652, 0.041668404, 0.008368898, 0.0013814223];
+/// (2^r - 1) / r in r. Error 2^-25.9 (2^-28.9 before rounding).
+pub(super) const EXP2: [f32; 6] = [0.6931472, 0.24022648, 0.05550332, 0.00961844, 0.0013399132, 0.00015353151];
+/// (tanh(x) - x) / x^3 in x^2. Error 2^-26.8 (2^-26.9 before rounding).
+pub(super) const TANH: [f32; 5] = [-0.33333248, 0.13330518, -0.05366325, 0.020393422, -0.0054356717];
+/// erf(x) / x - 1 in x^2. Error 2^-25.8 (2^-25.8 before rounding).
+pub(super) const ERF_SMALL: [f32; 6] = [0.12837915, -0.3761249, 0.1128173, -0.026762916, 0.0049872524, -0.0005958971];
+/// log2(erfc(t)) in t. Error 2^-28.9 (2^-29.3 before rounding).
+pub(super) const ERF_LARGE: [f32; 7] =
+    [-0.00028231097, -1.626892, -0.9192598, -0.14994152, 0.032066654, -0.0043904283, 0.00028267043];
+/// (log(1 + f) - f + f^2 / 2) / f^3 in f. Error 2^-27.4 (2^-27.7 before rounding).
+pub(super) const LOG: [f32; 8] =
+    [0.33333215, -0.24999797, 0.20010407, -0.1668049, 0.14005846, -0.121842355, 0.13984565, -0.12891813];
+/// (sin(r) - r) / r^3 in r^2. Error 2^-26.1 (2^-26.1 before rounding).
+pub(super) const SIN: [f32; 4] = [-0.16666654, 0.008332912, -0.0001979827, 2.5810941e-6];
+/// (sin(r) - r) / r^3 in r^2. Error 2^-18.8 (2^-18.8 before rounding).
+pub(super) const SIN_SHORT: [f32; 3] = [-0.16665342, 0.008307078, -0.00018320678];
+/// log2(erfc(t)) / t in t; its error is in units of `bound` of fit.py. Error 2^-2.1 (2^-2.1 before rounding).
+pub(super) const ERF_SHORT: [f32; 5] = [-1.6278956, -0.91865426, -0.14805129, 0.028985566, -0.002775961];

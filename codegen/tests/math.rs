@@ -1,0 +1,315 @@
+//! Measures the math expansions against f64 references: random mantissas in every binade, and all f32.
+//!
+//! `cargo test --release -p atlas-codegen --test math -- --ignored --nocapture` goes through all 2^32
+//! arguments of each precise function (minutes each; build with `RUSTFLAGS=-Ctarget-cpu=native`).
+
+use atlas_codegen::math::{Arith, Host, SIN_COS_DOMAIN, approximate, precise};
+use atlas_dsl::op::UnaryOp;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const OPS: [UnaryOp; 9] = [
+    UnaryOp::Exp,
+    UnaryOp::Exp2,
+    UnaryOp::Log,
+    UnaryOp::Tanh,
+    UnaryOp::Erf,
+    UnaryOp::Rsqrt,
+    UnaryOp::Sin,
+    UnaryOp::Cos,
+    UnaryOp::Sigmoid,
+];
+
+fn reference(op: UnaryOp, x: f64) -> f64 {
+    match op {
+        UnaryOp::Exp => x.exp(),
+        UnaryOp::Exp2 => x.exp2(),
+        UnaryOp::Log => x.ln(),
+        UnaryOp::Tanh => x.tanh(),
+        UnaryOp::Erf => libm::erf(x),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Sin => x.sin(),
+        UnaryOp::Cos => x.cos(),
+        UnaryOp::Sigmoid if x < 0.0 => x.exp() / (1.0 + x.exp()),
+        UnaryOp::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        _ => panic!("{} has no expansion", op.name()),
+    }
+}
+
+/// The distance in units of the last place of f32 at `want`; infinite if only one is NaN or infinite
+/// where overflow does not explain it.
+fn ulps(got: f32, want: f64) -> f64 {
+    if want.is_nan() || got.is_nan() {
+        return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if want.is_infinite() {
+        return if f64::from(got) == want { 0.0 } else { f64::INFINITY };
+    }
+    // Overflow counts as 2^128.
+    let end = 128f64.exp2();
+    let (got, want) = (f64::from(got).clamp(-end, end), want.clamp(-end, end));
+    let exponent = ((want.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
+    (got - want).abs() / f64::from(exponent - 23).exp2()
+}
+
+/// `per_binade` random mantissas and both ends of every binade of either sign; with them ±0, ±inf and NaN.
+fn samples(per_binade: u32) -> impl Iterator<Item = f32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    (0..512u32).flat_map(move |top| {
+        (0..per_binade + 4).map(move |i| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mantissa = match i {
+                0 => 0,
+                1 => 1,
+                2 => 0x40_0000,
+                3 => 0x7f_ffff,
+                _ => (state >> 41) as u32,
+            };
+            f32::from_bits(top << 23 | mantissa ^ if i > 3 { top } else { 0 })
+        })
+    })
+}
+
+/// The worst case seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst {
+    error: f64,
+    at: f32,
+}
+
+impl Worst {
+    fn see(&mut self, error: f64, at: f32) {
+        if error > self.error {
+            *self = Worst { error, at };
+        }
+    }
+}
+
+fn in_domain(op: UnaryOp, x: f32) -> bool {
+    !matches!(op, UnaryOp::Sin | UnaryOp::Cos) || x.abs() <= SIN_COS_DOMAIN || !x.is_finite()
+}
+
+/// The worst ulp of `precise` over `xs`.
+fn worst_of<A: Arith<F = f32>>(a: &mut A, op: UnaryOp, xs: impl Iterator<Item = f32>) -> Worst {
+    let mut worst = Worst::default();
+    for x in xs {
+        let got = precise(a, op, x).unwrap();
+        if in_domain(op, x) {
+            worst.see(ulps(got, reference(op, f64::from(x))), x);
+        } else {
+            assert!(got.abs() <= 1.0, "{}({x:e}) = {got:e}", op.name());
+        }
+    }
+    worst
+}
+
+fn check_precise(op: UnaryOp) {
+    let worst = worst_of(&mut Host::default(), op, samples(4096));
+    println!("{}: {:.3} ulp at {:e}", op.name(), worst.error, worst.at);
+    assert!(worst.error <= 2.0, "{}: {worst:?}", op.name());
+}
+
+/// How far `approximate` may be off at `x`, where the true value is `want`.
+fn allowance(op: UnaryOp, x: f32, want: f64) -> f64 {
+    let relative = (-14f64).exp2() * want.abs();
+    match op {
+        UnaryOp::Log if (x - 1.0).abs() < 0.015_625 => (-22f64).exp2(),
+        UnaryOp::Sin | UnaryOp::Cos if x.abs() > 1_048_576.0 => f64::INFINITY,
+        UnaryOp::Sin | UnaryOp::Cos if x.abs() > 8192.0 => (-14f64).exp2(),
+        _ => relative,
+    }
+}
+
+fn check_approximate(op: UnaryOp) {
+    let trigonometric = matches!(op, UnaryOp::Sin | UnaryOp::Cos);
+    let mut worst = Worst::default();
+    for (error, alternating) in [(0.0, false), (1.0, false), (-1.0, false), (1.0, true), (-1.0, true)] {
+        for x in samples(1024) {
+            // Denormal arguments count as zero.
+            let x = if x.is_subnormal() { 0f32.copysign(x) } else { x };
+            let got = approximate(&mut Host { error, alternating }, op, x).unwrap();
+            let want = reference(op, f64::from(x));
+            let off = (f64::from(got) - want).abs();
+            let wrong = if want.is_nan() || got.is_nan() {
+                want.is_nan() != got.is_nan()
+            } else if off.is_infinite() || off.is_nan() {
+                f64::from(got) != want && want.abs() < f64::from(f32::MAX) * 0.9999
+            } else {
+                // Results below the normal range may be flushed.
+                worst.see((off - f64::from(f32::MIN_POSITIVE)) / allowance(op, x, want), x);
+                false
+            };
+            assert!(got.is_nan() || !trigonometric || got.abs() < 1.0001, "{}({x:e}) = {got:e}", op.name());
+            assert!(!wrong, "{}({x:e}) = {got:e}, not {want:e}", op.name());
+        }
+    }
+    println!("{} approximate: {:.3} of its bound at {:e}", op.name(), worst.error, worst.at);
+    assert!(worst.error <= 1.0, "{}: {worst:?}", op.name());
+}
+
+macro_rules! each_op {
+    ($($name:ident $op:ident),+ $(,)?) => {
+        mod precise_within_2_ulp {
+            use super::*;
+            $(#[test] fn $name() { check_precise(UnaryOp::$op); })+
+        }
+        mod approximate_within_bound {
+            use super::*;
+            $(#[test] fn $name() { check_approximate(UnaryOp::$op); })+
+        }
+        mod exhaustive {
+            use super::*;
+            $(#[test] #[ignore = "all f32: minutes"] fn $name() { check_all(UnaryOp::$op); })+
+        }
+    };
+}
+each_op!(exp Exp, exp2 Exp2, log Log, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid);
+
+/// `precise` on all of f32, on every core.
+fn check_all(op: UnaryOp) {
+    let next = AtomicU32::new(0);
+    let work = || {
+        let mut worst = Worst::default();
+        loop {
+            let top = next.fetch_add(1, Ordering::Relaxed);
+            if top >= 512 {
+                return worst;
+            }
+            let part = worst_of(&mut Host::default(), op, (0..1u32 << 23).map(|m| f32::from_bits(top << 23 | m)));
+            worst.see(part.error, part.at);
+        }
+    };
+    let mut worst = Worst::default();
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for w in all.into_iter().filter_map(|t| t.join().ok()) {
+            worst.see(w.error, w.at);
+        }
+    });
+    println!("{} over all f32: {:.4} ulp at {:e}", op.name(), worst.error, worst.at);
+    assert!(worst.error <= 2.0);
+}
+
+#[test]
+fn specials() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let cases = [
+        (UnaryOp::Exp, [1.0, 1.0, inf, 0.0]),
+        (UnaryOp::Exp2, [1.0, 1.0, inf, 0.0]),
+        (UnaryOp::Log, [-inf, -inf, inf, nan]),
+        (UnaryOp::Tanh, [0.0, -0.0, 1.0, -1.0]),
+        (UnaryOp::Erf, [0.0, -0.0, 1.0, -1.0]),
+        (UnaryOp::Rsqrt, [inf, -inf, 0.0, nan]),
+        (UnaryOp::Sin, [0.0, -0.0, nan, nan]),
+        (UnaryOp::Cos, [1.0, 1.0, nan, nan]),
+        (UnaryOp::Sigmoid, [0.5, 0.5, 1.0, 0.0]),
+    ];
+    let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    for (op, want) in cases {
+        for (x, want) in [0.0, -0.0, inf, -inf].into_iter().zip(want) {
+            let (fine, rough) =
+                (precise(&mut Host::default(), op, x).unwrap(), approximate(&mut Host::default(), op, x).unwrap());
+            assert!(same(fine, want), "{}({x}) = {fine}, not {want}", op.name());
+            let close = same(rough, want) || (rough - want).abs() <= (-14f32).exp2() * want.abs();
+            assert!(close, "{}({x}) = {rough}, not {want} (approximate)", op.name());
+        }
+        assert!(precise(&mut Host::default(), op, nan).unwrap().is_nan(), "{}(NaN)", op.name());
+        assert!(approximate(&mut Host::default(), op, nan).unwrap().is_nan(), "{}(NaN), approximate", op.name());
+    }
+    for op in [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Not] {
+        assert!(
+            precise(&mut Host::default(), op, 1.0).is_none() && approximate(&mut Host::default(), op, 1.0).is_none()
+        );
+    }
+}
+
+/// GELU with the approximate erf is within 2^-12 max(|gelu|, 2^-6).
+#[test]
+fn approximate_gelu() {
+    let mut worst = Worst::default();
+    for (error, alternating) in [(0.0, false), (1.0, false), (-1.0, false)] {
+        for z in samples(2048).filter(|z| z.is_finite()) {
+            let erf = approximate(&mut Host { error, alternating }, UnaryOp::Erf, z * std::f32::consts::FRAC_1_SQRT_2);
+            let got = f64::from(0.5 * z * (1.0 + erf.unwrap()));
+            let z64 = f64::from(z);
+            let want = 0.5 * z64 * libm::erfc(-z64 * std::f64::consts::FRAC_1_SQRT_2);
+            let bound = (-12f64).exp2() * want.abs().max((-6f64).exp2());
+            worst.see((got - want).abs() / bound, z);
+        }
+    }
+    println!("approximate GELU: {:.3} of its bound at {:e}", worst.error, worst.at);
+    assert!(worst.error <= 1.0, "{worst:?}");
+}
+
+/// [`Host`] that counts operations and may replace one constant.
+#[derive(Default)]
+struct Tap {
+    host: Host,
+    count: usize,
+    replace: Option<(f32, f32)>,
+}
+
+macro_rules! tap {
+    ($($name:ident($($arg:ident: $t:ty),+) -> $r:ty),+ $(,)?) => {
+        $(fn $name(&mut self, $($arg: $t),+) -> $r {
+            self.count += 1;
+            self.host.$name($($arg),+)
+        })+
+    };
+}
+
+impl Arith for Tap {
+    type F = f32;
+    type I = i32;
+    type B = bool;
+    fn f(&mut self, x: f32) -> f32 {
+        match self.replace {
+            Some((old, new)) if old == x => new,
+            _ => x,
+        }
+    }
+    fn i(&mut self, x: i32) -> i32 {
+        x
+    }
+    fn bits(&mut self, x: f32) -> i32 {
+        self.host.bits(x)
+    }
+    fn from_bits(&mut self, x: i32) -> f32 {
+        self.host.from_bits(x)
+    }
+    tap! {
+        add(x: f32, y: f32) -> f32, sub(x: f32, y: f32) -> f32, mul(x: f32, y: f32) -> f32,
+        fma(x: f32, y: f32, z: f32) -> f32, div(x: f32, y: f32) -> f32, sqrt(x: f32) -> f32,
+        neg(x: f32) -> f32, abs(x: f32) -> f32, copysign(x: f32, sign: f32) -> f32,
+        minimum(x: f32, y: f32) -> f32, maximum(x: f32, y: f32) -> f32,
+        lt(x: f32, y: f32) -> bool, eq(x: f32, y: f32) -> bool, select(c: bool, x: f32, y: f32) -> f32,
+        iadd(x: i32, y: i32) -> i32, isub(x: i32, y: i32) -> i32, ixor(x: i32, y: i32) -> i32,
+        shl(x: i32, by: u32) -> i32, ashr(x: i32, by: u32) -> i32,
+        approx_ex2(x: f32) -> f32, approx_lg2(x: f32) -> f32, approx_rcp(x: f32) -> f32,
+        approx_rsqrt(x: f32) -> f32, approx_sqrt(x: f32) -> f32,
+    }
+}
+
+/// How many operations each expansion has (constants and bit casts are free).
+#[test]
+fn lengths() {
+    let mut lengths = Vec::new();
+    for op in OPS {
+        let (mut fine, mut rough) = (Tap::default(), Tap::default());
+        precise(&mut fine, op, 1.0).unwrap();
+        approximate(&mut rough, op, 1.0).unwrap();
+        lengths.push(format!("{} {} {}", op.name(), fine.count, rough.count));
+    }
+    let want = "exp 20 2, exp2 19 1, log 28 2, tanh 28 8, erf 30 12, rsqrt 2 1, sin 16 13, cos 18 15, sigmoid 29 4";
+    assert_eq!(lengths.join(", "), want);
+}
+
+/// The measurement notices a coefficient that is off in its sixth digit.
+#[test]
+fn a_wrong_coefficient_is_noticed() {
+    let good = worst_of(&mut Tap::default(), UnaryOp::Exp, samples(256));
+    assert!(good.error <= 2.0, "{good:?}");
+    let mut used = Tap { replace: Some((0.1666652, 0.16668)), ..Tap::default() };
+    let bad = worst_of(&mut used, UnaryOp::Exp, samples(256));
+    assert!(bad.error > 2.0, "{bad:?}");
+}
