@@ -56,8 +56,7 @@ fn write_table(out: &mut String, k: &Kernel) -> std::fmt::Result {
         }
     }
     writeln!(out, "barriers {barriers}")?;
-    let widest = k.values.values().filter_map(|v| v.ty.tile()).map(|(d, l)| (l.reg_count() * d.bytes()).div_ceil(4)).max();
-    writeln!(out, "widest tile {} registers per thread", widest.unwrap_or(0))
+    writeln!(out, "tiles    about {} registers per thread", crate::analysis::peak_registers(k))
 }
 
 /// How the operations of a kernel read a buffer.

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel};
-use crate::passes::{allocate_shared, insert_barriers, lower_converts, lower_tiles};
+use crate::passes::{allocate_shared, check_registers, insert_barriers, lower_converts, lower_tiles};
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
@@ -22,6 +22,7 @@ const AMPERE: &[Pass] = &[
             Ok(())
         },
     },
+    Pass { name: "check_registers", run: check_registers },
     Pass { name: "allocate_shared", run: allocate_shared },
     Pass {
         name: "insert_barriers",

@@ -32,15 +32,14 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let dims = input::dims(def, args.problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
     let chosen = input::chosen(def, &spec, &dims, target, args.problem.config.as_deref())?;
-    let (config, (kernel, texts)) = chosen.first(|c| {
+    let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
         let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
         let texts = stages::print(kernel.clone(), &c.schedule, target, want)?;
-        Ok((kernel, texts))
+        Ok((kernel.clone(), stages::placement(kernel, &c.schedule, target)?, texts))
     })?;
     let schedule = config.schedule;
     let (axes, programs) = grid(&kernel, &dims);
-    let placement = if stages::CAN_COMPILE { stages::placement(kernel, &schedule, target)? } else { String::new() };
     let resources = match (ptxas::find(), texts.first()) {
         (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &target.to_string())?),
         _ => None,
@@ -73,11 +72,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(ranking) = &chosen.ranking {
         println!("\nconfigs, best first: {}", ranking.trim_end());
     }
-    if stages::CAN_COMPILE {
-        println!("\n{}", placement.trim_end());
-    } else {
-        println!("\nplacement and resources need the code generator: build with `--features jit`");
-    }
+    println!("\n{}", placement.trim_end());
     Ok(true)
 }
 

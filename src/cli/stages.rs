@@ -1,7 +1,5 @@
 //! The one place that calls the code generator.
 
-#[cfg(not(feature = "llvm"))]
-use anyhow::bail;
 use anyhow::{Context, Result, anyhow};
 use atlas_codegen::Target;
 use atlas_dsl::diag::render;
@@ -100,7 +98,7 @@ fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target, want: &
 
 #[cfg(not(feature = "llvm"))]
 fn lower(_: &Verified<Kernel>, _: &Schedule, _: Target, _: &[Stage]) -> Result<Texts> {
-    bail!("{NO_GENERATOR}")
+    Err(anyhow!("{NO_GENERATOR}"))
 }
 
 /// Why a kernel was not compiled.
@@ -129,16 +127,9 @@ pub(super) fn image(_: Kernel, _: &Schedule, _: Target) -> Result<(String, u32),
     Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
 }
 
-/// Placement and resources of a kernel, as a table.
-#[cfg(feature = "llvm")]
+/// Placement and resources of a kernel, as a table. Needs no LLVM.
 pub(super) fn placement(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<String> {
-    Ok(print(kernel, schedule, target, &[Stage::Gpu])?.into_iter().map(|(_, text)| text).collect())
-}
-
-/// Placement and resources of a kernel, as a table.
-#[cfg(not(feature = "llvm"))]
-pub(super) fn placement(_: Kernel, _: &Schedule, _: Target) -> Result<String> {
-    bail!("{NO_GENERATOR}")
+    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, target)?)
 }
 
 /// What a build without a code generator answers.

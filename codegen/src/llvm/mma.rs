@@ -320,12 +320,12 @@ impl<'c> Emitter<'c, '_> {
         // left[row][dk], right[col][dk].
         let mut left = std::collections::BTreeMap::new();
         for &m in &rows {
-            let at = self.inside_operand(a, !a.transposed, (row, m), layout.max_thread_coord(0))?;
+            let at = self.inside_operand(a, !a.transposed, (row, m), layout.max_thread_coord(0), 1)?;
             left.insert(m, self.operand_quad(a, !a.transposed, at, k, STEP, 1)?[0].clone());
         }
         let mut right = std::collections::BTreeMap::new();
         for n in cols.iter().copied().step_by(run as usize) {
-            let at = self.inside_operand(b, b.transposed, (col, n), layout.max_thread_coord(1))?;
+            let at = self.inside_operand(b, b.transposed, (col, n), layout.max_thread_coord(1), run)?;
             for (i, quad) in self.operand_quad(b, b.transposed, at, k, STEP, run)?.into_iter().enumerate() {
                 right.insert(n + i as u32, quad);
             }
@@ -350,17 +350,24 @@ impl<'c> Emitter<'c, '_> {
         Ok(sums.into_iter().map(Into::into).collect())
     }
 
-    /// A position along M or N kept inside the buffer; layouts may be padded beyond it.
-    fn inside_operand(&self, r: &SharedRef, outer_in_rows: bool, at: (Masked<'c>, u32), most: u32) -> R<(Masked<'c>, u32)> {
+    /// A position of `run` neighbours along M or N kept inside the buffer; layouts may be padded beyond it.
+    fn inside_operand(
+        &self,
+        r: &SharedRef,
+        outer_in_rows: bool,
+        at: (Masked<'c>, u32),
+        most: u32,
+        run: u32,
+    ) -> R<(Masked<'c>, u32)> {
         let l = &self.k.buffers[r.buffer].layout;
         let (extent, first) = if outer_in_rows { (l.rows, r.origin.0) } else { (l.cols, r.origin.1) };
         let extent = extent - first;
-        if most + at.1 < extent {
+        if most + at.1 + run <= extent {
             return Ok(at);
         }
         let moved = self.b.build_int_add(at.0.value, self.i32(i64::from(at.1)), "")?;
-        // Whole groups of four, so that vectors stay aligned.
-        let top = self.i32(i64::from(extent.saturating_sub(4) & !3));
+        // Whole vectors, so that they stay aligned.
+        let top = self.i32(i64::from(extent.saturating_sub(run) / run * run));
         let less = self.b.build_int_compare(inkwell::IntPredicate::ULT, moved, top, "")?;
         let value = self.b.build_select(less, moved, top, "")?.into_int_value();
         Ok((Masked { value, bits: u32::MAX }, 0))

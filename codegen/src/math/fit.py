@@ -154,8 +154,8 @@ def main():
         lambda t: log(erfc(t), 2), lambda t: LN2 * erfc(t) / erf(t))
     fit("LOG", "(log(1 + f) - f + f^2 / 2) / f^3 in f.", 7, "-0.33334", "0.33334",
         lambda f: (log1p(f) - f + f * f / 2) / f ** 3, lambda f: fabs(f ** 3 / log1p(f)))
-    fit("SIN", "(sin(r) - r) / r^3 in r^2.", 3, "1e-4", "1.7",
-        lambda r: (sin(r) - r) / r ** 3, lambda r: r ** 3 / sin(r), square)
+    fit("SIN", "(r - sin(r)) / r^3 in r^2.", 4, "1e-4", "1.7",
+        lambda r: (r - sin(r)) / r ** 3, lambda r: r ** 3 / sin(r), square)
     fit("SIN_SHORT", "(sin(r) - r) / r^3 in r^2.", 2, "1e-4", "1.7",
         lambda r: (sin(r) - r) / r ** 3, lambda r: r ** 3 / sin(r), square)
     fit("ERF_SHORT", "log2(erfc(t)) / t in t; its error is in units of `bound` of fit.py.", 4, "1e-3", "3.8",

@@ -182,7 +182,7 @@ fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
 }
 
 /// y = 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|): nothing overflows.
-/// What rounding d = 1 + e lost is put back: y += y (d - 1 - e) / d, where 3/4 is near enough to 1 / d.
+/// What the roundings of d = 1 + e and of the quotient lost is put back, with 1 - e / 2 for 1 / d.
 fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (zero, one) = (a.f(0.0), a.f(1.0));
     let t = a.abs(x);
@@ -197,9 +197,12 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let y = a.div(num, d);
     let lost = a.sub(d, one);
     let lost = a.sub(lost, e);
-    let k = a.f(0.75);
-    let lost = a.mul(lost, k);
-    a.fma(y, lost, y)
+    let minus_y = a.neg(y);
+    let rest = a.fma(minus_y, d, num);
+    let rest = a.fma(y, lost, rest);
+    let minus_half = a.f(-0.5);
+    let k = a.fma(e, minus_half, one);
+    a.fma(rest, k, y)
 }
 
 /// Two correctly rounded steps. rsqrt(±0) = ±inf.
@@ -212,27 +215,35 @@ fn rsqrt<A: Arith>(a: &mut A, x: A::F) -> A::F {
 /// `sin(x - n pi)` with the sign flipped if `t` is odd; |x - n pi| up to about pi / 2.
 fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
     // The first step is exact: both sides are multiples of 2^-23 and the result is below 2.
-    let (p1, p2, p3) = (a.f(-c::PI_1), a.f(-c::PI_2), a.f(-c::PI_3));
+    let (p1, p2, p3) = (a.f(-c::PI_1), a.f(-c::PI_2), a.f(c::PI_3));
     let r = a.fma(n, p1, x);
     let r = a.fma(n, p2, r);
-    let r = a.fma(n, p3, r);
-    // Past the domain n is far off; the result then still lies in [-1, 1].
+    // Past the domain n and the tail below are far off; clamps keep the result in [-1, 1].
     let (lo, hi) = (a.f(-c::SIN_EDGE), a.f(c::SIN_EDGE));
     let r = a.maximum(r, lo);
     let r = a.minimum(r, hi);
     let u = a.mul(r, r);
     let p = poly(a, u, &c::SIN);
-    let w = a.mul(u, r);
-    let y = a.fma(p, w, r);
+    // w = r^3, with what rounding u lost.
+    let minus_u = a.neg(u);
+    let lost = a.fma(r, r, minus_u);
+    let lost = a.mul(lost, r);
+    let w = a.fma(u, r, lost);
+    // The third part joins the small term, so that r is rounded once. Signs are such that -0 stays.
+    let tail = a.mul(n, p3);
+    let q = a.fma(p, w, tail);
+    let y = a.sub(r, q);
+    let (lo, hi) = (a.f(-1.0), a.f(1.0));
+    let y = a.maximum(y, lo);
+    let y = a.minimum(y, hi);
     let t = a.bits(t);
     let flip = a.shl(t, 31);
-    let sign = a.bits(r);
-    let sign = a.ixor(sign, flip);
-    let sign = a.from_bits(sign);
-    a.copysign(y, sign)
+    let y = a.bits(y);
+    let y = a.ixor(y, flip);
+    a.from_bits(y)
 }
 
-/// n = round(x / pi), x - n pi by a three-part pi and FMA, an odd polynomial of degree 9 on [-pi/2, pi/2].
+/// n = round(x / pi), x - n pi by a three-part pi and FMA, an odd polynomial of degree 11 on [-pi/2, pi/2].
 /// Past [`SIN_COS_DOMAIN`] the result is a number in [-1, 1] with no bound on its error; of ±inf NaN.
 fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (inv, magic) = (a.f(std::f32::consts::FRAC_1_PI), a.f(MAGIC));

@@ -85,7 +85,7 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
             }
             Op::Barrier => state.open.clear(),
             _ => {
-                let accesses = accesses(k, &op);
+                let accesses = accesses(k, inst, &op);
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
@@ -142,7 +142,7 @@ fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) 
 
 /// The accesses that a barrier must order. Ring buffers are left to the ring's protocol when they are
 /// filled; reads of them are recorded, so that the next `acquire` sees them.
-fn accesses(k: &Kernel, op: &Op) -> Vec<Access> {
+fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
     let rect = |r: &SharedRef, rows: u32, cols: u32| {
         let (rows, cols) = if r.transposed { (cols, rows) } else { (rows, cols) };
         (r.origin.0, r.origin.1, rows, cols)
@@ -150,9 +150,12 @@ fn accesses(k: &Kernel, op: &Op) -> Vec<Access> {
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
         Op::LoadShared(r) => {
-            // A fragment of any shape: its tile's extents are in the result type, the whole buffer is safe
-            // but for column ranges, which the origin marks.
-            vec![Access { buffer: r.buffer, rect: whole(r.buffer), write: false }]
+            let shape = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, l)| l.shape.clone());
+            let rect = match shape.as_deref() {
+                Some(&[rows, cols]) => rect(r, rows, cols),
+                _ => whole(r.buffer),
+            };
+            vec![Access { buffer: r.buffer, rect, write: false }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;

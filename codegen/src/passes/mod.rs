@@ -1,12 +1,15 @@
 //! The passes, one file or folder each. `pipeline.rs` lists them in order.
 
 mod allocate_shared;
+mod check_registers;
 mod insert_barriers;
 mod lower_converts;
 mod lower_tiles;
 
 pub use allocate_shared::allocate_shared;
+pub use check_registers::check_registers;
 pub use insert_barriers::insert_barriers;
 pub use lower_converts::lower_converts;
+#[cfg(feature = "llvm")]
 pub(crate) use lower_tiles::inner_divisor;
 pub use lower_tiles::lower_tiles;

@@ -81,7 +81,7 @@ impl Lower<'_> {
     fn collect(&self, v: Value, block: Block, tree: &mut Vec<Value>) {
         let Some((inst, op)) = self.tile.def_op(v) else { return };
         if self.uses.block_of(inst) != Some(block)
-            || self.uses.get(v).len() > 1
+            || (self.uses.get(v).len() > 1 && !self.is_cheap(v, block))
             || !matches!(self.placement.home(v), Home::Registers | Home::Stored)
             || self.lazy[v]
         {
@@ -98,6 +98,25 @@ impl Lower<'_> {
         tree.push(v);
         for a in inner {
             self.collect(a, block, tree);
+        }
+    }
+
+    /// True if a value is made again at little cost: a few element-wise operations on tiles that lie in
+    /// shared memory. Such a value may have several users, each making the columns that it needs.
+    fn is_cheap(&self, v: Value, block: Block) -> bool {
+        match self.placement.home(v) {
+            Home::Anywhere | Home::Copied(_) | Home::Carried => return true,
+            Home::Stored => return false,
+            Home::Registers => {}
+        }
+        if !self.uses.get(v).iter().all(|u| u.block == block) {
+            return false;
+        }
+        match self.tile.def_op(v) {
+            Some((_, Op::Cast(_, a) | Op::Unary(atlas_dsl::op::UnaryOp::Neg | atlas_dsl::op::UnaryOp::Abs, a))) => {
+                self.is_cheap(*a, block)
+            }
+            _ => false,
         }
     }
 

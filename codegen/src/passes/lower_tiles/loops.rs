@@ -24,7 +24,13 @@ impl Lower<'_> {
         for (k, &init) in inits.iter().enumerate() {
             let param = params[k + 1];
             if *self.placement.home(param) == Home::Carried {
-                let buffer = self.resident_buffer(param, init)?;
+                let buffer = match self.dying_buffer(init, inst)? {
+                    Some(buffer) => {
+                        self.residents[param] = Some(Resident { buffer, token: None, pending: None });
+                        buffer
+                    }
+                    None => self.resident_buffer(param, init)?,
+                };
                 self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
                 for columns in self.ranges_of(inst) {
                     self.store_columns(init, buffer, columns)?;
@@ -158,6 +164,68 @@ impl Lower<'_> {
         Ok(())
     }
 
+    /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the
+    /// loaded tile after that: every thread then overwrites just the elements that it has read.
+    fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
+        let block = self.uses.block_of(at);
+        let mut open = vec![init];
+        let mut tree = Vec::new();
+        let mut leaf = None;
+        while let Some(v) = open.pop() {
+            if self.tile.ty(v).shape != self.tile.ty(init).shape || *self.placement.home(v) == Home::Anywhere {
+                continue;
+            }
+            match self.tile.def_op(v) {
+                Some((_, Op::Load { .. })) if matches!(self.placement.home(v), Home::Copied(_)) => {
+                    if leaf.is_some_and(|l| l != v) {
+                        return Ok(None);
+                    }
+                    leaf = Some(v);
+                }
+                Some((inst, op)) if is_elementwise(op) && self.uses.block_of(inst) == block => {
+                    tree.push(inst);
+                    op.visit_operands(|o| open.push(o));
+                }
+                _ => return Ok(None),
+            }
+        }
+        let Some(leaf) = leaf else { return Ok(None) };
+        // Other uses must be over before: they end in folds, which are made where they stand.
+        let early = self.uses.get(leaf).iter().all(|u| {
+            tree.contains(&u.inst) || (Some(u.block) == block && self.feeds_folds_only(u.inst, at))
+        });
+        if !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
+            return Ok(None);
+        }
+        let Some(Resident { buffer, .. }) = self.residents[leaf] else { return Ok(None) };
+        let ty = self.tile.ty(init);
+        let wanted = crate::layout::SharedLayout::conflict_free(
+            ty.shape[0].next_multiple_of(16),
+            ty.shape[1].next_multiple_of(16),
+            ty.dtype.bytes(),
+        );
+        let data = &self.k.buffers[buffer];
+        if data.layout != wanted || data.stages != 1 {
+            return Ok(None);
+        }
+        self.resident(leaf)?;
+        Ok(Some(buffer))
+    }
+
+    /// True if all that an instruction computes ends in folds that come before `at`.
+    fn feeds_folds_only(&self, inst: Inst, at: Inst) -> bool {
+        let block = self.uses.block_of(at);
+        let op = &self.tile.insts[inst];
+        if matches!(op, Op::Reduce { .. }) {
+            return self.uses.block_of(inst) == block;
+        }
+        is_elementwise(op)
+            && self.uses.block_of(inst) == block
+            && self.tile.results[inst].iter().all(|&r| {
+                self.uses.get(r).iter().all(|u| Some(u.block) == block && self.feeds_folds_only(u.inst, at))
+            })
+    }
+
     /// A carried buffer may be overwritten range by range only if what computes a range reads no other
     /// range of it.
     fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
@@ -180,4 +248,8 @@ impl Lower<'_> {
         }
         Ok(())
     }
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..))
 }

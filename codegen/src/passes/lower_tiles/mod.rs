@@ -14,6 +14,7 @@ mod loops;
 mod memory;
 mod values;
 
+#[cfg(feature = "llvm")]
 pub(crate) use memory::inner_divisor;
 
 use crate::analysis::{Extents, Home, Placement, Uses, reaches_memory_as_16_bits};

@@ -1,0 +1,109 @@
+//! How many registers of a thread a kernel's tiles need at once.
+//!
+//! An estimate for refusing configs early, not a promise: ptxas has the last word, and the committed
+//! resource table holds what it said. Element-wise operations are counted as if operands that die there
+//! gave their registers to the result, since they are evaluated register by register.
+
+use crate::gpu::{Block, Kernel, Op, Operand, Type, Value};
+use crate::layout::Fragment;
+use atlas_dsl::DType;
+use std::collections::BTreeSet;
+
+/// The most 32-bit registers that the tiles of a thread take at any point of a role.
+pub fn peak_registers(k: &Kernel) -> u32 {
+    k.roles.values().map(|r| Walk { k, peak: 0 }.run(r.body)).max().unwrap_or(0)
+}
+
+struct Walk<'k> {
+    k: &'k Kernel,
+    peak: u32,
+}
+
+impl Walk<'_> {
+    fn run(mut self, body: Block) -> u32 {
+        self.block(body, BTreeSet::new());
+        self.peak
+    }
+
+    /// Walks a block backward from what is live after it; returns what is live before it.
+    fn block(&mut self, block: Block, mut live: BTreeSet<Value>) -> BTreeSet<Value> {
+        for &inst in self.k.blocks[block].insts.iter().rev() {
+            let op = &self.k.insts[inst];
+            match op {
+                Op::Loop { body, .. } | Op::If(_, body) | Op::Programs(body) => {
+                    // What the body uses from outside is live throughout it.
+                    let mut through = live.clone();
+                    self.outer_uses(*body, &mut through);
+                    self.block(*body, through.clone());
+                    live = through;
+                }
+                _ => self.note(&live, self.scratch(op)),
+            }
+            for r in &self.k.results[inst] {
+                live.remove(r);
+            }
+            op.visit_operands(|v| {
+                live.insert(v);
+            });
+        }
+        for p in &self.k.blocks[block].params {
+            live.remove(p);
+        }
+        live
+    }
+
+    fn outer_uses(&self, block: Block, into: &mut BTreeSet<Value>) {
+        let mut inside: BTreeSet<Value> = self.k.blocks[block].params.iter().copied().collect();
+        let mut used = BTreeSet::new();
+        for &inst in &self.k.blocks[block].insts {
+            let op = &self.k.insts[inst];
+            op.visit_operands(|v| {
+                used.insert(v);
+            });
+            if let Op::Loop { body, .. } | Op::If(_, body) | Op::Programs(body) = op {
+                self.outer_uses(*body, &mut used);
+            }
+            inside.extend(&self.k.results[inst]);
+        }
+        into.extend(used.difference(&inside));
+    }
+
+    fn note(&mut self, live: &BTreeSet<Value>, scratch: u32) {
+        let sum: u32 = live.iter().map(|&v| self.cost(v)).sum();
+        self.peak = self.peak.max(sum + scratch);
+    }
+
+    fn cost(&self, v: Value) -> u32 {
+        if let crate::gpu::ValueDef::Result(inst, _) = self.k.values[v].def {
+            match self.k.insts[inst] {
+                Op::Const(_) | Op::Iota { .. } => return 0,
+                Op::Broadcast(source) => return self.cost(source),
+                _ => {}
+            }
+        }
+        match &self.k.values[v].ty {
+            Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
+            Type::Token(_) => 1,
+        }
+    }
+
+    /// Registers that an operation needs besides its operands and results.
+    fn scratch(&self, op: &Op) -> u32 {
+        let Op::Mma { a, shape, atom, .. } = op else { return 0 };
+        if atom.is_tensor_core() {
+            return if matches!(a, Operand::Shared(_)) { 16 } else { 8 };
+        }
+        // Operand quads of the rows and columns that a thread holds.
+        let warps = self.k.threads / 32;
+        let layout = atom.accumulator(shape.0, shape.1, warps);
+        let count = |axis: u8| layout.regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product::<u32>();
+        4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4
+    }
+}
+
+fn words(dtype: DType, layout: &Fragment) -> u32 {
+    if dtype == DType::Bool {
+        return 0;
+    }
+    (layout.reg_count() * dtype.bytes()).div_ceil(4)
+}
