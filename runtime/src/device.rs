@@ -121,10 +121,7 @@ impl Device {
             DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
             DeviceId::Cuda(ordinal) => {
                 let context = Context::open(ordinal)?;
-                let (major, minor) = context.capability;
-                let Some(target) = Target::for_capability(major, minor) else {
-                    return Err(DeviceError::UnsupportedGpu { name: context.name, major, minor }.into());
-                };
+                let target = target_of(&context.name, context.capability)?;
                 Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(target), cache))
             }
         }
@@ -260,6 +257,12 @@ impl Device {
     }
 }
 
+/// What kernels are compiled for on a GPU of this capability.
+fn target_of(name: &str, (major, minor): (u32, u32)) -> std::result::Result<Target, DeviceError> {
+    let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
+    Target::for_capability(major, minor).ok_or_else(unsupported)
+}
+
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({self})")
@@ -284,3 +287,27 @@ impl PartialEq for Device {
 }
 
 impl Eq for Device {}
+
+#[cfg(test)]
+impl Device {
+    /// A GPU that is not there: nothing runs on it, but it is another device than the CPU.
+    pub(crate) fn absent(ordinal: usize) -> Device {
+        Device::build(DeviceId::Cuda(ordinal), Backend::Cpu, None, CacheDir::Off)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_no_target_runs_on() {
+        assert!(target_of("NVIDIA H100", (9, 0)).is_ok());
+        let error = target_of("Tesla T4", (7, 5)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \
+             use another GPU or Device::cpu()"
+        );
+    }
+}

@@ -68,6 +68,7 @@ api! {
     pool_set_attribute = "cuMemPoolSetAttribute"(Handle, c_int, *mut c_void);
     copy_to_device = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
     copy_to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
+    copy_on_device = "cuMemcpyDtoDAsync_v2"(u64, u64, usize, Handle);
     fill = "cuMemsetD8Async"(u64, u8, usize, Handle);
     module_load = "cuModuleLoadDataEx"(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
     module_unload = "cuModuleUnload"(Handle);

@@ -298,3 +298,45 @@ fn launch_cuda(
     };
     context.check("cuLaunchKernel", status)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::tensor::Tensor;
+    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+    use atlas_dsl::ir::Access;
+    use atlas_dsl::{DType, Diagnostics};
+
+    static KEEP: KernelDef = KernelDef {
+        name: "keep",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "N", whole: false }],
+        params: &[ParamDef::Tensor {
+            name: "x",
+            dtype: DTypeRef::Fixed(DType::F32),
+            dims: &[0],
+            access: Access::Out,
+        }],
+        tune: &[],
+        build: |_, _| Err(Diagnostics::default()),
+    };
+
+    #[test]
+    fn tensors_and_streams_are_on_the_device_of_the_launch() {
+        // Of no elements, so that nothing has to be built.
+        let mut x = Tensor::zeros(&Device::cpu(), DType::F32, [0]).unwrap();
+        let prepared = KEEP.prepare(&Device::cpu(), args!(&mut x)).unwrap();
+        let stream = Device::absent(3).default_stream();
+        assert_eq!(
+            prepared.launch_on(&stream, args!(&mut x)).unwrap_err().to_string(),
+            "error[ATL614]: the stream belongs to cuda:3, but the launch is on cpu"
+        );
+        assert_eq!(
+            KEEP.launch_on(&stream, args!(&mut x)).unwrap_err().to_string(),
+            "error[ATL611]: `x` of `keep` is on cpu, but the launch is on cuda:3; copy it with `to_device`"
+        );
+    }
+}

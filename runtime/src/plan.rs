@@ -268,15 +268,20 @@ fn load(
 }
 
 fn cuda_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<Body> {
-    let programs = programs(&kernel.image.grid, bound.dims());
-    match i32::try_from(programs) {
-        Ok(0) => Ok(Body::Empty),
-        Ok(grid) => {
+    match grid_size(bound, &kernel.image)? {
+        0 => Ok(Body::Empty),
+        grid => {
             let slots = slots(bound, &kernel.image)?;
-            Ok(Body::Cuda { kernel, grid: grid as u32, slots })
+            Ok(Body::Cuda { kernel, grid, slots })
         }
-        Err(_) => Err(LaunchError::GridTooLarge { kernel: bound.def().name, programs }.into()),
     }
+}
+
+/// How many programs one launch runs.
+fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
+    let programs = programs(&image.grid, bound.dims());
+    let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
+    i32::try_from(programs).map(i32::unsigned_abs).map_err(too_many)
 }
 
 /// The parameters of the `.entry` for one problem.
@@ -327,5 +332,80 @@ fn no_config(def: &KernelDef, selection: &Selection, mut refused: Vec<(Config, S
             .to_owned(),
         refused,
         compiler_present: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::tensor::Tensor;
+    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+    use atlas_dsl::ir::Access;
+    use atlas_dsl::{DType, Diagnostics, Dim, Param};
+
+    const F32: DTypeRef = DTypeRef::Fixed(DType::F32);
+    static ROW: KernelDef = KernelDef {
+        name: "row",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "N", whole: false }, DimDef { name: "D", whole: false }],
+        params: &[
+            ParamDef::Tensor { name: "x", dtype: F32, dims: &[0, 1], access: Access::In },
+            ParamDef::Scalar { name: "a", dtype: F32 },
+        ],
+        tune: &[],
+        build: |_, _| Err(Diagnostics::default()),
+    };
+
+    fn bound(n: usize, d: usize) -> BoundLaunch {
+        let x = Tensor::zeros(&Device::cpu(), DType::F32, [1, 1]).unwrap().expand([n, d]).unwrap();
+        BoundLaunch::new(&ROW, &Device::cpu(), &crate::args!(x, 1.0)).unwrap()
+    }
+
+    fn image(params: &[AbiParam]) -> KernelImage {
+        KernelImage {
+            entry: "row".to_owned(),
+            ptx: String::new(),
+            ptx_version: (7, 1),
+            target: Target { sm: 80, specific: false },
+            params: params.to_vec(),
+            grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
+            threads: 128,
+            shared_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn one_launch_has_a_most_of_programs() {
+        assert_eq!(grid_size(&bound(3, 33), &image(&[])), Ok(9));
+        assert_eq!(grid_size(&bound(0, 33), &image(&[])), Ok(0));
+        let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL617]: `row` needs 2147483648 programs for this problem; one launch has at most 2147483647: \
+             use larger tiles"
+        );
+    }
+
+    #[test]
+    fn an_image_that_does_not_fit_its_signature_is_refused() {
+        let (x, a) = (Param::from_u32(0), Param::from_u32(1));
+        let fits = [AbiParam::Ptr(x), AbiParam::Scalar(a), AbiParam::Dim(Dim::from_u32(1)), AbiParam::Stride(x, 1)];
+        assert_eq!(slots(&bound(3, 5), &image(&fits)).unwrap().len(), 4);
+        for wrong in [
+            AbiParam::Ptr(a),
+            AbiParam::Scalar(x),
+            AbiParam::Stride(a, 0),
+            AbiParam::Stride(x, 2),
+            AbiParam::Dim(Dim::from_u32(2)),
+            AbiParam::Ptr(Param::from_u32(2)),
+            AbiParam::GridCount(2),
+        ] {
+            let Err(error) = slots(&bound(3, 5), &image(&[wrong])) else { panic!("{wrong:?} is accepted") };
+            let want = "error[ATL619]: the compiled kernel `row` does not fit its signature; this is a bug of Atlas";
+            assert_eq!(error.to_string(), want);
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! The choice depends on the kernel, the problem and the target alone, never on timing. A config that the builder
 //! or the verifier refuses, or that needs more shared memory than the target has, is a value with its reason and
 //! is never chosen. Equal costs go in the order of the tune space. If the estimate leaves nothing, the kernel's
-//! default config is tried all the same, since the compiler's word counts and the estimate is none. On the CPU, where tiles cost little, the default comes first.
+//! default config is tried all the same, since the compiler's word counts and the estimate is none. On the CPU, where
+//! tiles cost little, the default comes first.
 
 use crate::bind::BoundLaunch;
 use crate::compile::build_kernel;

@@ -4,7 +4,6 @@ use crate::device::Backend;
 use crate::error::{Result, TensorError};
 use crate::stream::Stream;
 use crate::tensor::Tensor;
-use cudarc::driver::sys;
 
 /// Copies a contiguous tensor to another of as many bytes on the stream's device, by the driver; does not wait.
 ///
@@ -23,10 +22,9 @@ pub fn copy_on_device(from: &Tensor, to: &mut Tensor, stream: &Stream) -> Result
         return Err(TensorError::WrongLength { found: from.len(), shape: to.shape().to_vec() }.into());
     }
     let Backend::Cuda(context) = stream.device().backend() else { return Ok(()) };
-    context.enter()?;
-    // SAFETY: the driver is loaded, since a context is open. Both tensors live on this device, hold `bytes` bytes from
+    let api = context.enter()?;
+    // SAFETY: the context is current. Both tensors live on this device, hold `bytes` bytes from
     // their first element on, and are freed in the order of streams; the stream is live.
-    let status =
-        unsafe { sys::cuMemcpyDtoDAsync_v2(to.address(), from.address(), bytes(from), stream.as_raw().cast()) };
-    context.check("cuMemcpyDtoDAsync", status as u32)
+    let status = unsafe { (api.copy_on_device)(to.address(), from.address(), bytes(from), stream.as_raw().cast()) };
+    context.check("cuMemcpyDtoDAsync", status)
 }

@@ -135,11 +135,19 @@ impl Placement {
         self.homes[v].as_ref().unwrap_or(&Home::Registers)
     }
 
+    /// Constants, indices, and what is computed from nothing but those and single elements. Values are
+    /// numbered in definition order, so operands come first.
     fn free_values(&mut self, kernel: &Kernel) {
         for v in kernel.values.keys() {
-            let free = match kernel.def_op(v) {
-                Some((_, Op::Splat { .. } | Op::Iota { .. })) => true,
-                Some((_, &Op::Broadcast { value, .. })) => kernel.ty(value).elements() == 1,
+            let Some((_, op)) = kernel.def_op(v) else { continue };
+            let free = match op {
+                Op::Splat { .. } | Op::Iota { .. } => true,
+                Op::Broadcast { value, .. } => kernel.ty(*value).elements() == 1,
+                Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+                    let mut all = kernel.ty(v).elements() > 1;
+                    op.visit_operands(|o| all &= self.homes[o] == Some(Home::Anywhere));
+                    all
+                }
                 _ => false,
             };
             if free {

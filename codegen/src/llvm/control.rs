@@ -42,7 +42,9 @@ impl<'c> Emitter<'c, '_> {
         for (p, regs) in params[1..].iter().zip(&carried) {
             self.values[*p] = Some(regs.clone());
         }
+        self.loops += 1;
         let next = self.block(body)?;
+        self.loops -= 1;
         let end = self.current()?;
         let step = self.b.build_int_add(i, self.i32(1), "")?;
         self.b.build_unconditional_branch(head)?;

@@ -23,6 +23,8 @@ impl<'c> Emitter<'c, '_> {
             Op::Const(x) => Ok(vec![self.constant(dtype, *x); n as usize]),
             Op::Iota { axis, offset } => {
                 let base = self.thread_coord(layout, *axis)?.value;
+                // In a loop, what indices give is cheaper to make again than to keep in registers.
+                let base = if self.loops > 0 { self.opaque(base)? } else { base };
                 (0..n)
                     .map(|r| {
                         let c = layout.reg_coord(r)[usize::from(*axis)] + offset;
@@ -91,6 +93,14 @@ impl<'c> Emitter<'c, '_> {
             Op::Transpose(a) => {
                 let source = self.k.tile(*a).1.clone();
                 self.rename(*a, &source, layout, |c| vec![c[1], c[0]])
+            }
+            Op::Part { value, axis, offset } => {
+                let source = self.k.tile(*value).1.clone();
+                self.rename(*value, &source, layout, |c| {
+                    let mut c = c.to_vec();
+                    c[usize::from(*axis)] += offset;
+                    c
+                })
             }
             Op::Refill { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
             _ => Err(CompileError::bug("not an element-wise operation")),

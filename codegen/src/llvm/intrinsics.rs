@@ -102,6 +102,22 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
+    /// The same number, of which the optimiser knows nothing: what depends on it stays where it is.
+    pub(super) fn opaque(&self, x: IntValue<'c>) -> R<IntValue<'c>> {
+        let i32t = self.i32_type();
+        let ty = i32t.fn_type(&[i32t.into()], false);
+        let asm = self.cx.create_inline_asm(
+            ty,
+            "mov.b32 $0, $1;".to_owned(),
+            "=r,r".to_owned(),
+            true,
+            false,
+            Some(InlineAsmDialect::ATT),
+            false,
+        );
+        Ok(self.b.build_indirect_call(ty, asm, &[x.into()], "")?.try_as_basic_value().unwrap_basic().into_int_value())
+    }
+
     /// Stores 32-bit (or one 16-bit) words where the predicate holds.
     pub(super) fn store_if(&self, p: IntValue<'c>, space: &str, to: PointerValue<'c>, words: &[IntValue<'c>]) -> R<()> {
         let bits = words.first().map_or(32, |w| w.get_type().get_bit_width());

@@ -58,6 +58,8 @@ struct Emitter<'c, 'k> {
     tid: IntValue<'c>,
     shared_base: PointerValue<'c>,
     coords: ThreadCoords<'c>,
+    /// Number of loops around the insertion point.
+    loops: u32,
 }
 
 /// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides,
@@ -134,6 +136,7 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()
         tid,
         shared_base: shared.as_pointer_value(),
         coords: ThreadCoords::new(entry),
+        loops: 0,
     };
     for (i, p) in abi.iter().enumerate() {
         e.bind_param(i as u32, *p)?;

@@ -10,7 +10,18 @@ pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 /// `op(x)` within 2 ulp, or `None` if `op` is one instruction and needs no expansion.
 ///
 /// NaN gives NaN. Results that overflow are infinite, and denormal arguments and results are right.
-/// The largest error measured over all f32 is stated at each function below.
+///
+/// | op | largest error over all f32, ulp | operations |
+/// |---|---|---|
+/// | exp | 0.895 | 20 |
+/// | exp2 | 0.949 | 19 |
+/// | log | 0.941 | 28 |
+/// | tanh | 1.324 | 28, one a division |
+/// | erf | 1.250 | 30 |
+/// | sigmoid | 1.480 | 32, one a division |
+/// | rsqrt | 1.491 | a square root and a division |
+/// | sin | 1.660 up to [`SIN_COS_DOMAIN`] | 22 |
+/// | cos | 1.826 up to [`SIN_COS_DOMAIN`] | 24 |
 pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),

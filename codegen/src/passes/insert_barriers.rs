@@ -9,6 +9,7 @@
 //! barrier of its own.
 
 use super::allocate_shared::buffers_of;
+use crate::layout::Fragment;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef};
 use std::collections::BTreeSet;
 
@@ -16,11 +17,14 @@ use std::collections::BTreeSet;
 type Rect = (u32, u32, u32, u32);
 
 /// An access not yet ordered by a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Access {
     buffer: Buffer,
     rect: Rect,
     write: bool,
+    /// Spelled-out layout of a fragment access in which every element belongs to one thread. Two such
+    /// accesses of one rectangle touch an element from the same thread, which needs no barrier.
+    private: Option<String>,
 }
 
 /// What is unordered at a point.
@@ -51,7 +55,7 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
                 loop {
                     let mut end = head.clone();
                     block(k, *body, &mut end, false);
-                    let joined = State { open: head.open.union(&end.open).copied().collect() };
+                    let joined = State { open: head.open.union(&end.open).cloned().collect() };
                     if joined == head {
                         break;
                     }
@@ -150,12 +154,12 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
         Op::LoadShared(r) => {
-            let shape = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, l)| l.shape.clone());
-            let rect = match shape.as_deref() {
+            let layout = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, l)| l);
+            let rect = match layout.map(|l| &l.shape[..]) {
                 Some(&[rows, cols]) => rect(r, rows, cols),
                 _ => whole(r.buffer),
             };
-            vec![Access { buffer: r.buffer, rect, write: false }]
+            vec![Access { buffer: r.buffer, rect, write: false, private: layout.and_then(|l| private(l, r)) }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;
@@ -163,14 +167,14 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 [rows, cols] => rect(to, rows, cols),
                 _ => whole(to.buffer),
             };
-            vec![Access { buffer: to.buffer, rect, write: true }]
+            vec![Access { buffer: to.buffer, rect, write: true, private: private(k.tile(*value).1, to) }]
         }
-        Op::ZeroShared(b) => vec![Access { buffer: *b, rect: whole(*b), write: true }],
+        Op::ZeroShared(b) => vec![Access { buffer: *b, rect: whole(*b), write: true, private: None }],
         Op::Mma { a, b, shape: (m, n, kk), .. } => {
             let mut out = Vec::new();
             for (o, rows, cols) in [(a, *m, *kk), (b, *kk, *n)] {
                 if let Operand::Shared(r) = o {
-                    out.push(Access { buffer: r.buffer, rect: rect(r, rows, cols), write: false });
+                    out.push(Access { buffer: r.buffer, rect: rect(r, rows, cols), write: false, private: None });
                 }
             }
             out
@@ -182,6 +186,12 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             vec![]
         }
     }
+}
+
+/// The key of [`Access::private`]; `None` if some element belongs to several threads.
+fn private(layout: &Fragment, at: &SharedRef) -> Option<String> {
+    let own = layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a));
+    own.then(|| format!("{} {:?} {}", layout.canonical(), at.origin, at.transposed))
 }
 
 fn overlaps(k: &Kernel, a: Buffer, b: Buffer) -> bool {
@@ -198,6 +208,9 @@ fn conflicts(k: &Kernel, x: &Access, y: &Access) -> bool {
     }
     if x.buffer != y.buffer {
         return overlaps(k, x.buffer, y.buffer);
+    }
+    if x.private.is_some() && x.private == y.private {
+        return false;
     }
     let (a, b) = (x.rect, y.rect);
     a.0 < b.0 + b.2 && b.0 < a.0 + a.2 && a.1 < b.1 + b.3 && b.1 < a.1 + a.3

@@ -2,6 +2,7 @@
 
 mod binding;
 mod devices;
+mod failures;
 mod gpu;
 mod kernels;
 mod keys;

@@ -15,6 +15,9 @@ pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.all() {
         if is_test(path) {
             seen.extend(text.lines().flat_map(mentioned));
+            if path.ends_with(".rs") {
+                seen.extend(case_rows(&tokens(text)));
+            }
         } else if path.ends_with(".rs") && !path.starts_with("xtask/") {
             let all = tokens(text);
             for (code, line) in codes(&all) {
@@ -42,8 +45,15 @@ fn is_test(path: &str) -> bool {
 fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     let mut out = Vec::new();
     for (i, token) in all.iter().enumerate().filter(|(_, t)| !t.in_test) {
-        if token.kind == Kind::Literal && token.text.starts_with('"') {
+        if is_text(token) {
             out.extend(written(&token.text).into_iter().map(|code| (code, token.line)));
+        }
+        // A row of a table of errors: `Variant { .. } = 620, "what it says"`.
+        if let [equals, value, comma, says, ..] = &all[i..]
+            && (equals.text.as_str(), comma.text.as_str()) == ("=", ",")
+            && is_text(says)
+        {
+            out.extend(number(std::slice::from_ref(value)).map(|code| (code, value.line)));
         }
         if token.kind != Kind::Open || token.text != "(" || i == 0 {
             continue;
@@ -56,7 +66,13 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
         if !GIVERS.contains(&name.as_str()) {
             continue;
         }
-        let args = arguments(&all[i + 1..after_group(all, i) - 1]);
+        let inside = &all[i + 1..after_group(all, i) - 1];
+        // The one argument of `Code` may be a choice between codes.
+        if name == "Code" {
+            out.extend(inside.iter().filter_map(|t| Some((number(std::slice::from_ref(t))?, t.line))));
+            continue;
+        }
+        let args = arguments(inside);
         // A list's `push` has one argument, and `push` of a diagnostic at least three.
         if name == "push" && args.len() < 3 {
             continue;
@@ -65,6 +81,21 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
         out.extend(first_two.map(|code| (code, token.line)).take(1));
     }
     out
+}
+
+/// The codes of a table of cases: rows `(204, "part of the message", ..)`.
+fn case_rows(all: &[Token]) -> Vec<u16> {
+    let row = |w: &[Token]| match w {
+        [open, value, comma, says] if open.text == "(" && comma.text == "," && is_text(says) => {
+            number(std::slice::from_ref(value))
+        }
+        _ => None,
+    };
+    all.windows(4).filter_map(row).collect()
+}
+
+fn is_text(token: &Token) -> bool {
+    token.kind == Kind::Literal && token.text.starts_with('"')
 }
 
 /// Arguments between the commas outside any group.
@@ -109,15 +140,17 @@ fn mentioned(line: &str) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::super::plant::{fails, passes};
-    use super::{codes, tested, tokens};
+    use super::{case_rows, codes, tested, tokens};
 
     #[test]
     fn codes_are_found_however_they_are_given() {
         let text = "fn f() { err(101, x); Diagnostic::new(\n102, loc, m); self.error(103, l, m); Code(104); \
                     errors.push(105, at, m); fail(span, 106, m); g(\"ATL107: no\"); list.push(108); other(109, a, b); \
-                    error(f(110, 1), x); }\n/// ATL111\n#[cfg(test)]\nmod t { fn g() { err(112, x); } }";
+                    error(f(110, 1), x); Code(if a { 113 } else { 114 }); x = 115; y = (116, z) }\n\
+                    errors! { E { V {} = 117, \"{a} is wrong\"; } }\n\
+                    /// ATL111\n#[cfg(test)]\nmod t { fn g() { err(112, x); } }";
         let found: Vec<u16> = codes(&tokens(text)).into_iter().map(|(code, _)| code).collect();
-        assert_eq!(found, [101, 102, 103, 104, 105, 106, 107]);
+        assert_eq!(found, [101, 102, 103, 104, 105, 106, 107, 113, 114, 117]);
     }
 
     #[test]
@@ -127,6 +160,10 @@ mod tests {
         fails(tested, &[source, ("dsl/tests/ui/a.stderr", "error: ATL102: no")], "dsl/src/a.rs", "ATL101");
         passes(tested, &[source, ("dsl/tests/ui/a.stderr", "error: ATL101: no")]);
         passes(tested, &[source, ("tests/cases/a.tile", "; error[ATL101]: no")]);
+        let rows = "const CASES: &[Case] = &[\n(101, \"no\", f),\n(\n102,\n\"no\"), g(103, \"no\".len(), 104)];";
+        assert_eq!(case_rows(&tokens(rows)), [101, 102, 103]);
+        passes(tested, &[source, ("dsl/tests/a.rs", rows)]);
+        fails(tested, &[source, ("dsl/tests/a.rs", "const A: (u16, u16) = (101, 0);")], "dsl/src/a.rs", "ATL101");
         let inline = "fn f() { err(101, x) }\n#[cfg(test)]\nmod t {\n fn g() { assert_eq!(d.code, Code(101)); }\n}";
         passes(tested, &[("dsl/src/a.rs", inline)]);
     }

@@ -6,7 +6,7 @@ use crate::error::CompileError;
 use atlas_dsl::{Block, Inst, Op, Value};
 
 /// 32-bit registers of one thread that a tree's widest fragment may take.
-const REGISTER_BUDGET: u32 = 128;
+const REGISTER_BUDGET: u32 = 64;
 
 impl Lower<'_> {
     /// Chooses the column ranges of every root of a block and marks the trees below them.

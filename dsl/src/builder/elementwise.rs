@@ -1,0 +1,84 @@
+//! Element-wise operations, comparisons, choices and conversions.
+
+use super::{Builder, Operand, fold_binary, fold_unary};
+use crate::ir::Loc;
+use crate::op::{BinaryOp, Op, Predicate, UnaryOp};
+use crate::types::{DType, broadcast_shapes};
+
+impl Builder {
+    /// An element-wise operation of one operand. Literals fold.
+    pub fn unary(&mut self, loc: Loc, op: UnaryOp, x: impl Into<Operand>) -> Operand {
+        match x.into() {
+            Operand::Literal(x) => match fold_unary(op, x) {
+                Some(y) => Operand::Literal(y),
+                None => {
+                    self.error(104, loc, format!("`{}` does not apply to a literal", op.name()));
+                    Operand::Poison
+                }
+            },
+            Operand::Value(v) => self.push(loc, Op::Unary(op, v)),
+            Operand::Poison => Operand::Poison,
+        }
+    }
+
+    /// An element-wise operation of two operands; literals adapt, extents of 1 broadcast.
+    pub fn binary(&mut self, loc: Loc, op: BinaryOp, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        let (a, b) = (a.into(), b.into());
+        if let (Operand::Literal(x), Operand::Literal(y)) = (a, b)
+            && let Some(z) = fold_binary(op, x, y)
+        {
+            return Operand::Literal(z);
+        }
+        match self.unify(loc, a, b) {
+            Some((a, b)) => self.push(loc, Op::Binary(op, a, b)),
+            None => Operand::Poison,
+        }
+    }
+
+    /// An element-wise comparison.
+    pub fn compare(&mut self, loc: Loc, p: Predicate, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
+        match self.unify(loc, a.into(), b.into()) {
+            Some((a, b)) => self.push(loc, Op::Compare(p, a, b)),
+            None => Operand::Poison,
+        }
+    }
+
+    /// `cond ? on_true : on_false`, with broadcasting and adapting literals.
+    pub fn select(
+        &mut self,
+        loc: Loc,
+        cond: Operand,
+        on_true: impl Into<Operand>,
+        on_false: impl Into<Operand>,
+    ) -> Operand {
+        let Operand::Value(c) = cond else { return Operand::Poison };
+        let (t, f) = (on_true.into(), on_false.into());
+        // Two literals choose an f32 tile.
+        let t = if let (Operand::Literal(x), Operand::Literal(_)) = (t, f) {
+            self.splat(loc, x, DType::F32, &[])
+        } else {
+            t
+        };
+        let Some((t, f)) = self.unify(loc, t, f) else { return Operand::Poison };
+        let Some(shape) = broadcast_shapes(&self.kernel.ty(c).shape, &self.kernel.ty(t).shape) else {
+            let message = format!("`select` of {} by a condition {}", self.kernel.ty(t), self.kernel.ty(c));
+            self.error(107, loc, message);
+            return Operand::Poison;
+        };
+        let [c, t, f] = [c, t, f].map(|v| self.broadcast_value(loc, v, &shape));
+        match (c, t, f) {
+            (Some(cond), Some(on_true), Some(on_false)) => self.push(loc, Op::Select { cond, on_true, on_false }),
+            _ => Operand::Poison,
+        }
+    }
+
+    /// Conversion to another element type; no operation if it has that type already.
+    pub fn cast(&mut self, loc: Loc, dtype: DType, x: impl Into<Operand>) -> Operand {
+        match x.into() {
+            Operand::Value(v) if self.kernel.ty(v).dtype == dtype => Operand::Value(v),
+            Operand::Value(v) => self.push(loc, Op::Cast(dtype, v)),
+            Operand::Literal(x) => self.splat(loc, x, dtype, &[]),
+            Operand::Poison => Operand::Poison,
+        }
+    }
+}

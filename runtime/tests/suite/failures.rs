@@ -1,0 +1,76 @@
+//! Kernels that cannot be built, and kernels that stop while they run.
+
+use crate::kernels::SCALE;
+use atlas_dsl::builder::Index;
+use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+use atlas_dsl::ir::{Access, Loc};
+use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef};
+use atlas_runtime::{Device, Launch, RuntimeError, Tensor, args};
+
+const AT: Loc = Loc { line: 0, column: 0 };
+const N: &[DimDef] = &[DimDef { name: "N", whole: false }];
+const Y: &[ParamDef] =
+    &[ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }];
+
+/// Builds nothing and does not say why, which no kernel of the macro does.
+static SILENT: KernelDef = KernelDef {
+    name: "silent",
+    doc: "",
+    file: "",
+    types: &[],
+    dims: N,
+    params: Y,
+    tune: &[],
+    build: |_, _| Err(Diagnostics::default()),
+};
+
+/// Reads a table of two numbers at the size of `N`.
+static PICK: KernelDef = KernelDef {
+    name: "pick",
+    doc: "",
+    file: "",
+    types: &[],
+    dims: N,
+    params: Y,
+    tune: &[],
+    build: |spec, config| {
+        let mut b = Builder::new(&PICK, spec, config);
+        let n = b.grid_tiles(b.dim(0), 4);
+        let at = b.dim_size(AT, b.dim(0));
+        let x = b.table_get(AT, "PAIR", &[2], &[1.0, 2.0], &[at]);
+        b.store(AT, b.param(0), &[Index::At(n)], x);
+        b.finish()
+    },
+};
+
+fn zeros(n: usize) -> Tensor {
+    Tensor::zeros(&Device::cpu(), DType::F32, [n]).unwrap()
+}
+
+#[test]
+fn a_kernel_that_cannot_be_built_has_the_code_of_its_first_mistake() {
+    let cpu = Device::cpu();
+    let (x, mut y) = (Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap(), Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap());
+    let zero = Config::default().with("BN", 0);
+    let error = SCALE.launch_with(&cpu, &zero, args!(x, x, 1.0, &mut y)).unwrap_err();
+    assert_eq!(error.code().to_string(), "ATL301");
+    let error = SILENT.launch_with(&cpu, &Config::default(), args!(&mut zeros(4))).unwrap_err();
+    assert_eq!(error.code().to_string(), "ATL600");
+    assert!(matches!(error, RuntimeError::Kernel { ref kernel, .. } if kernel == "silent"), "{error}");
+}
+
+#[test]
+fn a_problem_without_a_legal_config_names_the_mend() {
+    let error = SILENT.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err().to_string();
+    let want = "error[ATL641]: `silent`: no config is legal for this problem; add smaller tiles to its `tune`";
+    assert!(error.starts_with(want), "{error}");
+}
+
+#[test]
+fn a_kernel_that_stops_says_where() {
+    let mut y = zeros(1);
+    PICK.launch(&Device::cpu(), args!(&mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [2.0]);
+    let error = PICK.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err().to_string();
+    assert!(error.starts_with("error[ATL626]: `pick` on the CPU: ") && error.contains("PAIR"), "{error}");
+}
