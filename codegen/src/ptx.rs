@@ -1,29 +1,13 @@
 //! LLVM module to PTX text.
 
 use crate::error::CompileError;
+use crate::llvm::start;
 use crate::target::Target;
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
-use inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
-use std::sync::Once;
-
-static START: Once = Once::new();
-
-/// Readies LLVM once per process. Shared-memory pointers are 32 bits wide.
-#[allow(unsafe_code, reason = "the option parser has no safe binding")]
-fn start() {
-    START.call_once(|| {
-        inkwell::targets::Target::initialize_nvptx(&InitializationConfig::default());
-        let args: [&std::ffi::CStr; 2] = [c"atlas", c"-nvptx-short-ptr"];
-        let pointers = args.map(std::ffi::CStr::as_ptr);
-        // SAFETY: two NUL-terminated strings that outlive the call; runs once, before any target machine.
-        unsafe {
-            inkwell::llvm_sys::support::LLVMParseCommandLineOptions(2, pointers.as_ptr(), std::ptr::null());
-        }
-    });
-}
+use inkwell::targets::{CodeModel, FileType, RelocMode, TargetMachine, TargetTriple};
 
 /// The machine that compiles for a target.
 pub(crate) fn machine(target: Target, ptx: (u32, u32)) -> Result<TargetMachine, CompileError> {
@@ -55,12 +39,52 @@ pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<Str
     module
         .run_passes("default<O3>", machine, PassBuilderOptions::create())
         .map_err(|e| CompileError::bug(e.to_string()))?;
-    let text = machine
-        .write_to_memory_buffer(module, FileType::Assembly)
-        .map_err(|e| CompileError::bug(e.to_string()))?;
+    let text =
+        machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| CompileError::bug(e.to_string()))?;
     let text = String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_owned();
     if let Some(line) = text.lines().find(|l| l.trim_start().starts_with(".extern .func")) {
         return Err(CompileError::bug(format!("the PTX calls a function that nothing defines: {line}")));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module whose one function calls another, which stays undefined.
+    fn calls_nothing<'c>(cx: &'c Context, machine: &TargetMachine) -> Module<'c> {
+        let module = module(cx, "broken", machine);
+        let plain = cx.void_type().fn_type(&[], false);
+        let callee = module.add_function("nowhere", plain, None);
+        let caller = module.add_function("broken", plain, None);
+        let b = cx.create_builder();
+        b.position_at_end(cx.append_basic_block(caller, "entry"));
+        b.build_call(callee, &[], "").unwrap();
+        b.build_return(None).unwrap();
+        module
+    }
+
+    #[test]
+    fn ptx_that_no_driver_would_link_is_a_defect_of_the_compiler() {
+        let target = Target { sm: 80, specific: false };
+        let machine = machine(target, target.ptx_version()).unwrap();
+        let cx = Context::create();
+        let error = to_ptx(&calls_nothing(&cx, &machine), &machine).unwrap_err();
+        let want = "error[ATL501]: this is a defect of Atlas, please report it: \
+                    the PTX calls a function that nothing defines: .extern .func nowhere";
+        assert!(!error.is_refusal() && error.to_string().starts_with(want), "{error}");
+    }
+
+    #[test]
+    fn a_module_that_llvm_rejects_is_a_defect_of_the_compiler() {
+        let target = Target { sm: 80, specific: false };
+        let machine = machine(target, target.ptx_version()).unwrap();
+        let cx = Context::create();
+        let module = module(&cx, "broken", &machine);
+        let f = module.add_function("broken", cx.void_type().fn_type(&[], false), None);
+        cx.append_basic_block(f, "no_end");
+        let error = to_ptx(&module, &machine).unwrap_err().to_string();
+        assert!(error.contains("ATL501") && error.contains("LLVM rejects the module"), "{error}");
+    }
 }

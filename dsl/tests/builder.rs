@@ -23,9 +23,7 @@ fn begun(spec: &Specialization) -> Vec<String> {
 }
 
 fn spec(dtype: DType, d: DimFact) -> Specialization {
-    let mut spec = Specialization::default().with_type("T", dtype);
-    spec.dims.insert("D".to_owned(), d);
-    spec
+    Specialization::default().with_type("T", dtype).with_dim("D", d)
 }
 
 #[test]

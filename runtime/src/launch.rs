@@ -314,12 +314,7 @@ mod tests {
         file: "",
         types: &[],
         dims: &[DimDef { name: "N", whole: false }],
-        params: &[ParamDef::Tensor {
-            name: "x",
-            dtype: DTypeRef::Fixed(DType::F32),
-            dims: &[0],
-            access: Access::Out,
-        }],
+        params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
         tune: &[],
         build: |_, _| Err(Diagnostics::default()),
     };

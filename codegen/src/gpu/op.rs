@@ -46,6 +46,7 @@ pub enum Slice {
 
 impl Slice {
     /// Elements along the tile axis; `None` where there is no tile axis.
+    #[allow(clippy::len_without_is_empty, reason = "an extent along one axis, not a count of items")]
     pub fn len(&self) -> Option<u32> {
         match *self {
             Slice::At { .. } => None,

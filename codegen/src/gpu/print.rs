@@ -31,7 +31,7 @@ use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
 use atlas_dsl::text::float_text;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter, Write};
 
 impl Scope {
@@ -56,7 +56,7 @@ struct Numbering<'k> {
     number: SecondaryMap<Value, Option<u32>>,
     next: u32,
     layouts: Vec<&'k Fragment>,
-    layout_number: HashMap<&'k Fragment, usize>,
+    layout_number: BTreeMap<&'k Fragment, usize>,
     /// Blocks on the way here, so that a malformed kernel does not recurse for ever.
     seen: BTreeSet<Block>,
 }
@@ -68,7 +68,7 @@ impl<'k> Numbering<'k> {
             number: SecondaryMap::new(),
             next: 0,
             layouts: Vec::new(),
-            layout_number: HashMap::new(),
+            layout_number: BTreeMap::new(),
             seen: BTreeSet::new(),
         };
         kernel.coords.iter().for_each(|&v| n.define(v));

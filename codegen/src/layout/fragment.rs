@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// One digit of a mixed-radix number and what it adds to a coordinate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mode {
     /// Number of values of the digit.
     pub extent: u32,
@@ -39,7 +39,7 @@ impl fmt::Display for Mode {
 ///
 /// Post-conditions of every constructor: each element of `shape` is held by some (thread, register);
 /// the product of the thread extents is the number of threads; elements outside `shape` are padding.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fragment {
     /// The tile's extents.
     pub shape: Vec<u32>,
@@ -214,7 +214,7 @@ impl Fragment {
         let inner = (rank - 1) as u8;
         let cols = shape[rank - 1];
         let mut vector = vector.max(1);
-        while cols % vector != 0 {
+        while !cols.is_multiple_of(vector) {
             vector /= 2;
         }
         let chunks = cols / vector;

@@ -9,6 +9,7 @@ mod math;
 mod mma;
 mod reduce;
 mod shared;
+mod start;
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op, Type};
@@ -25,6 +26,8 @@ use inkwell::module::{Linkage, Module};
 use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 use std::collections::BTreeMap;
+
+pub(crate) use start::start;
 
 /// The result of emission or why it failed.
 type R<T> = Result<T, CompileError>;

@@ -138,6 +138,53 @@ fn a_neighbour_past_the_edge_is_not_read() {
 }
 
 #[test]
+fn a_tile_carried_out_of_a_loop_keeps_the_edge_of_its_last_iterate() {
+    // The fold after the loop sees what the last tile has inside K, and not exp(0) = 1 past its end.
+    let text = "kernel @last(%x: f32[N, K], %y: out f32[N])
+        dims N: ?1, K: ?1
+        grid (%n) = (tiles(N, 2)) {
+          %lo = splat 0 : i32
+          %hi = tiles(K, 8)
+          %z = splat 0.5 : f32[2, 8]
+          %t = pipeline %k in %lo..%hi carry (%c = %z) {
+            %a = load %x[%n : 2, %k : 8]
+            %e = exp %a
+            yield %e
+          }
+          %s = reduce sum %t axes [1]
+          %r = reshape %s : f32[2]
+          store %y[%n : 2], %r
+        }";
+    for k in [0, 3, 8, 13, 16] {
+        let x = Buffer::new(F32, &noise(8, 2 * k));
+        let got = run_text(text, &[2, k as u64], &[(&x, &[2, k as u64])], (F32, &[2]), Mode::Native).unwrap();
+        let values = x.values();
+        // Of no iterates, the tile from before the loop is left, valid everywhere.
+        let last = |row: usize| values[row * k + (k - 1) / 8 * 8..(row + 1) * k].iter().map(|x| x.exp()).sum();
+        let want: Vec<f64> = if k == 0 { vec![4.0; 2] } else { vec![last(0), last(1)] };
+        assert_close(&got.values(), &want, 1e-6, 1e-6);
+    }
+}
+
+#[test]
+fn an_element_that_a_scalar_picks_outside_its_tensor_is_a_zero_like_any_other() {
+    let text = "kernel @outside(%x: f32[N, D], %y: out f32[N])
+        dims N: ?1, D = 4
+        grid (%n) = (N) {
+          %one = splat 1 : i32
+          %m = add %n, %one
+          %a = load %x[%m, ..]
+          %e = exp %a
+          %s = reduce sum %e axes [0]
+          %r = reshape %s : f32
+          store %y[%n], %r
+        }";
+    let x = Buffer::new(F32, &[0.0; 8]);
+    let out = run_text(text, &[2, 4], &[(&x, &[2, 4])], (F32, &[2]), Mode::Native).unwrap();
+    assert_eq!(out.values(), [4.0, 4.0]);
+}
+
+#[test]
 fn spans_may_start_before_the_tensor() {
     // A window of 4 that ends at n: rows before the first do not count, not even to exp.
     let text = "kernel @window(%x: f32[N, D], %y: out f32[N, D], %z: out f32[N, D])

@@ -50,7 +50,8 @@ fn zeros(n: usize) -> Tensor {
 #[test]
 fn a_kernel_that_cannot_be_built_has_the_code_of_its_first_mistake() {
     let cpu = Device::cpu();
-    let (x, mut y) = (Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap(), Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap());
+    let (x, mut y) =
+        (Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap(), Tensor::zeros(&cpu, DType::F32, [4, 8]).unwrap());
     let zero = Config::default().with("BN", 0);
     let error = SCALE.launch_with(&cpu, &zero, args!(x, x, 1.0, &mut y)).unwrap_err();
     assert_eq!(error.code().to_string(), "ATL301");
