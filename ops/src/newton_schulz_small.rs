@@ -54,10 +54,13 @@ atlas_kernel! {
             let mut x = (g0 / (norm + EPS)).cast::<T>();
             let one = select(iota([M, M], 0) == iota([M, M], 1), 1.0, 0.0);
             for i in 0..5 {
-                let e = dot(x, x.t()) - STEPS[i][3] * one;
+                let mut e = -STEPS[i][3] * one;
+                e += dot(x, x.t());
                 let et = e.cast::<T>();
                 let p = STEPS[i][1] * e + STEPS[i][2] * dot(et, et);
-                x = (STEPS[i][0] * x.cast::<f32>() + dot(p.cast::<T>(), x)).cast::<T>();
+                let mut next = STEPS[i][0] * x.cast::<f32>();
+                next += dot(p.cast::<T>(), x);
+                x = next.cast::<T>();
             }
             store(y[b, .., ..], x);
         }

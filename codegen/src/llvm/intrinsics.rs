@@ -5,7 +5,7 @@ use crate::error::CompileError;
 use inkwell::InlineAsmDialect;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Module;
-use inkwell::types::{BasicMetadataTypeEnum, BasicTypeEnum, FunctionType};
+use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, FunctionType};
 use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 /// An intrinsic by name; LLVM attaches its attributes.
@@ -21,7 +21,6 @@ impl<'c> Emitter<'c, '_> {
         result: BasicTypeEnum<'c>,
         args: &[BasicValueEnum<'c>],
     ) -> R<BasicValueEnum<'c>> {
-        use inkwell::types::BasicType;
         let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
         let f = declare(self.module, name, result.fn_type(&types, false));
         let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
@@ -71,6 +70,30 @@ impl<'c> Emitter<'c, '_> {
         let ty = struct_of(self.cx, self.i32_type(), 4);
         let r = self.call(&name, ty.into(), &[from.into()])?;
         Ok(self.fields(r, 4)?.into_iter().map(BasicValueEnum::into_int_value).collect())
+    }
+
+    /// `stmatrix` of four 8x8 matrices of 16-bit elements.
+    pub(super) fn stmatrix_x4(&self, to: PointerValue<'c>, values: &[IntValue<'c>]) -> R<()> {
+        let mut args: Vec<BasicValueEnum<'c>> = vec![to.into()];
+        args.extend(values.iter().map(|&v| BasicValueEnum::from(v)));
+        self.call_void("llvm.nvvm.stmatrix.sync.aligned.m8n8.x4.b16.p3", &args)
+    }
+
+    /// Loads 16 bytes that no other thread reads: read-only, and not kept in L1. Four 32-bit words.
+    pub(super) fn load_once(&self, from: PointerValue<'c>) -> R<Vec<BasicValueEnum<'c>>> {
+        let out = struct_of(self.cx, self.i32_type(), 4);
+        let ty = out.fn_type(&[from.get_type().into()], false);
+        let asm = self.cx.create_inline_asm(
+            ty,
+            "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];".to_owned(),
+            "=r,=r,=r,=r,l".to_owned(),
+            false,
+            false,
+            Some(InlineAsmDialect::ATT),
+            false,
+        );
+        let r = self.b.build_indirect_call(ty, asm, &[from.into()], "")?.try_as_basic_value().unwrap_basic();
+        self.fields(r, 4)
     }
 
     /// The value of the lane whose number differs in the bits of `mask`.

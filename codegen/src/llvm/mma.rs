@@ -68,7 +68,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Row and column that this lane addresses within the four 8x8 blocks of an `ldmatrix.x4`. `by_rows`:
     /// blocks 0 and 1 differ in the row, else in the column.
-    fn lane_place(&mut self, by_rows: bool) -> R<(Masked<'c>, Masked<'c>)> {
+    pub(super) fn lane_place(&mut self, by_rows: bool) -> R<(Masked<'c>, Masked<'c>)> {
         let rest = Mode::replicated(self.k.threads / 32);
         let (first, second) = if by_rows { (0, 1) } else { (1, 0) };
         let lane = Fragment {
@@ -183,7 +183,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Two 16-bit registers as one 32-bit register.
-    fn pair(&self, values: &[BasicValueEnum<'c>], dtype: DType) -> R<IntValue<'c>> {
+    pub(super) fn pair(&self, values: &[BasicValueEnum<'c>], dtype: DType) -> R<IntValue<'c>> {
         let v = self.pack(values, dtype)?;
         Ok(self.b.build_bit_cast(v, self.i32_type(), "")?.into_int_value())
     }

@@ -6,6 +6,7 @@ use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
 use crate::gpu::{SharedRef, Value};
 use crate::layout::Fragment;
+use atlas_dsl::DType;
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
@@ -92,6 +93,9 @@ impl<'c> Emitter<'c, '_> {
         let layout = layout.clone();
         let shared = self.k.buffers[from.buffer].layout;
         let limits = self.writable(from, &layout);
+        if dtype.is_half() && Self::is_blocks(from, &layout, &limits) {
+            return self.load_blocks_of(from, dtype, &layout);
+        }
         let run = self.shared_run(from, &layout, dtype.bytes());
         let scalar = element(self.cx, dtype);
         let mut out = Vec::with_capacity(layout.reg_count() as usize);
@@ -130,6 +134,10 @@ impl<'c> Emitter<'c, '_> {
         let limits = self.writable(to, &layout);
         let run = self.shared_run(to, &layout, dtype.bytes());
         let first = self.is_first_copy(&layout)?;
+        let whole = first.is_none() && self.k.target.has_stmatrix();
+        if dtype.is_half() && whole && Self::is_blocks(to, &layout, &limits) {
+            return self.store_blocks_of(to, dtype, &layout, &regs);
+        }
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let [row, col] = self.place(to, &layout, reg)?;
             let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
@@ -139,6 +147,68 @@ impl<'c> Emitter<'c, '_> {
                 (p, q) => p.or(q),
             };
             self.store_run("shared", at, &regs[reg as usize..(reg + run) as usize], dtype, real)?;
+        }
+        Ok(())
+    }
+
+    /// True if a layout is made of 16x16 blocks whose 8x8 quarters lie over a warp as `ldmatrix` deals
+    /// them, and all of it lies in the buffer: an accumulator's layout, read or written along rows.
+    fn is_blocks(at: &SharedRef, layout: &Fragment, limits: &[u32]) -> bool {
+        let lanes = [crate::layout::Mode::new(4, 2, 1), crate::layout::Mode::new(8, 1, 0)];
+        layout.shape.len() == 2
+            && !at.transposed
+            && at.origin.1.is_multiple_of(8)
+            && layout.threads.len() >= 2
+            && layout.threads[..2] == lanes
+            && layout.threads[2..].iter().all(|m| m.stride.is_multiple_of(8))
+            && layout.reg_count().is_multiple_of(8)
+            && (0..layout.reg_count()).step_by(8).all(|r| {
+                let base = layout.reg_coord(r);
+                (0..8).all(|i| {
+                    let c = layout.reg_coord(r + i);
+                    c[0] == base[0] + i / 2 % 2 * 8 && c[1] == base[1] + i % 2 + i / 4 * 8
+                })
+            })
+            && (0..2).all(|a| layout.cover(a as u8) <= limits[a])
+    }
+
+    /// Address of this lane's row of the four quarters of the block at a register.
+    fn block_pointer(&mut self, at: &SharedRef, layout: &Fragment, reg: u32) -> R<PointerValue<'c>> {
+        let mut warps = layout.clone();
+        warps.threads.splice(..2, [crate::layout::Mode::replicated(32)]);
+        let (lane_row, lane_col) = self.lane_place(true)?;
+        let (warp_row, warp_col) = (self.thread_coord(&warps, 0)?, self.thread_coord(&warps, 1)?);
+        let row = self.scale_add(warp_row, 1, lane_row)?;
+        let col = self.scale_add(warp_col, 1, lane_col)?;
+        let c = layout.reg_coord(reg);
+        let buffer = self.k.buffers[at.buffer].clone();
+        let place = ((row, c[0] + at.origin.0), (col, c[1] + at.origin.1));
+        let offset = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), place.0, place.1)?;
+        self.shared_pointer(at, offset)
+    }
+
+    fn load_blocks_of(&mut self, from: &SharedRef, dtype: DType, layout: &Fragment) -> R<Regs<'c>> {
+        let pair = element(self.cx, dtype).into_float_or_int_vector(2);
+        let mut out = Vec::with_capacity(layout.reg_count() as usize);
+        for reg in (0..layout.reg_count()).step_by(8) {
+            let at = self.block_pointer(from, layout, reg)?;
+            for word in self.ldmatrix_x4(at, false)? {
+                let v = self.b.build_bit_cast(word, pair, "")?.into_vector_value();
+                out.push(self.b.build_extract_element(v, self.i32(0), "")?);
+                out.push(self.b.build_extract_element(v, self.i32(1), "")?);
+            }
+        }
+        Ok(out)
+    }
+
+    fn store_blocks_of(&mut self, to: &SharedRef, dtype: DType, layout: &Fragment, regs: &Regs<'c>) -> R<()> {
+        for reg in (0..layout.reg_count()).step_by(8) {
+            let at = self.block_pointer(to, layout, reg)?;
+            let words = regs[reg as usize..reg as usize + 8]
+                .chunks(2)
+                .map(|p| self.pair(p, dtype))
+                .collect::<R<Vec<_>>>()?;
+            self.stmatrix_x4(at, &words)?;
         }
         Ok(())
     }

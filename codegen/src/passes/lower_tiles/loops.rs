@@ -45,15 +45,12 @@ impl Lower<'_> {
         let loads = self.staged_loads(body);
         let stages = if kind == LoopKind::Pipeline { self.schedule.stages } else { 1 };
         let ahead = stages - 1;
-        let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads, stages)?) };
         let outer = self.fragments.clone();
-        if let Some(ring) = ring {
-            for s in 0..ahead {
-                let s = self.int(i64::from(s));
-                let i = self.int_op(BinaryOp::Add, lo, s);
-                self.produce_if_below(&loads, ring, params[0], i, s, hi)?;
-            }
-        }
+        let ring = match (self.started[inst], loads.is_empty()) {
+            (Some(ring), _) => Some(ring),
+            (None, true) => None,
+            (None, false) => Some(self.start_ring(inst, body, &loads, lo, hi)?),
+        };
         self.settle()?;
 
         let outside = self.at;
@@ -131,7 +128,7 @@ impl Lower<'_> {
     }
 
     /// The loads of a block that live in shared memory.
-    fn staged_loads(&self, body: Block) -> Vec<Inst> {
+    pub(super) fn staged_loads(&self, body: Block) -> Vec<Inst> {
         let staged = |&i: &Inst| {
             matches!(self.tile.insts[i], Op::Load { .. })
                 && matches!(self.placement.home(self.tile.results[i][0]), Home::Copied(_))
@@ -142,7 +139,7 @@ impl Lower<'_> {
 
     /// Fills the stage of iteration `n`, the loop index being `i`, if `i < hi`; commits in any case, so
     /// that every thread counts the same groups.
-    fn produce_if_below(
+    pub(super) fn produce_if_below(
         &mut self,
         loads: &[Inst],
         ring: gpu::Ring,

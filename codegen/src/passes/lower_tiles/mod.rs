@@ -8,6 +8,7 @@
 //! element-wise operations and products that only feeds one root and needs more registers than the
 //! budget is evaluated by column ranges, so that no more than one range is live at a time.
 
+mod ahead;
 mod chunks;
 mod dots;
 mod loops;
@@ -57,6 +58,8 @@ struct Lower<'a> {
     lazy: SecondaryMap<Value, bool>,
     /// Column ranges of each root.
     ranges: SecondaryMap<Inst, Vec<Columns>>,
+    /// Rings of loops whose first stages are on their way already.
+    started: SecondaryMap<Inst, Option<Ring>>,
 }
 
 /// Lowers a kernel.
@@ -91,6 +94,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         residents: SecondaryMap::new(),
         lazy: SecondaryMap::new(),
         ranges: SecondaryMap::new(),
+        started: SecondaryMap::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
@@ -104,6 +108,7 @@ impl Lower<'_> {
     /// Lowers a block's instructions, but for its yield.
     fn block(&mut self, block: Block) -> Result<(), CompileError> {
         self.choose_ranges(block)?;
+        self.start_loads(block)?;
         for &inst in &self.tile.blocks[block].insts {
             self.loc = self.tile.locs[inst];
             self.inst(inst)?;
