@@ -1,44 +1,7 @@
 //! The command line: what it prints, and what it says of bad input.
 
-use serde_json::Value;
+use crate::command::{folder, has, json, prints, refuses, write};
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn atlas(args: &[&str]) -> Output {
-    let out = Command::new(env!("CARGO_BIN_EXE_atlas")).args(args).env("ATLAS_CACHE_DIR", "").output();
-    out.unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
-}
-
-/// What a run that must succeed prints.
-#[track_caller]
-fn prints(args: &[&str]) -> String {
-    let out = atlas(args);
-    assert!(out.status.success(), "atlas {args:?} failed:\n{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-/// What a run that must fail says.
-#[track_caller]
-fn refuses(args: &[&str]) -> String {
-    let out = atlas(args);
-    assert!(!out.status.success(), "atlas {args:?} succeeded:\n{}", String::from_utf8_lossy(&out.stdout));
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(!text.contains("panicked"), "{text}");
-    text
-}
-
-#[track_caller]
-fn json(args: &[&str]) -> Value {
-    let text = prints(args);
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("atlas {args:?} does not print JSON: {e}\n{text}"))
-}
-
-#[track_caller]
-fn has(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "no `{part}` in:\n{text}");
-    }
-}
 
 #[test]
 fn list_names_every_kernel() {
@@ -219,12 +182,4 @@ fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
 #[test]
 fn without_the_code_generator_ptx_is_refused_with_the_mend() {
     has(&refuses(&["compile", "softmax", "--emit", "ptx"]), &["code generator", "--features jit"]);
-}
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap_or_else(|e| panic!("no temporary folder: {e}"))
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
 }

@@ -1,3 +1,13 @@
 //! Tests of the whole: one binary.
 
+mod bad_input;
 mod cli;
+mod command;
+#[cfg(feature = "llvm")]
+mod determinism;
+#[cfg(feature = "llvm")]
+mod kernels;
+#[cfg(feature = "llvm")]
+mod pipeline;
+#[cfg(feature = "llvm")]
+mod snapshots;

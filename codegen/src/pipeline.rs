@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel};
-use crate::passes::{allocate_shared, check_registers, insert_barriers, lower_converts, lower_tiles};
+use crate::passes::{allocate_shared, check_registers, insert_barriers, lower_converts, lower_tiles, split_casts};
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
@@ -15,6 +15,13 @@ struct Pass {
 /// Ampere and later, one role: products by `mma.sync`, rings by `cp.async`.
 const AMPERE: &[Pass] = &[
     // `lower_tiles` comes first and makes the kernel.
+    Pass {
+        name: "split_casts",
+        run: |k| {
+            split_casts(k);
+            Ok(())
+        },
+    },
     Pass {
         name: "lower_converts",
         run: |k| {

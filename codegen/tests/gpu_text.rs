@@ -237,6 +237,9 @@ fn lowered_kernels_come_back() {
     assert!(kernels > 0);
 }
 
+/// A code, and a change of a kernel (at a block and its first instruction) that provokes it.
+type Break = (&'static str, fn(&mut Kernel, Block, Inst));
+
 /// What text cannot say: ids of nothing, values with two definitions, bodies in two places.
 #[test]
 fn broken_graphs_are_reported_and_still_print() {
@@ -248,7 +251,7 @@ fn broken_graphs_are_reported_and_still_print() {
     assert_eq!(codes(&good), [""; 0]);
     let body = good.roles.values().next().expect("a role").body;
     let first = good.blocks[body].insts[0];
-    let breaks: [(&str, fn(&mut Kernel, Block, Inst)); 5] = [
+    let breaks: [Break; 5] = [
         ("ATL401", |k, _, i| k.insts[i] = Op::Drain(Ring::new(9))),
         ("ATL401", |k, _, i| k.insts[i] = Op::Cast(Value::new(999))),
         ("ATL402", |k, b, _| k.values[k.coords[0]].def = ValueDef::BlockParam(b, 0)),

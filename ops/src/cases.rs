@@ -34,10 +34,13 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[2, 37, 64, 256]).layout("x", Layout::Padded).layout("w1", Layout::Padded).note("padded rows"),
             p(&[3, 24, 48, 192]).fill("x", Fill::NanAt(1)).note("NaN in one group"),
         ],
-        "newton_schulz_small" => vec![
+        // A 128 x 512 matrix of f32 fills more shared memory than any CTA has.
+        "newton_schulz_small" => (dtype != DType::F32)
+            .then(|| p(&[1, 128, 512]))
+            .into_iter()
+            .chain([
             p(&[4, 48, 192]),
             p(&[3, 64, 256]),
-            p(&[1, 128, 512]),
             p(&[2, 16, 64]),
             p(&[3, 8, 24]),
             p(&[2, 24, 40]),
@@ -46,7 +49,8 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[3, 48, 192]).fill("g", Fill::NanAt(1)).note("NaN in one matrix"),
             p(&[2, 48, 192]).fill("g", Fill::Normal(300.0)).note("large"),
             p(&[2, 64, 256]).layout("g", Layout::Padded).note("padded rows"),
-        ],
+            ])
+            .collect(),
         "poly_features" => (0..4)
             .flat_map(|k| {
                 [

@@ -1,41 +1,68 @@
-//! A cost model: clock cycles of one launch, estimated from Tile IR and the problem's sizes alone.
+//! A cost model: clock cycles of one launch, from the work of the lowered kernel and the class of the machine.
 //!
-//! One program is walked once, loops counted by their trips (coordinates taken at the middle of the grid), and its
-//! work is summed by the unit that does it. A multiprocessor holds as many programs as shared memory, registers
-//! and warps allow; the launch is a number of waves of them. One wave takes
+//! [`Work`] is what one program does, counted on GPU IR. A multiprocessor does it with these bounds:
 //!
 //! ```text
-//! held · max(arithmetic / min(1, warps held / 8), shared traffic, global traffic)    loads run ahead
-//! held · (arithmetic / .. + shared traffic + global traffic)                         one stage, one program held
+//! busy  = products / rate + shared bytes / rate + instructions / rate     warps wait for their operands: these add up
+//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)      loads run beside all else
+//! alone = start + rounds · latency + barriers · wait + steps · wait       a program that has the machine to itself
+//!       + busy / min(1, warps / 6) + global bytes / the SM's port
+//!       + for loads that run ahead, what latency the trips leave open
+//! T(n)  = (alone⁴ + (n · max(busy, data))⁴)^¼                             n programs side by side on an SM
 //! ```
 //!
-//! cycles plus a fixed start and a cost per loop step. Ragged edges cost what whole tiles cost, so waste is in the
-//! numbers. The rates are rounded figures of an SM of the 8.x and 9.0 generations: the model ranks configs of one
-//! kernel, it does not predict times. Nothing here depends on anything but its arguments.
+//! `T` is a smooth maximum: few programs leave latency open, many share the units. An SM holds as many programs as
+//! registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it runs
+//! `floor(N / held)` rounds of `T(held)`, and one of `T(N mod held)`. Bytes that several programs read come from DRAM
+//! once while their tensor fits the L2 cache. Tiles that need more than 255 registers spill, which costs work.
+//!
+//! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
+//! class, the same for every kernel: the model ranks configs of one kernel, it does not predict times. Nothing here
+//! depends on anything but its arguments.
 
-use atlas_dsl::ir::{GridExtent, Kernel, ValueDef};
-use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, UnaryOp};
-use atlas_dsl::{Block, DType, Schedule, Value};
-use std::collections::BTreeSet;
+use atlas_codegen::Target;
+use atlas_codegen::analysis::{Counts, Work};
+use atlas_dsl::ir::GridExtent;
 
-/// Operations per clock of one SM, and its limits.
-const TENSOR_HALF: f64 = 2048.0;
-const TENSOR_TF32: f64 = 1024.0;
-const FMA: f64 = 256.0;
+/// What an SM of a generation does in a clock, and what it holds.
+struct Rates {
+    sm: u32,
+    /// Fused multiply-adds of `mma.sync` on 16-bit operands, as far as real code gets; tf32 has half.
+    tensor_half: f64,
+    /// Its share of DRAM and of L2, in bytes.
+    dram_bytes: f64,
+    l2_bytes: f64,
+    /// Size of the L2 cache, in bytes.
+    l2_size: f64,
+    threads: u32,
+    programs: u32,
+}
+
+const RATES: [Rates; 3] = [
+    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, l2_size: 40e6, threads: 2048, programs: 32 },
+    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, l2_size: 64e6, threads: 1536, programs: 24 },
+    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, l2_size: 50e6, threads: 2048, programs: 32 },
+];
+
+/// The same in every generation: single-precision and shared-memory rates per clock, bytes that one SM can take in.
+const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 128.0;
-const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
-const GLOBAL_BYTES_PER_CLOCK: f64 = 12.0;
-const REGISTER_BYTES: u64 = 256 * 1024;
-const THREADS: u64 = 2048;
-const PROGRAMS: u64 = 32;
-/// Warps that keep an SM's arithmetic busy.
-const BUSY_WARPS: f64 = 8.0;
-/// Start and end of a wave, in cycles.
-const WAVE_OVERHEAD: f64 = 2000.0;
-/// A loop step's barriers and address arithmetic, in cycles.
-const STEP_OVERHEAD: f64 = 60.0;
-/// Registers of a thread beside its tiles.
-const OTHER_REGISTERS: u64 = 40;
+const SHARED_BYTES: f64 = 128.0;
+const PORT_BYTES: f64 = 64.0;
+const REGISTERS: u32 = 65536;
+/// Shared memory that the driver takes of each CTA.
+const SHARED_RESERVED: u32 = 1024;
+/// Warps that keep an SM's units busy when alone.
+const BUSY_WARPS: f64 = 6.0;
+/// Cycles to start and end a program, to get the first bytes of a load, to meet at a barrier, and from one step of a
+/// product to the next.
+const START: f64 = 1000.0;
+const LATENCY: f64 = 900.0;
+const BARRIER: f64 = 40.0;
+const STEP: f64 = 30.0;
+/// A thread's most registers, and how much more work there is where tiles do not fit.
+const MOST_REGISTERS: u32 = 255;
+const SPILL: f64 = 4.0;
 
 /// What one launch is estimated to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,8 +71,6 @@ pub struct Cost {
     pub programs: u64,
     /// Rounds in which the device runs them.
     pub waves: u64,
-    /// Elements computed past the edges of the grid's dims, as a share of those inside.
-    pub waste: f64,
     /// Shared memory of one program, in bytes.
     pub shared_bytes: u64,
     /// Registers of one thread; past 255 they spill.
@@ -70,204 +95,65 @@ pub fn grid_count(extent: GridExtent, dims: &[u64]) -> u64 {
     }
 }
 
-/// The cost of a kernel for a problem on a device with `sms` multiprocessors of `shared_limit` bytes each.
-pub fn estimate(kernel: &Kernel, schedule: &Schedule, dims: &[u64], sms: u32, shared_limit: u32) -> Cost {
-    let mut work = Work::new(kernel, schedule, dims);
-    work.block(kernel.body, 1.0, false);
-    let grid: Vec<GridExtent> = kernel.grid.iter().map(|a| a.extent).collect();
-    let programs = programs(&grid, dims);
-    let waste = grid.iter().map(|&g| axis_cover(g, dims)).product::<f64>() - 1.0;
+/// The cost of a kernel's work on a device with `sms` multiprocessors.
+pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
+    let rates = RATES.iter().rev().find(|r| r.sm <= target.sm).unwrap_or(&RATES[0]);
+    let sms = u64::from(sms.max(1));
+    let per_sm = work.programs.div_ceil(sms).max(1);
+    let held = held(work, target, rates);
 
-    let threads = u64::from(schedule.warps.max(1)) * 32;
-    let registers = work.register_bytes / 4 / threads + OTHER_REGISTERS;
-    let fits = |limit: u64, each: u64| limit.checked_div(each).unwrap_or(PROGRAMS);
-    let most = PROGRAMS
-        .min(fits(u64::from(shared_limit), work.shared_bytes))
-        .min(fits(REGISTER_BYTES, threads * registers.min(255) * 4))
-        .min(THREADS / threads)
-        .max(1);
-    let held = most.min(programs.div_ceil(u64::from(sms.max(1)))).max(1);
-    let waves = programs.div_ceil(held * u64::from(sms.max(1)));
+    let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
+    let busy = |c: &Counts| spill * busy(c, rates);
+    let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
+    let alone = |c: &Counts| {
+        c.rounds * LATENCY + c.barriers * BARRIER + c.steps * STEP + busy(c) / share.min(1.0) + c.global / PORT_BYTES
+    };
+    let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
+    let alone = START + alone(&work.total) + open;
+    let shared = busy(&work.total).max(data(work, rates, sms));
+    let together = |n: u64| (alone.powi(4) + (n as f64 * shared).powi(4)).sqrt().sqrt();
 
-    let busy = ((held * u64::from(schedule.warps)) as f64 / BUSY_WARPS).min(1.0);
-    let spill = if registers > 255 { 4.0 } else { 1.0 };
-    let arithmetic = work.arithmetic / busy * spill;
-    let shared = work.shared_traffic / SHARED_BYTES_PER_CLOCK;
-    let global = work.global_bytes / GLOBAL_BYTES_PER_CLOCK;
-    let overlapped = schedule.stages > 1 || held > 1;
-    let program = if overlapped { arithmetic.max(shared).max(global) } else { arithmetic + shared + global };
-    let wave = held as f64 * program + WAVE_OVERHEAD + work.steps * STEP_OVERHEAD;
-    Cost { programs, waves, waste, shared_bytes: work.shared_bytes, registers, held, cycles: waves as f64 * wave }
-}
-
-/// Elements that an axis's tiles cover, over those that it has.
-fn axis_cover(extent: GridExtent, dims: &[u64]) -> f64 {
-    match extent {
-        GridExtent::Points(_) => 1.0,
-        GridExtent::Tiles { dim, size } => {
-            let n = dims.get(dim.as_u32() as usize).copied().unwrap_or(0).max(1);
-            (grid_count(extent, dims) * u64::from(size)) as f64 / n as f64
-        }
+    let last = match per_sm % held {
+        0 => 0.0,
+        n => together(n),
+    };
+    Cost {
+        programs: work.programs,
+        waves: per_sm.div_ceil(held),
+        shared_bytes: u64::from(work.shared_bytes),
+        registers: u64::from(work.registers),
+        held,
+        cycles: (per_sm / held) as f64 * together(held) + last,
     }
 }
 
-/// Values that `dot` reads from shared memory: its operands, seen through what moves no element.
-fn staged_values(kernel: &Kernel) -> BTreeSet<Value> {
-    let mut staged = BTreeSet::new();
-    for op in kernel.insts.values() {
-        if let Op::Dot { a, b, .. } = op {
-            for mut v in [*a, *b] {
-                while let Some((_, Op::Transpose(from) | Op::Reshape { value: from, .. })) = kernel.def_op(v) {
-                    v = *from;
-                }
-                staged.insert(v);
-            }
-        }
-    }
-    staged
+/// Programs that an SM has room for.
+fn held(work: &Work, target: Target, rates: &Rates) -> u64 {
+    let threads = work.threads.max(32);
+    let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
+    let by_shared = (target.shared_bytes() + SHARED_RESERVED) / (work.shared_bytes + SHARED_RESERVED);
+    let most = rates.programs.min(by_shared).min(REGISTERS / registers).min(rates.threads / threads);
+    u64::from(most.max(1))
 }
 
-struct Work<'a> {
-    kernel: &'a Kernel,
-    schedule: &'a Schedule,
-    dims: &'a [u64],
-    staged: BTreeSet<Value>,
-    arithmetic: f64,
-    shared_traffic: f64,
-    global_bytes: f64,
-    steps: f64,
-    shared_bytes: u64,
-    register_bytes: u64,
+/// Cycles of an SM's own units.
+fn busy(c: &Counts, rates: &Rates) -> f64 {
+    c.tensor_half / rates.tensor_half
+        + c.tensor_tf32 / (rates.tensor_half / 2.0)
+        + c.fma / FMA
+        + c.element_wise / ELEMENT_WISE
+        + c.shared / SHARED_BYTES
 }
 
-impl<'a> Work<'a> {
-    fn new(kernel: &'a Kernel, schedule: &'a Schedule, dims: &'a [u64]) -> Work<'a> {
-        Work {
-            kernel,
-            schedule,
-            dims,
-            staged: staged_values(kernel),
-            arithmetic: 0.0,
-            shared_traffic: 0.0,
-            global_bytes: 0.0,
-            steps: 0.0,
-            shared_bytes: 0,
-            register_bytes: 0,
-        }
-    }
-
-    fn bytes(&self, v: Value) -> u64 {
-        let ty = self.kernel.ty(v);
-        ty.elements() * u64::from(ty.dtype.bytes())
-    }
-
-    fn block(&mut self, block: Block, trips: f64, in_pipeline: bool) {
-        let kernel = self.kernel;
-        for &inst in &kernel.blocks[block].insts {
-            let op = &kernel.insts[inst];
-            let result = kernel.results[inst].first().copied();
-            let elements = result.map_or(0, |v| kernel.ty(v).elements()) as f64;
-            match op {
-                Op::Load { .. } => {
-                    let Some(v) = result else { continue };
-                    self.global_bytes += trips * self.bytes(v) as f64;
-                    if self.staged.contains(&v) {
-                        let copies = if in_pipeline { u64::from(self.schedule.stages.max(1)) } else { 1 };
-                        self.shared_bytes += copies * self.bytes(v);
-                        self.shared_traffic += trips * self.bytes(v) as f64;
-                    } else {
-                        self.register_bytes += self.bytes(v);
-                    }
-                }
-                Op::Store { value, .. } => self.global_bytes += trips * self.bytes(*value) as f64,
-                Op::Dot { a, b, acc, precision } => self.dot(*a, *b, acc.is_none(), *precision, trips),
-                Op::Loop { kind, lo, hi, inits, body } => {
-                    let count = match (self.scalar(*lo), self.scalar(*hi)) {
-                        (Some(lo), Some(hi)) => (hi - lo).max(0.0).ceil(),
-                        _ => 8.0,
-                    };
-                    self.register_bytes += inits.iter().map(|&v| self.bytes(v)).sum::<u64>();
-                    self.steps += trips * count;
-                    self.block(*body, trips * count, *kind == LoopKind::Pipeline);
-                }
-                Op::Unary(op, _) => self.arithmetic += trips * elements * unary_weight(*op) / ELEMENT_WISE,
-                Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
-                    self.arithmetic += trips * elements / ELEMENT_WISE;
-                }
-                Op::Reduce { value, .. } => {
-                    self.arithmetic += trips * kernel.ty(*value).elements() as f64 / ELEMENT_WISE;
-                }
-                _ => {}
-            }
-            // A computed operand of `dot` passes through shared memory.
-            if let Some(v) = result
-                && self.staged.contains(&v)
-                && !matches!(op, Op::Load { .. })
-            {
-                self.shared_bytes += self.bytes(v);
-                self.shared_traffic += trips * self.bytes(v) as f64;
-            }
-        }
-    }
-
-    fn dot(&mut self, a: Value, b: Value, makes_tile: bool, precision: Precision, trips: f64) {
-        let (x, y) = (self.kernel.ty(a), self.kernel.ty(b));
-        let (m, k, n) = match (&x.shape[..], &y.shape[..]) {
-            (&[m, k], &[_, n]) => (f64::from(m), f64::from(k), f64::from(n)),
-            _ => return,
-        };
-        let rate = match (x.dtype, precision) {
-            (DType::F16 | DType::Bf16, _) => TENSOR_HALF,
-            (DType::F32, Precision::Tf32) => TENSOR_TF32,
-            _ => FMA,
-        };
-        self.arithmetic += trips * 2.0 * m * n * k / rate;
-        // Warps form a grid over the result, as square as it goes; each reads its rows and its columns.
-        let warps = self.schedule.warps.max(1);
-        let rows = f64::from(1_u32 << (warps.ilog2().div_ceil(2)));
-        let columns = (f64::from(warps) / rows).max(1.0);
-        self.shared_traffic += trips * (m * k * columns + k * n * rows) * f64::from(x.dtype.bytes());
-        if makes_tile {
-            self.register_bytes += (m * n) as u64 * u64::from(x.dtype.accumulator().bytes());
-        }
-    }
-
-    /// The value of a scalar, with grid coordinates in the middle; `None` if it depends on data.
-    fn scalar(&self, v: Value) -> Option<f64> {
-        if let ValueDef::Grid(axis) = self.kernel.values[v].def {
-            let axis = self.kernel.grid.get(axis as usize)?;
-            return Some(grid_count(axis.extent, self.dims) as f64 / 2.0);
-        }
-        match self.kernel.def_op(v)?.1 {
-            Op::Splat { value, .. } => Some(*value),
-            Op::DimSize(dim) => Some(grid_count(GridExtent::Points(*dim), self.dims) as f64),
-            Op::DimTiles { dim, size } => {
-                Some(grid_count(GridExtent::Tiles { dim: *dim, size: *size }, self.dims) as f64)
-            }
-            Op::Cast(_, x) => self.scalar(*x),
-            Op::Binary(op, a, b) => {
-                let (a, b) = (self.scalar(*a)?, self.scalar(*b)?);
-                match op {
-                    BinaryOp::Add => Some(a + b),
-                    BinaryOp::Sub => Some(a - b),
-                    BinaryOp::Mul => Some(a * b),
-                    BinaryOp::Div if b != 0.0 => Some((a / b).trunc()),
-                    BinaryOp::Min => Some(a.min(b)),
-                    BinaryOp::Max => Some(a.max(b)),
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Instructions of an element-wise operation, about.
-fn unary_weight(op: UnaryOp) -> f64 {
-    match op {
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => 1.0,
-        UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
-        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sigmoid => 12.0,
-        UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 24.0,
-    }
+/// Cycles of one program's share of DRAM and L2. What idle multiprocessors leave is the others'.
+fn data(work: &Work, rates: &Rates, sms: u64) -> f64 {
+    let programs = work.programs.max(1) as f64;
+    let dram = work.reads.iter().map(|r| {
+        let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - rates.l2_size / r.tensor.max(1.0)).max(0.0);
+        (r.bytes * programs).min(r.tensor) + again
+    });
+    let dram = dram.sum::<f64>() / programs + work.written;
+    let share = (sms as f64 / programs).max(1.0);
+    let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
+    time(dram, rates.dram_bytes).max(time(work.total.global, rates.l2_bytes))
 }

@@ -1,10 +1,10 @@
 //! Which config runs a problem: every point of the tune space, ranked by the cost model.
 //!
-//! The choice depends on the kernel, the problem and the target alone, never on timing. A config that the builder
-//! or the verifier refuses, or that needs more shared memory than the target has, is a value with its reason and
-//! is never chosen. Equal costs go in the order of the tune space. If the estimate leaves nothing, the kernel's
-//! default config is tried all the same, since the compiler's word counts and the estimate is none. On the CPU, where
-//! tiles cost little, the default comes first.
+//! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
+//! GPU IR, which tells its work, and the cheapest work is chosen. A config that the builder, the verifier or a pass
+//! refuses is a value with its reason and is never chosen. Equal costs go in the order of the tune space. If nothing
+//! is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
+//! where tiles cost little, the default comes first.
 
 use crate::bind::BoundLaunch;
 use crate::compile::build_kernel;
@@ -12,7 +12,8 @@ use crate::cost::{Cost, estimate};
 use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
 use crate::problem::specialize;
-use atlas_codegen::Target;
+use atlas_codegen::analysis::Work;
+use atlas_codegen::{Target, pipeline};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 use std::fmt;
 use std::sync::Arc;
@@ -103,14 +104,13 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
             legal.push(Candidate { config, outcome: Outcome::Legal(None), kernel: Some(kernel) });
             continue;
         };
-        let limit = target.shared_bytes();
-        let cost = estimate(&kernel, &config.schedule, dims, machine.sms, limit);
-        if cost.shared_bytes > u64::from(limit) {
-            let reason = format!("about {} bytes of shared memory; {target} has {limit}", cost.shared_bytes);
-            refused.push(Candidate { config, outcome: Outcome::Refused(reason), kernel: Some(kernel) });
-        } else {
-            legal.push(Candidate { config, outcome: Outcome::Legal(Some(cost)), kernel: Some(kernel) });
-        }
+        let lowered = pipeline::run(&kernel, &config.schedule, target, |_, _| {});
+        let outcome = match lowered {
+            Ok(lowered) => Outcome::Legal(Some(estimate(&Work::of(&lowered, dims), target, machine.sms))),
+            Err(e) => Outcome::Refused(e.to_string()),
+        };
+        let of = if matches!(outcome, Outcome::Legal(_)) { &mut legal } else { &mut refused };
+        of.push(Candidate { config, outcome, kernel: Some(kernel) });
     }
     let source = if machine.target.is_some() && !legal.is_empty() {
         legal.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
@@ -170,7 +170,7 @@ impl Selection {
         self.candidates.iter().filter(|c| matches!(c.outcome, Outcome::Legal(_)))
     }
 
-    /// The default config where it could be built but the estimate left nothing: the compiler then decides.
+    /// The default config where it could be built but nothing is legal: the compiler then says why.
     pub(crate) fn fallback(&self, def: &KernelDef) -> Option<&Candidate> {
         let default = def.default_config();
         let nothing_legal = self.legal().next().is_none();
@@ -197,12 +197,11 @@ impl fmt::Display for Selection {
                 Outcome::Legal(None) => writeln!(f)?,
                 Outcome::Legal(Some(cost)) => writeln!(
                     f,
-                    "  {:.0} cycles, {} programs in {} waves of {} per SM, {:.0}% past the edges, about {} bytes shared, {} registers",
+                    "  {:.0} cycles, {} programs in {} waves of {} per SM, {} bytes shared, about {} registers",
                     cost.cycles,
                     cost.programs,
                     cost.waves,
                     cost.held,
-                    cost.waste * 100.0,
                     cost.shared_bytes,
                     cost.registers,
                 )?,

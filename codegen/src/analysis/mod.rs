@@ -5,6 +5,7 @@ mod placement;
 mod precision;
 mod registers;
 mod uses;
+mod work;
 
 pub use extents::{Constraint, Extents};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
@@ -12,3 +13,4 @@ pub use placement::{Home, Placement, StagingReason};
 pub use precision::reaches_memory_as_16_bits;
 pub use registers::peak_registers;
 pub use uses::{Use, Uses};
+pub use work::{Counts, Prefetched, Read, Work};

@@ -140,6 +140,9 @@ pub enum Op {
     Select(Value, Value, Value),
     /// Element-wise, to the result's element type.
     Cast(Value),
+    /// The same fragment, of which the optimiser knows nothing: what is computed from it is computed
+    /// again rather than kept.
+    Again(Value),
     /// To the result's layout, which the operand's is the broadcast source of. Moves nothing.
     Broadcast(Value),
     /// Adds or drops axes of extent 1. Moves nothing.
@@ -295,6 +298,7 @@ impl Op {
             Op::TableGet(_, v) | Op::Yield(v) => v.iter().copied().for_each(f),
             Op::Unary(_, v)
             | Op::Cast(v)
+            | Op::Again(v)
             | Op::Broadcast(v)
             | Op::Reshape(v)
             | Op::Transpose(v)
@@ -344,6 +348,23 @@ impl Op {
                 f(*hi);
                 inits.iter().copied().for_each(f);
             }
+        }
+    }
+
+    /// Replaces the operands of an element-wise operation of values.
+    pub fn replace_operands(&mut self, mut f: impl FnMut(Value) -> Value) {
+        match self {
+            Op::Unary(_, v) | Op::Cast(v) | Op::Again(v) => *v = f(*v),
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+                *a = f(*a);
+                *b = f(*b);
+            }
+            Op::Select(c, a, b) => {
+                *c = f(*c);
+                *a = f(*a);
+                *b = f(*b);
+            }
+            _ => {}
         }
     }
 }

@@ -42,6 +42,7 @@ impl Parser<'_> {
                 Op::Select(condition, on_true, self.value_after(T::Comma)?)
             }
             "cast" => Op::Cast(self.value()?),
+            "again" => Op::Again(self.value()?),
             "broadcast" => Op::Broadcast(self.value()?),
             "reshape" => Op::Reshape(self.value()?),
             "transpose" => Op::Transpose(self.value()?),

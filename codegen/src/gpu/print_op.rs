@@ -45,6 +45,7 @@ impl Printer<'_> {
             Op::Compare(p, a, b) => write!(f, "{} {}, {}", p.name(), v(a), v(b)),
             Op::Select(c, a, b) => write!(f, "select {}, {}, {}", v(c), v(a), v(b)),
             Op::Cast(x) => write!(f, "cast {}", v(x)),
+            Op::Again(x) => write!(f, "again {}", v(x)),
             Op::Broadcast(x) => write!(f, "broadcast {}", v(x)),
             Op::Reshape(x) => write!(f, "reshape {}", v(x)),
             Op::Transpose(x) => write!(f, "transpose {}", v(x)),

@@ -166,6 +166,7 @@ impl<'k> Verifier<'k> {
                 Some((DType::Bool, m)) if same_layout(m, l) => unlike(d, l),
                 _ => Some(format!("`select` takes a condition bool{l}, found {}", self.ty(*c))),
             }),
+            Op::Again(v) => with(&[*v], &|d, l| unlike(d, l)),
             Op::Cast(v) => with(&[*v], &|d, l| match dtype == DType::Bool && d != DType::Bool {
                 true => Some(format!("cannot cast {d} to bool")),
                 false => unlike(dtype, l),

@@ -66,6 +66,10 @@ impl<'c> Emitter<'c, '_> {
                     .map(|(c, (x, y))| Ok(self.b.build_select(c.into_int_value(), x, y, "")?))
                     .collect()
             }
+            Op::Again(a) => {
+                let regs = self.regs(*a)?.clone();
+                self.forget(&regs, dtype)
+            }
             Op::Cast(a) => {
                 let from = self.k.tile(*a).0;
                 let a = self.regs(*a)?.clone();
@@ -151,6 +155,28 @@ impl<'c> Emitter<'c, '_> {
         // loop indices over a table come from loops of its extent.
         let element = unsafe { self.b.build_in_bounds_gep(f32t, pointer, &[at], "")? };
         Ok(self.b.build_load(f32t, element, "")?)
+    }
+
+    /// The same registers, opaque to the optimiser; 16-bit ones stay in pairs.
+    fn forget(&self, regs: &Regs<'c>, dtype: DType) -> R<Regs<'c>> {
+        let per = if dtype.is_half() && regs.len().is_multiple_of(2) { 2 } else { 1 };
+        if dtype.bytes() * per != 4 {
+            return Ok(regs.clone());
+        }
+        let mut out = Vec::with_capacity(regs.len());
+        for chunk in regs.chunks(per as usize) {
+            let packed = self.pack(chunk, dtype)?;
+            let word = self.b.build_bit_cast(packed, self.i32_type(), "")?.into_int_value();
+            let back = self.b.build_bit_cast(self.opaque(word)?, packed.get_type(), "")?;
+            if per == 1 {
+                out.push(back);
+            } else {
+                for i in 0..per {
+                    out.push(self.b.build_extract_element(back.into_vector_value(), self.i32(i64::from(i)), "")?);
+                }
+            }
+        }
+        Ok(out)
     }
 
     fn widen(&self, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {

@@ -5,6 +5,7 @@ mod check_registers;
 mod insert_barriers;
 mod lower_converts;
 mod lower_tiles;
+mod split_casts;
 
 pub use allocate_shared::allocate_shared;
 pub use check_registers::check_registers;
@@ -13,3 +14,4 @@ pub use lower_converts::lower_converts;
 #[cfg(feature = "llvm")]
 pub(crate) use lower_tiles::inner_divisor;
 pub use lower_tiles::lower_tiles;
+pub use split_casts::split_casts;

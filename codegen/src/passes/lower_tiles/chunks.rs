@@ -28,6 +28,9 @@ impl Lower<'_> {
                 while pieces < cols && !cols.is_multiple_of(pieces * 16) {
                     pieces *= 2;
                 }
+                if !self.leaves_have_columns(&tree) {
+                    continue;
+                }
                 if !cols.is_multiple_of(pieces * 16) || tree.iter().any(|&v| self.tile.ty(v).shape.last() != Some(&cols)) {
                     continue;
                 }
@@ -99,6 +102,25 @@ impl Lower<'_> {
         for a in inner {
             self.collect(a, block, tree);
         }
+    }
+
+    /// True if columns of everything that a tree reads can be had: tiles in shared memory, tiles that cost
+    /// nothing, and tiles whose last axis has one element.
+    fn leaves_have_columns(&self, tree: &[Value]) -> bool {
+        let ready = |v: Value| {
+            tree.contains(&v)
+                || self.tile.ty(v).shape.last().is_none_or(|&e| e == 1)
+                || matches!(self.placement.home(v), Home::Anywhere | Home::Copied(_) | Home::Carried)
+        };
+        tree.iter().all(|&v| match self.tile.def_op(v) {
+            Some((_, Op::Dot { acc, .. })) => acc.is_none_or(ready),
+            Some((_, op)) => {
+                let mut all = true;
+                op.visit_operands(|o| all &= ready(o));
+                all
+            }
+            None => false,
+        })
     }
 
     /// True if a value is made again at little cost: a few element-wise operations on tiles that lie in

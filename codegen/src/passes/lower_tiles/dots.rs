@@ -87,7 +87,7 @@ impl Lower<'_> {
     }
 
     fn layout_for_fold(&self, value: Value, columns: Columns) -> Result<Fragment, CompileError> {
-        if matches!(self.placement.layout(value), None) {
+        if self.placement.layout(value).is_none() {
             // A constant tile is folded in any layout.
             return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));
         }

@@ -1,0 +1,83 @@
+//! `split_casts`: a tile widened from 16 bits that would live across a fold is widened again after it.
+//!
+//! Needs: lowered tiles. Establishes: across a fold of the same block only the narrow tile is kept, at half
+//! the registers, so that more CTAs are resident and keep memory busy. Never: touches tiles that few
+//! registers hold, or that only loops or branches use.
+//!
+//! ```text
+//! %x = cast %n            %x = cast %n
+//! %s = reduce sum %x      %s = reduce sum %x
+//! %y = mul %x, %b    →    %m = again %n
+//!                         %z = cast %m
+//!                         %y = mul %z, %b
+//! ```
+
+use crate::gpu::{Block, Inst, Kernel, Op, Type, Value};
+use std::collections::BTreeMap;
+
+/// Registers from which on it pays.
+const WORTHWHILE: u32 = 16;
+
+/// Splits the casts of every block.
+pub fn split_casts(k: &mut Kernel) {
+    let blocks: Vec<Block> = k.blocks.keys().collect();
+    for block in blocks {
+        split(k, block);
+    }
+}
+
+fn split(k: &mut Kernel, block: Block) {
+    let insts = std::mem::take(&mut k.blocks[block].insts);
+    let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
+    // Widened tiles: the fold count at which each was made, and its latest remake.
+    let mut made: BTreeMap<Value, (u32, Value, Value)> = BTreeMap::new();
+    let mut folds = 0;
+    for inst in insts {
+        let mut wanted = Vec::new();
+        k.insts[inst].visit_operands(|v| {
+            if made.get(&v).is_some_and(|m| m.0 < folds) && !wanted.contains(&v) {
+                wanted.push(v);
+            }
+        });
+        let simple = matches!(k.insts[inst], Op::Unary(..) | Op::Binary(..) | Op::Cast(_) | Op::Select(..));
+        if simple {
+            for v in wanted {
+                let (_, narrow, _) = made[&v];
+                let loc = k.locs[inst];
+                let narrow_type = k.values[narrow].ty.clone();
+                let wide_type = k.values[v].ty.clone();
+                let again = k.new_inst(Op::Again(narrow), vec![narrow_type], loc);
+                let kept = k.results[again][0];
+                let cast = k.new_inst(Op::Cast(kept), vec![wide_type], loc);
+                let remade = k.results[cast][0];
+                out.extend([again, cast]);
+                made.insert(v, (folds, narrow, remade));
+            }
+        }
+        let remakes: BTreeMap<Value, Value> = made.iter().map(|(&v, m)| (v, m.2)).collect();
+        if simple {
+            k.insts[inst].replace_operands(|v| remakes.get(&v).copied().unwrap_or(v));
+        }
+        match k.insts[inst] {
+            Op::Reduce { .. } => folds += 1,
+            Op::Cast(narrow) => {
+                let v = k.results[inst][0];
+                if widens(k, narrow, v) {
+                    made.insert(v, (folds, narrow, v));
+                }
+            }
+            _ => {}
+        }
+        out.push(inst);
+    }
+    k.blocks[block].insts = out;
+}
+
+fn widens(k: &Kernel, narrow: Value, wide: Value) -> bool {
+    match (&k.values[narrow].ty, &k.values[wide].ty) {
+        (Type::Fragment { dtype: from, layout }, Type::Fragment { dtype: to, .. }) => {
+            from.is_half() && to.bytes() == 4 && layout.reg_count() >= WORTHWHILE
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,162 @@
+//! Machines and problems at their limits: drivers that are old or broken, caches that cannot be written, huge tensors.
+
+use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
+use atlas::prelude::*;
+use std::path::Path;
+use std::process::Command;
+
+/// A driver that answers as told and does nothing else, as a library in a folder of its own.
+#[derive(Clone, Copy)]
+struct FakeDriver {
+    /// What `cuInit` answers.
+    init: u32,
+    /// 12040 for CUDA 12.4.
+    version: u32,
+    gpus: u32,
+    /// A function that this driver lacks.
+    lacks: &'static str,
+}
+
+const DRIVER: FakeDriver = FakeDriver { init: 0, version: 13_000, gpus: 1, lacks: "" };
+
+/// The functions that the runtime looks up, from its own table.
+fn driver_functions() -> impl Iterator<Item = &'static str> {
+    let table = include_str!("../runtime/src/driver.rs");
+    table.lines().filter_map(|l| l.split_once("= \"cu")?.1.split_once("\"(").map(|(name, _)| name))
+}
+
+impl FakeDriver {
+    fn build(self, dir: &Path) {
+        let FakeDriver { init, version, gpus, lacks } = self;
+        // Attributes 75 and 76 are the compute capability.
+        let mut source = format!(
+            "int cuInit(unsigned flags) {{ return {init}; }}\n\
+             int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}\n\
+             int cuDeviceGetCount(int *n) {{ *n = {gpus}; return 0; }}\n\
+             int cuDeviceGetAttribute(int *v, int a, int d) {{ *v = a == 75 ? 7 : a == 76 ? 0 : 1; return 0; }}\n\
+             int cuDeviceGetName(char *s, int n, int d) {{ s[0] = 'V'; s[1] = 0; return 0; }}\n\
+             int cuGetErrorName(int e, const char **s) {{ *s = \"CUDA_ERROR_SYSTEM_NOT_READY\"; return 0; }}\n\
+             int cuGetErrorString(int e, const char **s) {{ *s = \"system not yet initialized\"; return 0; }}\n"
+        );
+        for name in driver_functions().map(|n| format!("cu{n}")).filter(|n| n != lacks) {
+            if !source.contains(&format!("{name}(")) {
+                source += &format!("int {name}(void) {{ return 0; }}\n");
+            }
+        }
+        write(&dir.join("driver.c"), &source);
+        let built = Command::new("cc").current_dir(dir).args(["-shared", "-fPIC", "-w", "driver.c", "-o"]).args(["libcuda.so.1"]).status();
+        assert!(built.is_ok_and(|s| s.success()), "cc builds no library from\n{source}");
+    }
+
+    /// What `atlas verify --device cuda:0` says with this driver.
+    fn refuses(self) -> String {
+        let dir = folder();
+        self.build(dir.path());
+        refuses_with(&["verify", "--device", "cuda:0"], &[("LD_LIBRARY_PATH", &dir.path().display().to_string())])
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_driver_that_cannot_be_used_is_told_with_its_mend() {
+    assert!(driver_functions().count() > 30);
+    let old = FakeDriver { version: 11_000, ..DRIVER }.refuses();
+    has(&old, &["ATL621", "too old", "found one for CUDA 11.0", "wanted one for CUDA 11.4 or later", "update the driver"]);
+    let lacking = FakeDriver { lacks: "cuMemAllocAsync", ..DRIVER }.refuses();
+    has(&lacking, &["ATL621", "lacks `cuMemAllocAsync`", "update the driver"]);
+    let broken = FakeDriver { init: 802, ..DRIVER }.refuses();
+    has(&broken, &["ATL621", "does not start", "CUDA_ERROR_SYSTEM_NOT_READY (802)", "nvidia-smi"]);
+    has(&FakeDriver { gpus: 0, ..DRIVER }.refuses(), &["ATL622", "there is no GPU 0", "shows 0", "CUDA_VISIBLE_DEVICES"]);
+    has(&DRIVER.refuses(), &["ATL623", "compute capability 7.0", "Device::cpu()"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn without_a_usable_driver_the_best_device_is_the_cpu() {
+    let dir = folder();
+    FakeDriver { version: 11_000, ..DRIVER }.build(dir.path());
+    let path = dir.path().display().to_string();
+    let demo = prints_with(&["demo", "--only", "softmax"], &[("LD_LIBRARY_PATH", &path)]);
+    has(&demo, &["softmax", "cpu"]);
+    let findings = json_with(&["doctor", "--json"], &[("LD_LIBRARY_PATH", &path)]);
+    let gpu = findings.as_array().into_iter().flatten().find(|f| f["what"] == "GPU");
+    assert!(gpu.is_some_and(|f| f["mend"].as_str().is_some_and(|m| m.contains("update the driver"))), "{findings}");
+}
+
+/// What the doctor says of the kernel cache in `dir`.
+fn cache(dir: &str) -> serde_json::Value {
+    let findings = json_with(&["doctor", "--json"], &[("ATLAS_CACHE_DIR", dir)]);
+    let found = findings.as_array().into_iter().flatten().find(|f| f["what"] == "kernel cache");
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_cache_that_cannot_be_written_is_told_and_stops_nothing() {
+    let dir = folder();
+    let file = dir.path().join("file");
+    write(&file, "");
+    // A file stands where the folder's parent should be: no user, root included, can make a folder there.
+    let below_a_file = file.join("cache").display().to_string();
+    for bad in [&*below_a_file, "/dev/full"] {
+        let found = cache(bad);
+        assert!(found["has"] == false && found["mend"].as_str().is_some_and(|m| m.contains("ATLAS_CACHE_DIR")), "{found}");
+        has(&prints_with(&["verify", "--device", "cpu", "--only", "poly1"], &[("ATLAS_CACHE_DIR", bad)]), &["problems pass on cpu"]);
+    }
+    assert_eq!(cache(&dir.path().join("cache").display().to_string())["has"], true);
+    assert_eq!(cache("")["has"], false);
+}
+
+#[test]
+#[cfg(not(feature = "llvm"))]
+fn the_doctor_says_how_to_get_a_code_generator() {
+    let findings = crate::command::json(&["doctor", "--json"]);
+    let found = findings.as_array().into_iter().flatten().find(|f| f["what"] == "code generator");
+    assert!(found.is_some_and(|f| f["has"] == false), "{findings}");
+    has(&findings.to_string(), &["--features jit", "--features static-llvm"]);
+}
+
+#[test]
+fn illegal_configs_of_a_tile_file_are_refused() {
+    const STAGES: &str = if cfg!(feature = "llvm") { "tile,ptx" } else { "tile" };
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/tile/gemm.tile");
+    let with = |config: &str| refuses(&["compile", file, "--emit", STAGES, "--config", config]);
+    has(&with("BM=64"), &["no knob `BM`", "stages, warps"]);
+    has(&with("stages=x"), &["`x`"]);
+    #[cfg(feature = "llvm")]
+    {
+        has(&with("warps=0"), &["ATL302", "warps = 0"]);
+        has(&with("warps=64"), &["ATL302", "warps = 64"]);
+        has(&with("stages=9"), &["ATL302", "stages = 9"]);
+        // 128 x 64 and 256 x 64 elements of bf16 in four stages do not fit 163 KiB.
+        has(&with("stages=4"), &["ATL302", "shared memory", "sm_80"]);
+    }
+}
+
+atlas_kernel! {
+    /// Sums of rows; O is 1.
+    kernel row_sums(x: &Tensor<bf16, [N, D]>, y: &mut Tensor<f32, [N, O]>)
+    tune { BN: [256], BD: [1024] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut total = zeros::<f32>([BN, O]);
+            for d in tiles(D, BD) {
+                total += sum(load(x[n, d]).cast::<f32>(), 1);
+            }
+            store(y[n, ..], total);
+        }
+    }
+}
+
+/// A stride of 0 keeps the memory small; every element is still counted.
+#[test]
+fn more_elements_than_an_i32_counts() -> atlas::Result<()> {
+    let device = Device::cpu();
+    let (n, d) = (65_536, 32_772);
+    assert!(n * d > 1 << 31);
+    let one = device.tensor_from(&[bf16::from_f32(0.5)], [1, 1])?;
+    let mut y = Tensor::zeros(&device, DType::F32, [n, 1])?;
+    row_sums.launch(&device, args!(one.expand([n, d])?, &mut y))?;
+    assert!(y.to_vec::<f32>()?.iter().all(|&sum| sum == d as f32 / 2.0));
+    Ok(())
+}

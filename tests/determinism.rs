@@ -1,0 +1,60 @@
+//! The same kernel gives the same bytes, in one process and in two. `cargo xtask static` compares two builds of Atlas.
+
+use crate::command::prints;
+use crate::kernels::{case, shipped, target};
+use atlas::codegen::compile;
+use atlas::dsl::{DType, Kernel, Schedule, Verified};
+
+/// Kernels that between them use each kind of instruction.
+fn kernels() -> Vec<(Verified<Kernel>, Schedule)> {
+    vec![
+        shipped("memory_read", DType::Bf16, &[2, 37, 48, 96], "BN=64 BH=32 stages=2 warps=4"),
+        shipped("memory_read", DType::F32, &[2, 37, 16, 40], "BN=16 BH=32 stages=2 warps=2"),
+        shipped("newton_schulz_small", DType::F16, &[2, 48, 192], "warps=4"),
+        shipped("rms_norm", DType::Bf16, &[5, 1000], "BN=4 warps=4"),
+        shipped("softmax", DType::F32, &[5, 768], "BN=1 warps=4"),
+        (case("gemm_tf32"), Schedule { stages: 3, warps: 4 }),
+    ]
+}
+
+#[test]
+fn two_compilations_in_one_process() {
+    for (kernel, schedule) in kernels() {
+        for arch in ["sm_80", "sm_90"] {
+            let image = || compile(&kernel, &schedule, target(arch)).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+            assert_eq!(image(), image());
+        }
+    }
+}
+
+#[test]
+fn threads_that_compile_at_once() {
+    let kernels = kernels();
+    let all = || -> Vec<String> {
+        let ptx = |(k, s): &(Verified<Kernel>, Schedule)| compile(k, s, target("sm_80")).map(|image| image.ptx);
+        kernels.iter().map(ptx).map(|ptx| ptx.unwrap_or_else(|e| panic!("{e}"))).collect()
+    };
+    let alone = all();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(all)).collect();
+        assert!(workers.into_iter().all(|w| w.join().is_ok_and(|ptx| ptx == alone)));
+    });
+}
+
+/// The kernels that the command line is asked for.
+const ASKED: [&[&str]; 4] = [
+    &["memory_read", "--config", "BN=64 BH=64 stages=2 warps=4"],
+    &["newton_schulz_small", "--dims", "M=48,N=192", "--arch", "sm_90"],
+    &["softmax", "--dtype", "f32", "--arch", "sm_89"],
+    &["poly4", "--dtype", "f16"],
+];
+
+#[test]
+fn two_processes() {
+    for asked in ASKED {
+        let args = [&["compile"], asked].concat();
+        let ptx = prints(&args);
+        assert!(ptx.contains(".visible .entry"), "{args:?}");
+        assert_eq!(prints(&args), ptx, "{args:?}");
+    }
+}

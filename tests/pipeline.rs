@@ -1,0 +1,178 @@
+//! Kernels through the whole compiler without a GPU: each compiles and assembles, or its config is refused with a reason.
+
+#[path = "../dsl/tests/text/generate.rs"]
+mod generate;
+
+use crate::kernels::{build, case, case_names, target};
+use atlas::codegen::{CompileError, Target, compile, pipeline};
+use atlas::dsl::{Kernel, Schedule, Verified, verify};
+use atlas::ops::cases;
+use generate::Generator;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A kernel to compile, and what to call it where that fails.
+struct Job {
+    name: String,
+    kernel: Verified<Kernel>,
+    schedule: Schedule,
+    target: Target,
+}
+
+/// How many kernels compiled, and how many configs were refused.
+#[derive(Debug, Default)]
+struct Tally {
+    compiled: usize,
+    refused: usize,
+}
+
+/// ptxas, where `cargo xtask setup` or `ATLAS_PTXAS` has put it.
+fn ptxas() -> Option<PathBuf> {
+    fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
+        let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|e| e.path()).collect();
+        entries.sort();
+        let program = entries.iter().find(|p| p.ends_with("bin/ptxas")).cloned();
+        program.or_else(|| entries.iter().filter(|p| p.is_dir() && depth > 0).find_map(|p| search(p, depth - 1)))
+    }
+    let given = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from);
+    given.or_else(|| search(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools"), 6))
+}
+
+/// What ptxas says against a kernel.
+fn assemble(ptxas: &Path, ptx: &str, target: Target) -> Result<(), String> {
+    let mut command = Command::new(ptxas);
+    command.args([&format!("-arch={target}"), "-O0", "-o", "/dev/null", "/dev/stdin"]).stdin(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(|e| format!("ptxas does not start: {e}"))?;
+    let written = child.stdin.take().map(|mut stdin| stdin.write_all(ptx.as_bytes()));
+    let out = child.wait_with_output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    if out.status.success() && written.is_some_and(|w| w.is_ok()) { Ok(()) } else { Err(format!("ptxas: {said}")) }
+}
+
+/// True if the kernel compiled, false if its config was refused; an error is a defect of the compiler.
+fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<bool, String> {
+    let run = || {
+        if to_ptx {
+            compile(&job.kernel, &job.schedule, job.target).map(|image| Some(image.ptx))
+        } else {
+            pipeline::run(&job.kernel, &job.schedule, job.target, |_, _| {}).map(|_| None)
+        }
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(ptx)) => match (ptx, ptxas) {
+            (Some(ptx), Some(ptxas)) => assemble(ptxas, &ptx, job.target).map(|()| true),
+            _ => Ok(true),
+        },
+        Ok(Err(CompileError::Refused(reason))) if reason.len() > 10 => Ok(false),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(_) => Err("panicked".to_owned()),
+    }
+}
+
+/// Compiles every job on every core; fails if one shows a defect.
+#[track_caller]
+fn run(jobs: &[Job], to_ptx: bool) -> Tally {
+    let ptxas = ptxas();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((Tally::default(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = outcome(job, ptxas.as_deref(), to_ptx);
+                    let Schedule { stages, warps } = job.schedule;
+                    let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match outcome {
+                        Ok(true) => done.0.compiled += 1,
+                        Ok(false) => done.0.refused += 1,
+                        Err(e) => {
+                            done.1.push(format!("{} {} stages={stages} warps={warps}: {e}", job.name, job.target));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (tally, mut defects) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    defects.sort();
+    assert!(defects.is_empty(), "{} of {} kernels:\n{}", defects.len(), jobs.len(), defects.join("\n"));
+    tally
+}
+
+fn schedules(stages: &[u32], warps: &[u32]) -> Vec<Schedule> {
+    stages.iter().flat_map(|&stages| warps.iter().map(move |&warps| Schedule { stages, warps })).collect()
+}
+
+/// Every case file in these schedules for these targets.
+fn case_jobs(schedules: &[Schedule], targets: &[Target]) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for name in case_names() {
+        for &schedule in schedules {
+            jobs.extend(targets.iter().map(|&target| Job { name: name.clone(), kernel: case(&name), schedule, target }));
+        }
+    }
+    jobs
+}
+
+/// A random kernel; the seed decides it.
+fn random(seed: u32) -> Job {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 8
+    };
+    let choices: Vec<u32> = (0..8 + seed % 64).map(|_| next()).collect();
+    let kernel = Generator::generate(&choices);
+    let text = kernel.to_string();
+    let kernel = verify(kernel).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let schedule = Schedule { stages: 1 + next() % 3, warps: [1, 2, 4, 8][next() as usize % 4] };
+    let targets = Target::all();
+    let target = targets[next() as usize % targets.len()];
+    Job { name: format!("random({seed})\n{text}"), kernel, schedule, target }
+}
+
+#[test]
+fn case_files_through_the_passes() {
+    let tally = run(&case_jobs(&schedules(&[1, 2, 3, 4], &[1, 2, 3, 4, 8, 16]), &Target::all()), false);
+    assert!(tally.compiled > tally.refused, "{tally:?}");
+}
+
+#[test]
+fn case_files_to_machine_code() {
+    let tally = run(&case_jobs(&schedules(&[1, 3], &[4, 8]), &[target("sm_80"), target("sm_90")]), true);
+    assert!(tally.compiled > tally.refused, "{tally:?}");
+}
+
+/// Every config of every shipped kernel at the sizes that it is verified at.
+#[test]
+fn shipped_configs_through_the_passes() {
+    let mut jobs = Vec::new();
+    for p in cases::verification().iter().filter(|p| p.layouts.is_empty() && p.fills.is_empty()) {
+        for config in p.kernel.configs() {
+            for target in Target::all() {
+                let name = format!("{p} {config}");
+                jobs.push(Job { name, kernel: build(p, &config), schedule: config.schedule, target });
+            }
+        }
+    }
+    let tally = run(&jobs, false);
+    assert!(tally.compiled > tally.refused, "{tally:?}");
+}
+
+#[test]
+fn random_kernels_through_the_passes() {
+    let jobs: Vec<Job> = (0..2000).map(random).collect();
+    let tally = run(&jobs, false);
+    assert!(tally.compiled > tally.refused, "{tally:?}");
+}
+
+#[test]
+fn random_kernels_to_machine_code() {
+    let jobs: Vec<Job> = (10_000..10_100).map(random).collect();
+    let tally = run(&jobs, true);
+    assert!(tally.compiled > tally.refused, "{tally:?}");
+}
