@@ -8,6 +8,7 @@ use atlas::codegen::{CompileError, Target, compile, pipeline};
 use atlas::dsl::{Kernel, Schedule, Verified, verify};
 use atlas::ops::cases;
 use generate::Generator;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -23,11 +24,13 @@ struct Job {
     target: Target,
 }
 
-/// How many kernels compiled, and how many configs were refused.
+/// How many kernels compiled, how many configs were refused, and why.
 #[derive(Debug, Default)]
 struct Tally {
     compiled: usize,
     refused: usize,
+    /// The reasons without their numbers.
+    reasons: BTreeMap<String, usize>,
 }
 
 /// ptxas, where `cargo xtask setup` or `ATLAS_PTXAS` has put it.
@@ -53,8 +56,8 @@ fn assemble(ptxas: &Path, ptx: &str, target: Target) -> Result<(), String> {
     if out.status.success() && written.is_some_and(|w| w.is_ok()) { Ok(()) } else { Err(format!("ptxas: {said}")) }
 }
 
-/// True if the kernel compiled, false if its config was refused; an error is a defect of the compiler.
-fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<bool, String> {
+/// Nothing if the kernel compiled, the reason if its config was refused; an error is a defect of the compiler.
+fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<Option<String>, String> {
     let run = || {
         if to_ptx {
             compile(&job.kernel, &job.schedule, job.target).map(|image| Some(image.ptx))
@@ -64,10 +67,10 @@ fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<bool, String
     };
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(ptx)) => match (ptx, ptxas) {
-            (Some(ptx), Some(ptxas)) => assemble(ptxas, &ptx, job.target).map(|()| true),
-            _ => Ok(true),
+            (Some(ptx), Some(ptxas)) => assemble(ptxas, &ptx, job.target).map(|()| None),
+            _ => Ok(None),
         },
-        Ok(Err(CompileError::Refused(reason))) if reason.len() > 10 => Ok(false),
+        Ok(Err(CompileError::Refused(reason))) if reason.len() > 10 => Ok(Some(reason)),
         Ok(Err(e)) => Err(e.to_string()),
         Err(_) => Err("panicked".to_owned()),
     }
@@ -87,8 +90,11 @@ fn run(jobs: &[Job], to_ptx: bool) -> Tally {
                     let Schedule { stages, warps } = job.schedule;
                     let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match outcome {
-                        Ok(true) => done.0.compiled += 1,
-                        Ok(false) => done.0.refused += 1,
+                        Ok(None) => done.0.compiled += 1,
+                        Ok(Some(reason)) => {
+                            done.0.refused += 1;
+                            *done.0.reasons.entry(reason.replace(|c: char| c.is_ascii_digit(), "")).or_default() += 1;
+                        }
                         Err(e) => {
                             done.1.push(format!("{} {} stages={stages} warps={warps}: {e}", job.name, job.target));
                         }
@@ -98,7 +104,9 @@ fn run(jobs: &[Job], to_ptx: bool) -> Tally {
         }
     });
     let (tally, mut defects) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    defects.sort();
+    // The shortest first: it is the easiest to read.
+    defects.sort_by_key(String::len);
+    println!("{tally:#?}");
     assert!(defects.is_empty(), "{} of {} kernels:\n{}", defects.len(), jobs.len(), defects.join("\n"));
     tally
 }

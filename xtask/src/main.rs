@@ -1,9 +1,10 @@
-//! The project's chores: `cargo xtask setup | test | demo | tidy | validate`. Builds without LLVM.
+//! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate`. Builds without LLVM.
 
 mod command;
 mod demo;
 mod ptxas;
 mod resources;
+mod same_ptx;
 mod setup;
 mod test;
 mod tidy;
@@ -27,6 +28,8 @@ enum Verb {
     Test(test::Args),
     /// Build the command line and do the main job: compile, run and check the shipped kernels.
     Demo(demo::Args),
+    /// Build the binary with LLVM linked in and compare its PTX with that of the test build.
+    Static(same_ptx::Args),
     /// Check the source against what ARCHITECTURE.md promises.
     Tidy,
     /// Assemble every shipped kernel and compare its resources with the committed table.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Setup(args) => setup::run(&root, &args),
         Verb::Test(args) => test::run(&root, &args),
         Verb::Demo(args) => demo::run(&root, &args),
+        Verb::Static(args) => same_ptx::run(&root, &args),
         Verb::Tidy => tidy::run(&root),
         Verb::Validate(args) => validate::run(&root, &args),
     };

@@ -44,7 +44,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let assembler = setup::ptxas(root)?;
     let folder = match &args.ptx {
         Some(dir) => dir.clone(),
-        None => compile(root)?,
+        None => {
+            let folder = command::target_dir(root)?.join("validate");
+            compile(root, &build(root)?, &folder)?;
+            folder
+        }
     };
     let mut jobs = Vec::new();
     for arch in ARCHES {
@@ -86,21 +90,24 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Has the command line compile every kernel for every arch.
-fn compile(root: &Path) -> Result<PathBuf> {
+/// Builds the command line with LLVM as a shared library; where it is.
+pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     setup::llvm()?;
     command::run(command::cargo(root).args(["build", "-p", "atlas", "--bin", "atlas", "--features", "jit"]))?;
-    let target = command::target_dir(root)?;
-    let folder = target.join("validate");
+    Ok(command::target_dir(root)?.join("debug/atlas"))
+}
+
+/// Has a command line compile every kernel for every arch into an emptied folder.
+pub(crate) fn compile(root: &Path, atlas: &Path, folder: &Path) -> Result<()> {
     if folder.exists() {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        std::fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     for arch in ARCHES {
-        let mut atlas = Command::new(target.join("debug/atlas"));
+        let mut atlas = Command::new(atlas);
         atlas.args(["compile", "--all", "--arch", arch, "--emit", "ptx", "--out-dir"]).arg(folder.join(arch));
         command::run(atlas.current_dir(root))?;
     }
-    Ok(folder)
+    Ok(())
 }
 
 /// The kernels that an index.json lists. Every PTX file in the folder must be listed, and the reverse.

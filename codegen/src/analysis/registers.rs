@@ -4,18 +4,28 @@
 //! resource table holds what it said. Element-wise operations are counted as if operands that die there
 //! gave their registers to the result, since they are evaluated register by register.
 
-use crate::gpu::{Block, Kernel, Op, Operand, Type, Value};
+use crate::gpu::{Block, Inst, Kernel, Op, Operand, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
 pub fn peak_registers(k: &Kernel) -> u32 {
-    k.roles.values().map(|r| Walk { k, peak: 0 }.run(r.body)).max().unwrap_or(0)
+    let mut users: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+    for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
+        k.insts[inst].visit_operands(|v| {
+            let list = users.entry(v).or_default();
+            if list.last() != Some(&inst) {
+                list.push(inst);
+            }
+        });
+    }
+    k.roles.values().map(|r| Walk { k, users: users.clone(), peak: 0 }.run(r.body)).max().unwrap_or(0)
 }
 
 struct Walk<'k> {
     k: &'k Kernel,
+    users: BTreeMap<Value, Vec<Inst>>,
     peak: u32,
 }
 
@@ -81,9 +91,34 @@ impl Walk<'_> {
                 _ => {}
             }
         }
+        if self.streams(v) {
+            return 0;
+        }
         match &self.k.values[v].ty {
             Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
             Type::Token(_) => 1,
+        }
+    }
+
+    /// True for an element-wise result that one element-wise operation, fold or store takes up: it passes
+    /// register by register and is never held whole.
+    fn streams(&self, v: Value) -> bool {
+        let crate::gpu::ValueDef::Result(def, _) = self.k.values[v].def else { return false };
+        let elementwise = |op: &Op| {
+            matches!(
+                op,
+                Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_) | Op::Refill { .. }
+            )
+        };
+        if !elementwise(&self.k.insts[def]) {
+            return false;
+        }
+        match self.users.get(&v).map(Vec::as_slice) {
+            Some([one]) => {
+                let op = &self.k.insts[*one];
+                elementwise(op) || matches!(op, Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. })
+            }
+            _ => false,
         }
     }
 

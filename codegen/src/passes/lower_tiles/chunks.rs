@@ -109,6 +109,7 @@ impl Lower<'_> {
     fn leaves_have_columns(&self, tree: &[Value]) -> bool {
         let ready = |v: Value| {
             tree.contains(&v)
+                || self.lazy[v]
                 || self.tile.ty(v).shape.last().is_none_or(|&e| e == 1)
                 || matches!(self.placement.home(v), Home::Anywhere | Home::Copied(_) | Home::Carried)
         };
