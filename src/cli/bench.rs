@@ -45,9 +45,11 @@ pub(super) struct Args {
 /// Measures.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let before = args.against.as_deref().map(load).transpose()?;
+    // The name of a benchmark means it alone; the name of an op means all of its benchmarks.
+    let exact = args.only.as_deref().is_some_and(|o| cases::benches().iter().any(|b| b.name == o));
     let benches: Vec<Bench> = cases::benches()
         .into_iter()
-        .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || o == b.problem.op.name))
+        .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || (!exact && o == b.problem.op.name)))
         .collect();
     if benches.is_empty() {
         let names: Vec<&str> = cases::benches().iter().map(|b| b.name).collect();
