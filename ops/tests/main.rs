@@ -1,4 +1,5 @@
 //! Tests of the ops on the CPU device: one binary.
 
 mod cases;
+mod choices;
 mod controls;

@@ -8,13 +8,15 @@
 //! alone = start + rounds · latency + barriers · wait + steps · wait       a program that has the machine to itself
 //!       + busy / min(1, warps / 6) + global bytes / the SM's port
 //!       + for loads that run ahead, what latency the trips leave open
-//! T(n)  = (alone⁴ + (n · max(busy, data))⁴)^¼                             n programs side by side on an SM
+//! T(n)  = (alone⁶ + (n · max(busy, data))⁶)^⅙                             n programs side by side on an SM
 //! ```
 //!
 //! `T` is a smooth maximum: few programs leave latency open, many share the units. An SM holds as many programs as
 //! registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it runs
-//! `floor(N / held)` rounds of `T(held)`, and one of `T(N mod held)`. Bytes that several programs read come from DRAM
-//! once while their tensor fits the L2 cache. Tiles that need more than 255 registers spill, which costs work.
+//! `floor(N / held)` rounds of `T(held)`, and `r = N mod held` at the end. These begin before the round before them is
+//! over: they count half as a round of their own, `T(r)`, and half as a share of a full one, `T(held) · r / held`.
+//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache. Tiles that need more
+//! than 255 registers spill, which costs work.
 //!
 //! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
 //! class, the same for every kernel: the model ranks configs of one kernel, it does not predict times. Nothing here
@@ -111,11 +113,13 @@ pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
     let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
     let alone = START + alone(&work.total) + open;
     let shared = busy(&work.total).max(data(work, rates, sms));
-    let together = |n: u64| (alone.powi(4) + (n as f64 * shared).powi(4)).sqrt().sqrt();
+    let together = |n: u64| (alone.powi(6) + (n as f64 * shared).powi(6)).cbrt().sqrt();
 
-    let last = match per_sm % held {
-        0 => 0.0,
-        n => together(n),
+    let (rounds, rest) = (per_sm / held, per_sm % held);
+    let last = match (rounds, rest) {
+        (_, 0) => 0.0,
+        (0, n) => together(n),
+        (_, n) => f64::midpoint(together(n), together(held) * n as f64 / held as f64),
     };
     Cost {
         programs: work.programs,
@@ -123,7 +127,7 @@ pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
         shared_bytes: u64::from(work.shared_bytes),
         registers: u64::from(work.registers),
         held,
-        cycles: (per_sm / held) as f64 * together(held) + last,
+        cycles: rounds as f64 * together(held) + last,
     }
 }
 
@@ -156,4 +160,89 @@ fn data(work: &Work, rates: &Rates, sms: u64) -> f64 {
     let share = (sms as f64 / programs).max(1.0);
     let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
     time(dram, rates.dram_bytes).max(time(work.total.global, rates.l2_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_codegen::analysis::Read;
+
+    const HOPPER: Target = Target { sm: 90, specific: false };
+
+    /// Rows of 16 KiB, one to a program, read and written.
+    fn rows(programs: u64) -> Work {
+        let total = Counts { element_wise: 65536.0, global: 32768.0, barriers: 1.0, rounds: 1.0, ..Counts::default() };
+        Work {
+            programs,
+            threads: 128,
+            shared_bytes: 16,
+            registers: 88,
+            total,
+            prefetched: Vec::new(),
+            reads: vec![Read { bytes: 16384.0, tensor: 16384.0 * programs as f64 }],
+            written: 16384.0,
+        }
+    }
+
+    #[test]
+    fn more_of_anything_costs_more() {
+        let base = rows(10_000);
+        let cycles = |change: fn(&mut Work)| {
+            let mut work = base.clone();
+            change(&mut work);
+            estimate(&work, HOPPER, 132).cycles
+        };
+        let least = cycles(|_| {});
+        let more: [fn(&mut Work); 9] = [
+            |w| w.programs *= 2,
+            |w| w.written *= 2.0,
+            |w| w.total.element_wise *= 8.0,
+            |w| w.total.tensor_half = 4e6,
+            |w| w.total.shared = 1e6,
+            |w| w.total.barriers = 100.0,
+            |w| w.total.rounds = 2.0,
+            |w| w.registers = 300,
+            |w| w.shared_bytes = 200_000,
+        ];
+        for (i, change) in more.into_iter().enumerate() {
+            assert!(cycles(change) > least, "change {i}");
+        }
+    }
+
+    #[test]
+    fn an_sm_holds_what_its_scarcest_resource_allows() {
+        let held = |change: fn(&mut Work)| {
+            let mut work = rows(1 << 20);
+            change(&mut work);
+            estimate(&work, HOPPER, 132).held
+        };
+        assert_eq!(held(|_| {}), 5);
+        assert_eq!(held(|w| w.registers = 16), 16);
+        assert_eq!(held(|w| (w.registers, w.threads) = (16, 32)), 32);
+        assert_eq!(held(|w| w.shared_bytes = 100 * 1024), 2);
+        assert_eq!(held(|w| (w.registers, w.threads) = (255, 512)), 1);
+    }
+
+    #[test]
+    fn what_all_programs_read_comes_from_memory_once() {
+        let base = rows(10_000);
+        let with = |tensor: f64| {
+            let mut work = base.clone();
+            work.reads.push(Read { bytes: 16384.0, tensor });
+            estimate(&work, HOPPER, 132).cycles
+        };
+        assert!(with(16384.0) < 1.01 * estimate(&base, HOPPER, 132).cycles);
+        assert!(with(16384.0 * 10_000.0) > 1.3 * with(16384.0));
+    }
+
+    #[test]
+    fn loads_that_run_ahead_hide_behind_long_trips_only() {
+        let with = |element_wise: f64| {
+            let body = Counts { element_wise, ..Counts::default() };
+            let prefetched = vec![atlas_codegen::analysis::Prefetched { trips: 10.0, ahead: 1.0, body }];
+            estimate(&Work { prefetched, ..rows(100) }, HOPPER, 132).cycles
+        };
+        assert!(with(1e6) < with(1e3));
+        assert_eq!(with(1e6), with(1e7));
+    }
 }

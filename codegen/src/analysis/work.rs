@@ -5,19 +5,17 @@
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::peak_registers;
-use crate::gpu::{Block, CopyAtom, Inst, Kernel, Op, Operand, Slice, Type, Value, ValueDef};
+use crate::gpu::{Block, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::{DType, Dim, Param};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// Registers of a thread beside its tiles: addresses and indices, and operands in flight where there are products.
-const OTHER_REGISTERS: u32 = 16;
-const REGISTERS_BESIDE_PRODUCTS: u32 = 24;
-/// Registers of a value that exist at once when it is made where it is used.
-const REGISTERS_AT_A_TIME: u32 = 8;
+/// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
+const OTHER_REGISTERS: u32 = 24;
+const FEWEST_OTHER_REGISTERS: u32 = 12;
 
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -114,83 +112,17 @@ impl Work {
             walk.work.total += counts;
         }
         let reads = std::mem::take(&mut walk.reads);
+        let tiles = peak_registers(k);
         let tensor = |p: Param| walk.tensor_bytes(p);
         let reads = reads.into_iter().map(|(p, bytes)| Read { bytes, tensor: tensor(p) }).collect();
         Work {
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
-            registers: registers(k),
+            registers: tiles + (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS),
             reads,
             ..walk.work
         }
     }
-}
-
-/// Registers of a thread, about.
-///
-/// Where there are no products, an element-wise value of one use is made there, a few registers at a time, from what it
-/// is made of: ptxas has no reason to make it earlier. Products interleave with all that is around them.
-fn registers(k: &Kernel) -> u32 {
-    if k.insts.values().any(|op| matches!(op, Op::Mma { .. })) {
-        return peak_registers(k) + REGISTERS_BESIDE_PRODUCTS;
-    }
-    let mut users: BTreeMap<Value, BTreeSet<Inst>> = BTreeMap::new();
-    for inst in k.blocks.values().flat_map(|b| &b.insts) {
-        k.insts[*inst].visit_operands(|v| _ = users.entry(v).or_default().insert(*inst));
-    }
-    let is_user = |i: &Inst| {
-        let op = &k.insts[*i];
-        is_element_wise(op) || matches!(op, Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. })
-    };
-    let mut late = k.clone();
-    for block in k.blocks.keys() {
-        let insts = &k.blocks[block].insts;
-        let is_late = |i: &Inst| {
-            let one_user = k.results[*i].first().and_then(|v| users.get(v)).filter(|u| u.len() == 1);
-            is_element_wise(&k.insts[*i]) && one_user.is_some_and(|u| u.iter().all(|u| is_user(u) && insts.contains(u)))
-        };
-        let mut waiting: BTreeMap<Value, Inst> = BTreeMap::new();
-        let mut order = Vec::new();
-        for inst in insts {
-            match k.results[*inst][..] {
-                [value] if is_late(inst) => {
-                    waiting.insert(value, *inst);
-                    late.values[value].ty = at_a_time(&k.values[value].ty);
-                }
-                _ => push_after_operands(k, *inst, &mut waiting, &mut order),
-            }
-        }
-        late.blocks[block].insts = order;
-    }
-    peak_registers(&late) + OTHER_REGISTERS
-}
-
-/// Appends an instruction after those of its operands that wait for it.
-fn push_after_operands(k: &Kernel, inst: Inst, waiting: &mut BTreeMap<Value, Inst>, order: &mut Vec<Inst>) {
-    let mut operands = Vec::new();
-    k.insts[inst].visit_operands(|v| operands.push(v));
-    for v in operands {
-        if let Some(before) = waiting.remove(&v) {
-            push_after_operands(k, before, waiting, order);
-        }
-    }
-    order.push(inst);
-}
-
-/// The type of the registers of a value that exist at once when it is made where it is used.
-fn at_a_time(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    if let Type::Fragment { layout, .. } = &mut ty {
-        layout.regs = vec![Mode::new(layout.reg_count().min(REGISTERS_AT_A_TIME), 1, 0)];
-    }
-    ty
-}
-
-fn is_element_wise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Broadcast(_) | Op::Reshape(_)
-    )
 }
 
 /// Where a block stands: how often it runs, and whether loads run ahead of it.

@@ -7,7 +7,7 @@ use crate::error::CompileError;
 use crate::gpu::{CopyAtom, SharedRef, Slice, Value};
 use crate::layout::Fragment;
 use crate::passes::inner_divisor;
-use atlas_dsl::ir::{Access, DimSize, ParamKind, Stride};
+use atlas_dsl::ir::{DimSize, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::types::BasicType;
@@ -283,7 +283,6 @@ impl<'c> Emitter<'c, '_> {
         };
         let thread = self.thread_pointer(&view, &layout)?;
         let scalar = element(self.cx, view.dtype);
-        let once = self.is_read_once(param, slices, &layout);
         let mut out = Vec::with_capacity(n as usize);
         for reg in (0..n).step_by(run as usize) {
             let mut at = self.element_pointer(&view, &layout, thread, reg)?;
@@ -291,11 +290,7 @@ impl<'c> Emitter<'c, '_> {
             if let Some(p) = real {
                 at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
             }
-            let value = if once && run * view.dtype.bytes() == 16 {
-                let words = self.load_once(at)?;
-                let packed = self.pack(&words, DType::I32)?;
-                self.b.build_bit_cast(packed, scalar.into_float_or_int_vector(run), "")?
-            } else if run == 1 {
+            let value = if run == 1 {
                 self.load_aligned(scalar, at, view.dtype.bytes())?
             } else {
                 let ty = scalar.into_float_or_int_vector(run);
@@ -314,21 +309,6 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         Ok(out)
-    }
-
-    /// True if no two programs, and no two threads of one, read the same element of an input.
-    fn is_read_once(&self, param: Param, slices: &[Slice], layout: &Fragment) -> bool {
-        let ParamKind::Tensor { access, .. } = self.k.params[param].kind else { return false };
-        let indexed = |c: Value| {
-            slices.iter().any(|s| match *s {
-                Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } => v == c,
-                _ => false,
-            })
-        };
-        access == Access::In
-            && self.loops == 0
-            && self.k.coords.iter().all(|&c| indexed(c))
-            && layout.threads.iter().all(|m| m.axis.is_some())
     }
 
     pub(super) fn load_aligned(&self, ty: inkwell::types::BasicTypeEnum<'c>, at: PointerValue<'c>, align: u32) -> R<BasicValueEnum<'c>> {

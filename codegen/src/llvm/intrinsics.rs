@@ -79,23 +79,6 @@ impl<'c> Emitter<'c, '_> {
         self.call_void("llvm.nvvm.stmatrix.sync.aligned.m8n8.x4.b16.p3", &args)
     }
 
-    /// Loads 16 bytes that no other thread reads: read-only, and not kept in L1. Four 32-bit words.
-    pub(super) fn load_once(&self, from: PointerValue<'c>) -> R<Vec<BasicValueEnum<'c>>> {
-        let out = struct_of(self.cx, self.i32_type(), 4);
-        let ty = out.fn_type(&[from.get_type().into()], false);
-        let asm = self.cx.create_inline_asm(
-            ty,
-            "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];".to_owned(),
-            "=r,=r,=r,=r,l".to_owned(),
-            false,
-            false,
-            Some(InlineAsmDialect::ATT),
-            false,
-        );
-        let r = self.b.build_indirect_call(ty, asm, &[from.into()], "")?.try_as_basic_value().unwrap_basic();
-        self.fields(r, 4)
-    }
-
     /// The value of the lane whose number differs in the bits of `mask`.
     pub(super) fn shuffle_xor(&self, v: BasicValueEnum<'c>, mask: u32) -> R<BasicValueEnum<'c>> {
         let all = self.i32(-1).into();

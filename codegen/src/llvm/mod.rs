@@ -92,18 +92,6 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     out
 }
 
-/// CTAs that an SM should hold: as many as shared memory and the estimated registers allow. ptxas then
-/// keeps within the registers that so many CTAs leave a thread.
-fn resident_ctas(k: &Kernel) -> u32 {
-    /// Addresses, operands in flight and temporaries of a thread.
-    const OVERHEAD: u32 = 28;
-    let registers = (crate::analysis::peak_registers(k) * 9 / 8 + OVERHEAD).next_multiple_of(8).min(255);
-    let by_registers = 65536 / (registers * k.threads);
-    let by_shared = (k.target.shared_bytes() + 1024).checked_div(k.shared_bytes() + 1024).unwrap_or(32);
-    let by_threads = k.target.threads() / k.threads;
-    by_registers.min(by_shared).min(by_threads).clamp(1, 16)
-}
-
 /// Emits a kernel into a module.
 pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()> {
     let abi = abi(k);
@@ -123,7 +111,7 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()
     let function = module.add_function(&k.name, cx.void_type().fn_type(&types, false), None);
     // llvm::CallingConv::PTX_Kernel.
     function.set_call_conventions(71);
-    for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", format!("{}", resident_ctas(k)))] {
+    for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", "1".to_owned())] {
         function.add_attribute(AttributeLoc::Function, cx.create_string_attribute(key, &value));
     }
     let shared = module.add_global(cx.i8_type().array_type(0), Some(AddressSpace::from(SHARED)), "shared");

@@ -13,6 +13,7 @@
 //! Coefficients come from `fit.py` in this directory.
 
 mod approximate;
+#[allow(clippy::approx_constant, reason = "a fitted coefficient may lie near a constant that it is not")]
 mod coefficients;
 mod host;
 mod precise;
@@ -71,6 +72,7 @@ pub trait Arith {
     /// The bits of `x`.
     fn bits(&mut self, x: Self::F) -> Self::I;
     /// The number whose bits are `x`.
+    #[allow(clippy::wrong_self_convention, reason = "the arithmetic is the receiver of every operation")]
     fn from_bits(&mut self, x: Self::I) -> Self::F;
     /// `x + y`, wrapping.
     fn iadd(&mut self, x: Self::I, y: Self::I) -> Self::I;

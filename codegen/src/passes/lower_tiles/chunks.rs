@@ -19,6 +19,12 @@ impl Lower<'_> {
             for root in self.root_values(inst) {
                 let mut tree = Vec::new();
                 self.collect(root, block, &mut tree);
+                if self.is_free_of_layout(inst, &tree) {
+                    for &v in &tree {
+                        self.lazy[v] = true;
+                    }
+                    self.any_layout[inst] = true;
+                }
                 let widest = tree.iter().map(|&v| self.registers(v)).max().unwrap_or(0);
                 if widest <= REGISTER_BUDGET {
                     continue;
@@ -102,6 +108,17 @@ impl Lower<'_> {
         for a in inner {
             self.collect(a, block, tree);
         }
+    }
+
+    /// True if a store's tree is element-wise over tiles in shared memory: it is then made in whatever
+    /// layout suits global memory.
+    fn is_free_of_layout(&self, inst: Inst, tree: &[Value]) -> bool {
+        matches!(self.tile.insts[inst], Op::Store { .. })
+            && !tree.is_empty()
+            && tree.iter().all(|&v| {
+                !matches!(self.tile.def_op(v), Some((_, Op::Dot { .. }))) && *self.placement.home(v) == Home::Registers
+            })
+            && self.leaves_have_columns(tree)
     }
 
     /// True if columns of everything that a tree reads can be had: tiles in shared memory, tiles that cost

@@ -203,7 +203,7 @@ impl Lower<'_> {
             }
             let blocked = self.placement.blocked(&shape, ty.dtype.bytes());
             let in_shared = matches!(self.placement.home(value), Home::Carried | Home::Copied(_));
-            let own = if in_shared || *self.placement.home(value) == Home::Anywhere {
+            let own = if in_shared || self.any_layout[inst] || *self.placement.home(value) == Home::Anywhere {
                 blocked.clone()
             } else {
                 self.layout_of_range(value, columns)?

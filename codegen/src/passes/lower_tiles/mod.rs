@@ -58,6 +58,8 @@ struct Lower<'a> {
     lazy: SecondaryMap<Value, bool>,
     /// Column ranges of each root.
     ranges: SecondaryMap<Inst, Vec<Columns>>,
+    /// Stores whose tile is made in any layout.
+    any_layout: SecondaryMap<Inst, bool>,
     /// Rings of loops whose first stages are on their way already.
     started: SecondaryMap<Inst, Option<Ring>>,
 }
@@ -94,6 +96,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         residents: SecondaryMap::new(),
         lazy: SecondaryMap::new(),
         ranges: SecondaryMap::new(),
+        any_layout: SecondaryMap::new(),
         started: SecondaryMap::new(),
     };
     for axis in &tile.grid {

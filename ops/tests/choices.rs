@@ -1,0 +1,89 @@
+//! The cost model's choices on an H200, against what was measured there.
+
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{DType, Specialization};
+use atlas_ops::{Problem, cases};
+use atlas_runtime::{Machine, Selection, Source, choose_for};
+
+fn select(p: &Problem) -> Selection {
+    let mut spec = Specialization::default();
+    for t in p.kernel.types {
+        spec = spec.with_type(t.name, p.dtype);
+    }
+    for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
+        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
+    }
+    choose_for(p.kernel, &spec, &p.dims, Machine { target: "sm_90".parse().ok(), sms: 132 })
+}
+
+fn chosen(kernel: &str, dims: &[u64]) -> String {
+    let selection = select(&cases::problem(kernel, DType::Bf16, dims).unwrap());
+    assert_eq!(selection.source, Source::CostModel, "{selection}");
+    selection.chosen().unwrap().to_string()
+}
+
+fn is_one_of(kernel: &str, dims: &[u64], good: &[&str]) {
+    let chosen = chosen(kernel, dims);
+    assert!(good.contains(&&*chosen), "{kernel} {dims:?}: {chosen}");
+}
+
+#[test]
+fn rows_are_spread_so_that_an_sm_has_enough_bytes_in_flight() {
+    let good = ["BN=1 stages=2 warps=4", "BN=1 stages=2 warps=8", "BN=2 stages=2 warps=8"];
+    is_one_of("rms_norm", &[32_768, 8192], &good);
+    is_one_of("softmax", &[32_768, 8192], &[&good[..], &["BN=2 stages=2 warps=4"]].concat());
+}
+
+#[test]
+fn no_threads_repeat_the_work_of_others() {
+    // 1024 and 512 elements are 8 each for 128 and 64 threads.
+    let idle = ["BN=8 stages=2 warps=4", "BN=8 stages=2 warps=8", "BN=16 stages=2 warps=8"];
+    for n in [20_000, 32_768, 2_097_152] {
+        let chosen = chosen("poly3", &[n, 64]);
+        assert!(!idle.contains(&&*chosen), "{n}: {chosen}");
+    }
+}
+
+#[test]
+fn a_warp_takes_as_many_rows_as_it_can_hold() {
+    is_one_of("newton_schulz_small", &[512, 64, 256], &["stages=2 warps=2"]);
+    is_one_of("newton_schulz_small", &[512, 48, 192], &["stages=2 warps=3"]);
+}
+
+#[test]
+fn a_memory_is_read_by_one_of_the_six_best() {
+    let best = [
+        "BH=32 BN=64 stages=2 warps=4",
+        "BH=64 BN=32 stages=2 warps=2",
+        "BH=64 BN=64 stages=2 warps=4",
+        "BH=64 BN=32 stages=2 warps=4",
+        "BH=64 BN=32 stages=3 warps=2",
+        "BH=64 BN=32 stages=3 warps=4",
+    ];
+    is_one_of("memory_read", &[512, 64, 64, 256], &best);
+}
+
+#[test]
+fn small_problems_take_small_tiles() {
+    for t in [1, 16] {
+        let config = chosen("memory_read", &[1, t, 64, 256]);
+        assert!(config.contains("BN=16 "), "{config}");
+    }
+    for kernel in ["rms_norm", "softmax"] {
+        for d in [64, 1024, 8192] {
+            let config = chosen(kernel, &[1, d]);
+            assert!(config.contains("BN=1 "), "{kernel} {d}: {config}");
+        }
+    }
+    assert!(!chosen("poly3", &[1, 64]).contains("BN=64"));
+}
+
+#[test]
+fn every_demo_and_benchmark_has_a_choice() {
+    let benches = cases::benches().into_iter().map(|b| b.problem);
+    for p in cases::demo().into_iter().chain(benches) {
+        let selection = select(&p);
+        assert_eq!((selection.source, selection.legal().next().is_some()), (Source::CostModel, true), "{p}: {selection}");
+        assert_eq!(selection.to_string(), select(&p).to_string());
+    }
+}
