@@ -128,8 +128,9 @@ fn illegal_configs_of_a_tile_file_are_refused() {
         has(&with("warps=0"), &["ATL302", "warps = 0"]);
         has(&with("warps=64"), &["ATL302", "warps = 64"]);
         has(&with("stages=9"), &["ATL302", "stages = 9"]);
-        // 128 x 64 and 256 x 64 elements of bf16 in four stages do not fit 163 KiB.
-        has(&with("stages=4"), &["ATL302", "shared memory", "sm_80"]);
+        // 128 x 256 sums do not fit the registers of one warp, nor 8 stages of 48 KiB the shared memory of a CTA.
+        has(&with("warps=1"), &["ATL302", "registers per thread"]);
+        has(&with("stages=8 warps=16"), &["ATL302", "shared memory", "sm_80"]);
     }
 }
 

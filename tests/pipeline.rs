@@ -185,7 +185,7 @@ fn random(seed: u32) -> Job {
     };
     let choices: Vec<u32> = (0..8 + seed % 192).map(|_| next()).collect();
     let mut kernel = Generator::generate(&choices);
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         use_all(&mut kernel);
     }
     let text = kernel.to_string();

@@ -11,7 +11,11 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and target.
-pub fn explain(kernel: &Verified<atlas_dsl::Kernel>, schedule: &Schedule, target: Target) -> Result<String, CompileError> {
+pub fn explain(
+    kernel: &Verified<atlas_dsl::Kernel>,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<String, CompileError> {
     let k = pipeline::run(kernel, schedule, target, |_, _| {})?;
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -50,7 +54,14 @@ fn write_table(out: &mut String, k: &Kernel) -> std::fmt::Result {
                     gpu::Operand::Shared(_) => "shared memory",
                     gpu::Operand::Fragment(_) => "registers",
                 };
-                writeln!(out, "product  {}x{}x{} by {}, left operand from {left}", shape.0, shape.1, shape.2, atom.info().name)?;
+                writeln!(
+                    out,
+                    "product  {}x{}x{} by {}, left operand from {left}",
+                    shape.0,
+                    shape.1,
+                    shape.2,
+                    atom.info().name
+                )?;
             }
             _ => {}
         }
@@ -69,7 +80,9 @@ fn readers(k: &Kernel, buffer: gpu::Buffer) -> Vec<&'static str> {
     };
     for op in k.insts.values() {
         match op {
-            Op::LoadShared(r) if r.buffer == buffer => add(if r.transposed { "transposed fragment" } else { "fragment" }),
+            Op::LoadShared(r) if r.buffer == buffer => {
+                add(if r.transposed { "transposed fragment" } else { "fragment" })
+            }
             Op::Mma { a, b, .. } => {
                 for (o, plain, transposed) in [(a, "A", "transposed A"), (b, "B", "transposed B")] {
                     if let gpu::Operand::Shared(r) = o

@@ -22,13 +22,7 @@ const AMPERE: &[Pass] = &[
             Ok(())
         },
     },
-    Pass {
-        name: "lower_converts",
-        run: |k| {
-            lower_converts(k);
-            Ok(())
-        },
-    },
+    Pass { name: "lower_converts", run: lower_converts },
     Pass { name: "check_registers", run: check_registers },
     Pass { name: "allocate_shared", run: allocate_shared },
     Pass {

@@ -39,16 +39,16 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             .then(|| p(&[1, 128, 512]))
             .into_iter()
             .chain([
-            p(&[4, 48, 192]),
-            p(&[3, 64, 256]),
-            p(&[2, 16, 64]),
-            p(&[3, 8, 24]),
-            p(&[2, 24, 40]),
-            p(&[1, 48, 192]).fill("g", Fill::ZeroAt(0)).note("zero"),
-            p(&[3, 64, 256]).fill("g", Fill::ZeroAt(1)).note("one zero"),
-            p(&[3, 48, 192]).fill("g", Fill::NanAt(1)).note("NaN in one matrix"),
-            p(&[2, 48, 192]).fill("g", Fill::Normal(300.0)).note("large"),
-            p(&[2, 64, 256]).layout("g", Layout::Padded).note("padded rows"),
+                p(&[4, 48, 192]),
+                p(&[3, 64, 256]),
+                p(&[2, 16, 64]),
+                p(&[3, 8, 24]),
+                p(&[2, 24, 40]),
+                p(&[1, 48, 192]).fill("g", Fill::ZeroAt(0)).note("zero"),
+                p(&[3, 64, 256]).fill("g", Fill::ZeroAt(1)).note("one zero"),
+                p(&[3, 48, 192]).fill("g", Fill::NanAt(1)).note("NaN in one matrix"),
+                p(&[2, 48, 192]).fill("g", Fill::Normal(300.0)).note("large"),
+                p(&[2, 64, 256]).layout("g", Layout::Padded).note("padded rows"),
             ])
             .collect(),
         "poly_features" => (0..4)

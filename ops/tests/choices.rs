@@ -83,7 +83,11 @@ fn every_demo_and_benchmark_has_a_choice() {
     let benches = cases::benches().into_iter().map(|b| b.problem);
     for p in cases::demo().into_iter().chain(benches) {
         let selection = select(&p);
-        assert_eq!((selection.source, selection.legal().next().is_some()), (Source::CostModel, true), "{p}: {selection}");
+        assert_eq!(
+            (selection.source, selection.legal().next().is_some()),
+            (Source::CostModel, true),
+            "{p}: {selection}"
+        );
         assert_eq!(selection.to_string(), select(&p).to_string());
     }
 }

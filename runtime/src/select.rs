@@ -198,12 +198,7 @@ impl fmt::Display for Selection {
                 Outcome::Legal(Some(cost)) => writeln!(
                     f,
                     "  {:.0} cycles, {} programs in {} waves of {} per SM, {} bytes shared, about {} registers",
-                    cost.cycles,
-                    cost.programs,
-                    cost.waves,
-                    cost.held,
-                    cost.shared_bytes,
-                    cost.registers,
+                    cost.cycles, cost.programs, cost.waves, cost.held, cost.shared_bytes, cost.registers,
                 )?,
             }
         }

@@ -36,12 +36,13 @@ struct Info {
 #[derive(Clone, Debug)]
 pub struct Extents {
     info: SecondaryMap<Value, Info>,
+    escapes: bool,
 }
 
 impl Extents {
     /// Analyses a kernel.
     pub fn of(kernel: &Kernel) -> Extents {
-        let mut e = Extents { info: SecondaryMap::new() };
+        let mut e = Extents { info: SecondaryMap::new(), escapes: false };
         e.block(kernel, kernel.body);
         e
     }
@@ -54,6 +55,12 @@ impl Extents {
     /// What elements outside the tensor, and padding, hold; `None` if it varies.
     pub fn fill(&self, v: Value) -> Option<f64> {
         self.info[v].fill
+    }
+
+    /// True if a loop carries out a tile whose ragged end depends on the loop's index. Which elements are
+    /// real is then a matter of the last iterate, which masks cannot say.
+    pub fn ragged_tile_leaves_its_loop(&self) -> bool {
+        self.escapes
     }
 
     /// Whether a contraction of `axes` needs its neutral put in first. `padded`: the layout adds
@@ -78,7 +85,12 @@ impl Extents {
                     self.block(kernel, *body);
                     let next: Vec<Info> = match kernel.blocks[*body].insts.last().map(|&i| &kernel.insts[i]) {
                         Some(Op::Yield(vs)) => {
-                            vs.iter().zip(&carried).map(|(&v, c)| join(c, &self.outside(kernel, v, *body))).collect()
+                            let outside: Vec<Info> = vs.iter().map(|&v| self.outside(kernel, v, *body)).collect();
+                            self.escapes |= vs
+                                .iter()
+                                .zip(&outside)
+                                .any(|(&v, o)| self.info[v].constraints.len() != o.constraints.len());
+                            carried.iter().zip(&outside).map(|(c, o)| join(c, o)).collect()
                         }
                         _ => carried.clone(),
                     };
@@ -165,8 +177,7 @@ impl Extents {
             Op::Broadcast { value, shape } => {
                 let i = get(value);
                 let lead = (shape.len() - kernel.ty(*value).rank()) as u8;
-                let constraints =
-                    i.constraints.iter().map(|c| Constraint { axis: c.axis + lead, ..*c }).collect();
+                let constraints = i.constraints.iter().map(|c| Constraint { axis: c.axis + lead, ..*c }).collect();
                 Info { constraints, fill: if i.uniform { i.fill } else { None }, uniform: i.uniform }
             }
             Op::Reshape { value, shape } => {
@@ -190,8 +201,7 @@ impl Extents {
                 Info { constraints, ..i.clone() }
             }
             Op::Reduce { value, axes, .. } => {
-                let constraints =
-                    get(value).constraints.iter().filter(|c| !axes.contains(&c.axis)).copied().collect();
+                let constraints = get(value).constraints.iter().filter(|c| !axes.contains(&c.axis)).copied().collect();
                 Info { constraints, fill: None, uniform: false }
             }
             Op::Dot { a, b, acc, .. } => {
@@ -244,11 +254,7 @@ fn merge(operands: &[&Info]) -> Info {
     }
     let same_set = operands.iter().all(|o| o.uniform || o.constraints.len() == constraints.len());
     let known = operands.iter().all(|o| o.fill.is_some());
-    Info {
-        constraints,
-        fill: (same_set && known).then_some(0.0),
-        uniform: operands.iter().all(|o| o.uniform),
-    }
+    Info { constraints, fill: (same_set && known).then_some(0.0), uniform: operands.iter().all(|o| o.uniform) }
 }
 
 /// Facts that hold of either value.

@@ -8,8 +8,8 @@ mod uses;
 mod work;
 
 pub use extents::{Constraint, Extents};
-pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
 pub use placement::{Home, Placement, StagingReason};
+pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
 pub use precision::reaches_memory_as_16_bits;
 pub use registers::peak_registers;
 pub use uses::{Use, Uses};

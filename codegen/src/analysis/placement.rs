@@ -192,7 +192,12 @@ impl Placement {
         }
     }
 
-    fn seed_accumulators(&mut self, kernel: &Kernel, classes: &mut Classes, target: Target) -> Result<(), CompileError> {
+    fn seed_accumulators(
+        &mut self,
+        kernel: &Kernel,
+        classes: &mut Classes,
+        target: Target,
+    ) -> Result<(), CompileError> {
         let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
         for (inst, op) in kernel.insts.iter() {
             if let Op::Dot { a, precision, .. } = op {
@@ -256,7 +261,9 @@ impl Placement {
                         let d = self.layouts[r].as_ref().map(|l| l.broadcast_source(&kernel.ty(*value).shape));
                         (*value, d.map(|d| (*value, d)))
                     }
-                    Op::Reduce { value, axes, .. } => (*value, self.layouts[*value].as_ref().map(|l| (r, l.fold(axes)))),
+                    Op::Reduce { value, axes, .. } => {
+                        (*value, self.layouts[*value].as_ref().map(|l| (r, l.fold(axes))))
+                    }
                     Op::Reshape { value, .. } => match (&self.layouts[*value], &self.layouts[r]) {
                         (Some(l), None) => (*value, l.reshape(&kernel.ty(r).shape).map(|l| (r, l))),
                         (None, Some(l)) => (*value, l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l))),

@@ -107,7 +107,13 @@ impl Walk<'_> {
         let elementwise = |op: &Op| {
             matches!(
                 op,
-                Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_) | Op::Refill { .. }
+                Op::Unary(..)
+                    | Op::Binary(..)
+                    | Op::Compare(..)
+                    | Op::Select(..)
+                    | Op::Cast(_)
+                    | Op::Again(_)
+                    | Op::Refill { .. }
             )
         };
         if !elementwise(&self.k.insts[def]) {

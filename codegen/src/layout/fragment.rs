@@ -120,7 +120,13 @@ impl Fragment {
 
     /// One past the largest coordinate along an axis: the extent with padding.
     pub fn cover(&self, axis: u8) -> u32 {
-        1 + self.threads.iter().chain(&self.regs).filter(|m| m.axis == Some(axis)).map(|m| (m.extent - 1) * m.stride).sum::<u32>()
+        1 + self
+            .threads
+            .iter()
+            .chain(&self.regs)
+            .filter(|m| m.axis == Some(axis))
+            .map(|m| (m.extent - 1) * m.stride)
+            .sum::<u32>()
     }
 
     /// True if some (thread, register) lies outside the tile along the axis.
@@ -162,13 +168,11 @@ impl Fragment {
             .map(|i| i as u8)
             .collect();
         let folded = self.fold(&axes);
-        let drop = |m: &Mode| Mode {
-            axis: m.axis.map(|a| a - lead as u8),
-            ..*m
-        };
+        let drop = |m: &Mode| Mode { axis: m.axis.map(|a| a - lead as u8), ..*m };
         // Axes of extent 1 in the source hold one element, whatever padding the result had there.
         let keep_unit = |m: &Mode| m.axis.is_some_and(|a| source[usize::from(a)] == 1);
-        let threads = folded.threads.iter().map(drop).map(|m| if keep_unit(&m) { Mode::replicated(m.extent) } else { m });
+        let threads =
+            folded.threads.iter().map(drop).map(|m| if keep_unit(&m) { Mode::replicated(m.extent) } else { m });
         let threads = threads.collect();
         let regs = folded.regs.iter().map(drop).filter(|m| !keep_unit(m)).collect();
         Fragment { shape: source.to_vec(), threads, regs }

@@ -119,7 +119,8 @@ impl<'c> Emitter<'c, '_> {
         (0..layout.reg_count())
             .map(|r| {
                 let c = map(&layout.reg_coord(r));
-                let at = by_coord.get(&c).ok_or_else(|| CompileError::bug(format!("no register at {c:?} of {source}")))?;
+                let at =
+                    by_coord.get(&c).ok_or_else(|| CompileError::bug(format!("no register at {c:?} of {source}")))?;
                 Ok(regs[*at])
             })
             .collect()
@@ -141,7 +142,11 @@ impl<'c> Emitter<'c, '_> {
             Some(p) => *p,
             None => {
                 let values: Vec<FloatValue<'c>> = data.values.iter().map(|&v| f32t.const_float(f64::from(v))).collect();
-                let global = self.module.add_global(array, Some(AddressSpace::from(super::CONSTANT)), &format!("table_{}", data.name));
+                let global = self.module.add_global(
+                    array,
+                    Some(AddressSpace::from(super::CONSTANT)),
+                    &format!("table_{}", data.name),
+                );
                 global.set_initializer(&f32t.const_array(&values));
                 global.set_constant(true);
                 global.set_linkage(inkwell::module::Linkage::Internal);
@@ -214,7 +219,13 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, x: BasicValueEnum<'c>, y: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+    pub(super) fn binary(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        x: BasicValueEnum<'c>,
+        y: BasicValueEnum<'c>,
+    ) -> R<BasicValueEnum<'c>> {
         if dtype.is_half() {
             let (a, b) = (self.widen(x)?, self.widen(y)?);
             let z = self.binary(op, DType::F32, a, b)?;
@@ -338,7 +349,11 @@ impl<'c> Emitter<'c, '_> {
             }
             (BasicValueEnum::FloatValue(f), BasicTypeEnum::IntType(t)) => {
                 let wide = if from.is_half() { b.build_float_ext(f, self.cx.f32_type(), "")? } else { f };
-                let name = format!("llvm.fptosi.sat.i{}.{}", t.get_bit_width(), type_name(if from.is_half() { DType::F32 } else { from }));
+                let name = format!(
+                    "llvm.fptosi.sat.i{}.{}",
+                    t.get_bit_width(),
+                    type_name(if from.is_half() { DType::F32 } else { from })
+                );
                 self.call(&name, t.into(), &[wide.into()])?
             }
             (BasicValueEnum::IntValue(i), BasicTypeEnum::FloatType(t)) => {

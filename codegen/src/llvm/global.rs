@@ -235,7 +235,13 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Address of a register's element.
-    fn element_pointer(&mut self, view: &View<'c>, layout: &Fragment, thread: PointerValue<'c>, reg: u32) -> R<PointerValue<'c>> {
+    fn element_pointer(
+        &mut self,
+        view: &View<'c>,
+        layout: &Fragment,
+        thread: PointerValue<'c>,
+        reg: u32,
+    ) -> R<PointerValue<'c>> {
         let coord = layout.reg_coord(reg);
         let i64t = self.cx.i64_type();
         let mut fixed = 0i64;
@@ -311,7 +317,12 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    pub(super) fn load_aligned(&self, ty: inkwell::types::BasicTypeEnum<'c>, at: PointerValue<'c>, align: u32) -> R<BasicValueEnum<'c>> {
+    pub(super) fn load_aligned(
+        &self,
+        ty: inkwell::types::BasicTypeEnum<'c>,
+        at: PointerValue<'c>,
+        align: u32,
+    ) -> R<BasicValueEnum<'c>> {
         let v = self.b.build_load(ty, at, "")?;
         if let Some(i) = v.as_instruction_value() {
             i.set_alignment(align).map_err(|e| CompileError::bug(format!("alignment {align}: {e}")))?;
@@ -438,7 +449,8 @@ impl<'c> Emitter<'c, '_> {
             for &(_, slice, dim) in &checks {
                 let Some(len) = slice.len() else {
                     if let Slice::At { coord, in_bounds: false } = slice {
-                        let p = self.b.build_int_compare(IntPredicate::ULT, self.int(coord)?, self.dim_size(dim)?, "")?;
+                        let p =
+                            self.b.build_int_compare(IntPredicate::ULT, self.int(coord)?, self.dim_size(dim)?, "")?;
                         real = both(self, real, p)?;
                     }
                     continue;

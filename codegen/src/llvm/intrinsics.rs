@@ -54,7 +54,13 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Copies `bytes` (4, 8 or 16) from global to shared memory, of which the first `real` exist; the rest are zero.
-    pub(super) fn cp_async(&self, bytes: u32, to: PointerValue<'c>, from: PointerValue<'c>, real: Option<IntValue<'c>>) -> R<()> {
+    pub(super) fn cp_async(
+        &self,
+        bytes: u32,
+        to: PointerValue<'c>,
+        from: PointerValue<'c>,
+        real: Option<IntValue<'c>>,
+    ) -> R<()> {
         let cache = if bytes == 16 { "cg" } else { "ca" };
         let name = format!("llvm.nvvm.cp.async.{cache}.shared.global.{bytes}");
         match real {
@@ -138,8 +144,11 @@ impl<'c> Emitter<'c, '_> {
         let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
         let text = format!("@$0 st.{space}.{suffix} [$1], {data};");
         let address = if space == "shared" { "r" } else { "l" };
-        let constraints =
-            std::iter::once("b").chain(std::iter::once(address)).chain(words.iter().map(|_| reg)).collect::<Vec<_>>().join(",");
+        let constraints = std::iter::once("b")
+            .chain(std::iter::once(address))
+            .chain(words.iter().map(|_| reg))
+            .collect::<Vec<_>>()
+            .join(",");
         let constraints = format!("{constraints},~{{memory}}");
         let mut types: Vec<BasicMetadataTypeEnum<'c>> = vec![p.get_type().into(), to.get_type().into()];
         types.extend(words.iter().map(|w| BasicMetadataTypeEnum::from(w.get_type())));

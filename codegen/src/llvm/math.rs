@@ -4,9 +4,9 @@ use super::{Emitter, R};
 use crate::error::CompileError;
 use crate::math::{self, Arith};
 use atlas_dsl::op::UnaryOp;
+use inkwell::FloatPredicate;
 use inkwell::builder::BuilderError;
 use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
-use inkwell::FloatPredicate;
 
 /// Emits arithmetic; keeps the first error, after which values mean nothing.
 struct Expand<'e, 'c, 'k> {

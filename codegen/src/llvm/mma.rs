@@ -217,19 +217,31 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// tf32: operands are read from shared memory element by element and rounded.
-    fn mma_tf32(&mut self, a: &Operand, b: &Operand, mut acc: Regs<'c>, shape: (u32, u32, u32), layout: &Fragment) -> R<Regs<'c>> {
+    fn mma_tf32(
+        &mut self,
+        a: &Operand,
+        b: &Operand,
+        mut acc: Regs<'c>,
+        shape: (u32, u32, u32),
+        layout: &Fragment,
+    ) -> R<Regs<'c>> {
         let blocks = Self::blocks(layout, shape, self.k.threads / 32);
         let (warp_row, warp_col) = self.warp_place(&blocks)?;
         let (Operand::Shared(a), Operand::Shared(b)) = (a, b) else {
             return Err(CompileError::bug("tf32 operands lie in shared memory"));
         };
         let rest = Mode::replicated(self.k.threads / 32);
-        let lane = Fragment { shape: vec![1, 1], threads: vec![Mode::new(4, 1, 1), Mode::new(8, 1, 0), rest], regs: vec![] };
+        let lane =
+            Fragment { shape: vec![1, 1], threads: vec![Mode::new(4, 1, 1), Mode::new(8, 1, 0), rest], regs: vec![] };
         let (group, quad) = (self.thread_coord(&lane, 0)?, self.thread_coord(&lane, 1)?);
         for k in (0..shape.2).step_by(8) {
             let mut left = Vec::new();
             for m in 0..blocks.rep_m {
-                let size = if a.transposed { self.k.buffers[a.buffer].layout.cols } else { self.k.buffers[a.buffer].layout.rows };
+                let size = if a.transposed {
+                    self.k.buffers[a.buffer].layout.cols
+                } else {
+                    self.k.buffers[a.buffer].layout.rows
+                };
                 let (row, fixed) = self.clamp(warp_row, m * 16 * blocks.warps_m, (blocks.warps_m - 1) * 16, size)?;
                 let row = self.sum(row, group)?;
                 let mut regs = Vec::new();
@@ -239,7 +251,11 @@ impl<'c> Emitter<'c, '_> {
                 left.push(regs);
             }
             for n in 0..blocks.rep_n {
-                let size = if b.transposed { self.k.buffers[b.buffer].layout.rows } else { self.k.buffers[b.buffer].layout.cols };
+                let size = if b.transposed {
+                    self.k.buffers[b.buffer].layout.rows
+                } else {
+                    self.k.buffers[b.buffer].layout.cols
+                };
                 let most = (blocks.warps_n - 1) * 8 * blocks.rep_n;
                 let (col, fixed) = self.clamp(warp_col, n / 2 * 16, most, size)?;
                 let col = self.sum(col, group)?;
@@ -272,7 +288,13 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `run` consecutive elements of a row of a buffer.
-    fn shared_element(&mut self, from: &SharedRef, row: (Masked<'c>, u32), col: (Masked<'c>, u32), run: u32) -> R<Vec<BasicValueEnum<'c>>> {
+    fn shared_element(
+        &mut self,
+        from: &SharedRef,
+        row: (Masked<'c>, u32),
+        col: (Masked<'c>, u32),
+        run: u32,
+    ) -> R<Vec<BasicValueEnum<'c>>> {
         let buffer = self.k.buffers[from.buffer].clone();
         let bytes = buffer.dtype.bytes();
         let row = (row.0, row.1 + from.origin.0);
@@ -288,7 +310,15 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// f32 and f64: fused multiply-adds, four k at a time in a loop. k runs upward for every element.
-    fn fma(&mut self, a: &Operand, b: &Operand, acc: Regs<'c>, shape: (u32, u32, u32), layout: &Fragment, dtype: DType) -> R<Regs<'c>> {
+    fn fma(
+        &mut self,
+        a: &Operand,
+        b: &Operand,
+        acc: Regs<'c>,
+        shape: (u32, u32, u32),
+        layout: &Fragment,
+        dtype: DType,
+    ) -> R<Regs<'c>> {
         let (Operand::Shared(a), Operand::Shared(b)) = (a, b) else {
             return Err(CompileError::bug("operands of fused multiply-adds lie in shared memory"));
         };

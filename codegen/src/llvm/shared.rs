@@ -204,10 +204,8 @@ impl<'c> Emitter<'c, '_> {
     fn store_blocks_of(&mut self, to: &SharedRef, dtype: DType, layout: &Fragment, regs: &Regs<'c>) -> R<()> {
         for reg in (0..layout.reg_count()).step_by(8) {
             let at = self.block_pointer(to, layout, reg)?;
-            let words = regs[reg as usize..reg as usize + 8]
-                .chunks(2)
-                .map(|p| self.pair(p, dtype))
-                .collect::<R<Vec<_>>>()?;
+            let words =
+                regs[reg as usize..reg as usize + 8].chunks(2).map(|p| self.pair(p, dtype)).collect::<R<Vec<_>>>()?;
             self.stmatrix_x4(at, &words)?;
         }
         Ok(())

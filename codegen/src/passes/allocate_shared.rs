@@ -57,7 +57,8 @@ impl Walk {
                         let Some((first, last)) = inner.lives[b].span else { continue };
                         // What one iterate leaves for the next lives through the whole loop.
                         let outside = before[b].span.is_some();
-                        let (first, last) = if outside || reads_first(k, *body, b) { (start, self.position) } else { (first, last) };
+                        let (first, last) =
+                            if outside || reads_first(k, *body, b) { (start, self.position) } else { (first, last) };
                         let life = &mut self.lives[b];
                         life.span = Some(life.span.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
                     }
@@ -119,11 +120,8 @@ pub fn allocate_shared(k: &mut Kernel) -> Result<(), CompileError> {
         let Some(life) = walk.lives[b].span else { continue };
         let bytes = k.buffers[b].bytes();
         let align = k.buffers[b].layout.alignment().max(128);
-        let mut busy: Vec<(u32, u32)> = placed
-            .iter()
-            .filter(|(_, _, l)| l.0 <= life.1 && life.0 <= l.1)
-            .map(|&(from, to, _)| (from, to))
-            .collect();
+        let mut busy: Vec<(u32, u32)> =
+            placed.iter().filter(|(_, _, l)| l.0 <= life.1 && life.0 <= l.1).map(|&(from, to, _)| (from, to)).collect();
         busy.sort_unstable();
         let mut offset = 0u32;
         for (from, to) in busy {

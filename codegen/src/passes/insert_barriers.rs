@@ -9,8 +9,8 @@
 //! barrier of its own.
 
 use super::allocate_shared::buffers_of;
-use crate::layout::Fragment;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef};
+use crate::layout::Fragment;
 use std::collections::BTreeSet;
 
 /// Rows and columns of a buffer.
@@ -80,9 +80,8 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
             }
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
-                let conflict = state.open.iter().any(|a| {
-                    members.iter().any(|&m| m == a.buffer || overlaps(k, m, a.buffer))
-                });
+                let conflict =
+                    state.open.iter().any(|a| members.iter().any(|&m| m == a.buffer || overlaps(k, m, a.buffer)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
                 }
@@ -190,7 +189,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
 
 /// The key of [`Access::private`]; `None` if some element belongs to several threads.
 fn private(layout: &Fragment, at: &SharedRef) -> Option<String> {
-    let own = layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a));
+    let own =
+        layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a));
     own.then(|| format!("{} {:?} {}", layout.canonical(), at.origin, at.transposed))
 }
 

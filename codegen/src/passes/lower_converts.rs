@@ -2,11 +2,12 @@
 //!
 //! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions.
 
+use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::SharedLayout;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
-pub fn lower_converts(k: &mut Kernel) {
+pub fn lower_converts(k: &mut Kernel) -> Result<(), CompileError> {
     let blocks: Vec<Block> = k.blocks.keys().collect();
     for block in blocks {
         let insts = std::mem::take(&mut k.blocks[block].insts);
@@ -20,8 +21,16 @@ pub fn lower_converts(k: &mut Kernel) {
                 };
                 let vector = 16 / dtype.bytes();
                 let layout = SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes());
+                let (bytes, most) = (layout.bytes(), k.target.shared_bytes());
+                if bytes > most {
+                    return Err(CompileError::refusal(format!(
+                        "a change of layout needs {bytes} bytes of shared memory, but a CTA on {} has {most}",
+                        k.target
+                    )));
+                }
                 let name = format!("scratch{}", k.buffers.len());
-                let buffer = k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
+                let buffer =
+                    k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
                 let at = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
                 let loc = k.locs[inst];
                 out.push(k.new_inst(Op::StoreShared { to: at, value }, Vec::<Type>::new(), loc));
@@ -32,4 +41,5 @@ pub fn lower_converts(k: &mut Kernel) {
         }
         k.blocks[block].insts = out;
     }
+    Ok(())
 }

@@ -96,7 +96,12 @@ impl Lower<'_> {
                 let op = &self.tile.insts[inst];
                 let simple = matches!(
                     op,
-                    Op::Splat { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) | Op::Unary(..) | Op::Binary(..)
+                    Op::Splat { .. }
+                        | Op::DimSize(_)
+                        | Op::DimTiles { .. }
+                        | Op::ScalarParam(_)
+                        | Op::Unary(..)
+                        | Op::Binary(..)
                 ) && self.tile.ty(v).rank() == 0;
                 let mut ready = simple;
                 op.visit_operands(|o| ready &= self.is_scalar_of_outside(o, block));

@@ -37,7 +37,9 @@ impl Lower<'_> {
                 if !self.leaves_have_columns(&tree) {
                     continue;
                 }
-                if !cols.is_multiple_of(pieces * 16) || tree.iter().any(|&v| self.tile.ty(v).shape.last() != Some(&cols)) {
+                if !cols.is_multiple_of(pieces * 16)
+                    || tree.iter().any(|&v| self.tile.ty(v).shape.last() != Some(&cols))
+                {
                     continue;
                 }
                 let len = cols / pieces;
@@ -57,7 +59,12 @@ impl Lower<'_> {
             Op::Store { value, .. } | Op::Reduce { value, .. } => vec![*value],
             Op::Loop { inits, body, .. } => {
                 let params = &self.tile.blocks[*body].params[1..];
-                inits.iter().zip(params).filter(|(_, p)| *self.placement.home(**p) == Home::Carried).map(|(v, _)| *v).collect()
+                inits
+                    .iter()
+                    .zip(params)
+                    .filter(|(_, p)| *self.placement.home(**p) == Home::Carried)
+                    .map(|(v, _)| *v)
+                    .collect()
             }
             Op::Yield(values) => {
                 // The carried homes are those of the loop whose body this yield ends.
@@ -67,7 +74,11 @@ impl Lower<'_> {
                 let result = self.tile.results[inst].first().copied();
                 let only_shared = |v: Value| {
                     *self.placement.home(v) == Home::Stored
-                        && self.uses.get(v).iter().all(|u| matches!(self.tile.insts[u.inst], Op::Dot { .. } | Op::Transpose(_)))
+                        && self
+                            .uses
+                            .get(v)
+                            .iter()
+                            .all(|u| matches!(self.tile.insts[u.inst], Op::Dot { .. } | Op::Transpose(_)))
                 };
                 result.into_iter().filter(|&v| only_shared(v) && !self.lazy[v]).collect()
             }

@@ -88,8 +88,12 @@ impl Lower<'_> {
         }
         self.block(body)?;
 
-        let Some(&last) = self.tile.blocks[body].insts.last() else { return Err(CompileError::bug("a loop without a body")) };
-        let Op::Yield(yields) = self.tile.insts[last].clone() else { return Err(CompileError::bug("a loop without a yield")) };
+        let Some(&last) = self.tile.blocks[body].insts.last() else {
+            return Err(CompileError::bug("a loop without a body"));
+        };
+        let Op::Yield(yields) = self.tile.insts[last].clone() else {
+            return Err(CompileError::bug("a loop without a yield"));
+        };
         self.loc = self.tile.locs[last];
         // Registers first: every read of a carried buffer comes before it is overwritten.
         let mut next = Vec::new();
@@ -188,9 +192,11 @@ impl Lower<'_> {
         }
         let Some(leaf) = leaf else { return Ok(None) };
         // Other uses must be over before: they end in folds, which are made where they stand.
-        let early = self.uses.get(leaf).iter().all(|u| {
-            tree.contains(&u.inst) || (Some(u.block) == block && self.feeds_folds_only(u.inst, at))
-        });
+        let early = self
+            .uses
+            .get(leaf)
+            .iter()
+            .all(|u| tree.contains(&u.inst) || (Some(u.block) == block && self.feeds_folds_only(u.inst, at)));
         if !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
             return Ok(None);
         }
@@ -218,9 +224,9 @@ impl Lower<'_> {
         }
         is_elementwise(op)
             && self.uses.block_of(inst) == block
-            && self.tile.results[inst].iter().all(|&r| {
-                self.uses.get(r).iter().all(|u| Some(u.block) == block && self.feeds_folds_only(u.inst, at))
-            })
+            && self.tile.results[inst]
+                .iter()
+                .all(|&r| self.uses.get(r).iter().all(|u| Some(u.block) == block && self.feeds_folds_only(u.inst, at)))
     }
 
     /// A carried buffer may be overwritten range by range only if what computes a range reads no other

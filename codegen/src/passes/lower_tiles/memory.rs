@@ -24,7 +24,9 @@ impl Lower<'_> {
             Slice::Tile { index, size } => {
                 gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size }
             }
-            Slice::Span { start, len } => gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len },
+            Slice::Span { start, len } => {
+                gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len }
+            }
             Slice::Whole => gpu::Slice::Whole { offset: 0, len: self.tile.dims[dim].size.divisor() as u32 },
         })
     }
@@ -63,7 +65,12 @@ impl Lower<'_> {
         }
     }
 
-    pub(super) fn make_load(&mut self, inst: Inst, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+    pub(super) fn make_load(
+        &mut self,
+        inst: Inst,
+        columns: Columns,
+        layout: &Fragment,
+    ) -> Result<gpu::Value, CompileError> {
         let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
             return Err(CompileError::bug("not a load"));
         };
@@ -92,7 +99,12 @@ impl Lower<'_> {
     }
 
     /// Acquires the stage of an iteration and starts the copies of these loads into it.
-    pub(super) fn copy_in(&mut self, loads: &[Inst], ring: gpu::Ring, iteration: gpu::Value) -> Result<gpu::Value, CompileError> {
+    pub(super) fn copy_in(
+        &mut self,
+        loads: &[Inst],
+        ring: gpu::Ring,
+        iteration: gpu::Value,
+    ) -> Result<gpu::Value, CompileError> {
         let token = self.push(GpuOp::Acquire(ring, iteration), vec![Type::Token(ring)])[0];
         for &inst in loads {
             let v = self.tile.results[inst][0];
@@ -100,7 +112,8 @@ impl Lower<'_> {
                 return Err(CompileError::bug("not a load"));
             };
             let slices = self.slices(param, &slices)?;
-            let buffer = self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
+            let buffer =
+                self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
             let atom = self.copy_atom(param, &slices);
             let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
             self.push_effect(GpuOp::Copy { atom, param, slices, to });
@@ -177,7 +190,12 @@ impl Lower<'_> {
     }
 
     /// Stores columns of a value to a buffer, zeros where its elements are not real.
-    pub(super) fn store_columns(&mut self, v: Value, buffer: gpu::Buffer, columns: Columns) -> Result<(), CompileError> {
+    pub(super) fn store_columns(
+        &mut self,
+        v: Value,
+        buffer: gpu::Buffer,
+        columns: Columns,
+    ) -> Result<(), CompileError> {
         let layout = self.layout_of_range(v, columns)?;
         let value = self.fragment(v, columns, &layout)?;
         let value = self.refill(v, value, columns, &[0, 1], 0.0)?;

@@ -74,6 +74,11 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
     }
     let uses = Uses::of(tile);
     let extents = Extents::of(tile);
+    if extents.ragged_tile_leaves_its_loop() {
+        return Err(CompileError::refusal(
+            "a loop carries a tile that is ragged along the dim the loop counts; fold it inside the loop, or use a tile size that divides the dim",
+        ));
+    }
     let placement = Placement::of(tile, &uses, &extents, schedule, target)?;
     let mut k = gpu::Kernel::new(&tile.name, target, schedule.warps * 32);
     k.dims = tile.dims.clone();
@@ -199,7 +204,14 @@ impl Lower<'_> {
     }
 
     /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
-    fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], stages: u32, operand: bool) -> Result<Buffer, CompileError> {
+    fn new_buffer(
+        &mut self,
+        name: String,
+        dtype: DType,
+        shape: &[u32],
+        stages: u32,
+        operand: bool,
+    ) -> Result<Buffer, CompileError> {
         let (cols, rows) = match shape.split_last() {
             None => (1, 1),
             Some((&cols, outer)) => (cols, outer.iter().product()),
@@ -222,7 +234,9 @@ fn narrow(slice: gpu::Slice, columns: Columns) -> gpu::Slice {
     let Some((first, count)) = columns else { return slice };
     match slice {
         gpu::Slice::At { .. } => slice,
-        gpu::Slice::Tile { index, size, offset, .. } => gpu::Slice::Tile { index, size, offset: offset + first, len: count },
+        gpu::Slice::Tile { index, size, offset, .. } => {
+            gpu::Slice::Tile { index, size, offset: offset + first, len: count }
+        }
         gpu::Slice::Span { start, offset, .. } => gpu::Slice::Span { start, offset: offset + first, len: count },
         gpu::Slice::Whole { offset, .. } => gpu::Slice::Whole { offset: offset + first, len: count },
     }

@@ -9,7 +9,12 @@ use atlas_dsl::{Op, Value};
 
 impl Lower<'_> {
     /// A fragment of columns of `v` in `layout`.
-    pub(super) fn fragment(&mut self, v: Value, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+    pub(super) fn fragment(
+        &mut self,
+        v: Value,
+        columns: Columns,
+        layout: &Fragment,
+    ) -> Result<gpu::Value, CompileError> {
         let columns = self.columns_of(v, columns);
         if let Some(&made) = self.fragments.get(&(v, columns)) {
             return Ok(self.convert(made, layout));
@@ -131,7 +136,14 @@ impl Lower<'_> {
     }
 
     /// Puts `neutral` where a fragment's elements are not real, unless it is there already.
-    pub(super) fn refill(&mut self, v: Value, fragment: gpu::Value, columns: Columns, axes: &[u8], neutral: f64) -> Result<gpu::Value, CompileError> {
+    pub(super) fn refill(
+        &mut self,
+        v: Value,
+        fragment: gpu::Value,
+        columns: Columns,
+        axes: &[u8],
+        neutral: f64,
+    ) -> Result<gpu::Value, CompileError> {
         let (dtype, layout) = self.k.tile(fragment);
         let layout = layout.clone();
         let padded = axes.iter().any(|&a| layout.is_padded(a));
