@@ -173,8 +173,16 @@ fn every_stage_prints_and_a_tile_file_gives_the_same_ptx() {
 #[cfg(feature = "llvm")]
 #[test]
 fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
-    let said =
-        refuses(&["compile", "memory_read", "--dtype", "f32", "--arch", "sm_89", "--config", "BN=64 BH=128 stages=3 warps=8"]);
+    let said = refuses(&[
+        "compile",
+        "memory_read",
+        "--dtype",
+        "f32",
+        "--arch",
+        "sm_89",
+        "--config",
+        "BN=64 BH=128 stages=3 warps=8",
+    ]);
     has(&said, &["ATL302", "shared memory", "sm_89"]);
 }
 

@@ -139,7 +139,12 @@ fn case_jobs(schedules: &[Schedule], targets: &[Target]) -> Vec<Job> {
     let mut jobs = Vec::new();
     for name in case_names() {
         for &schedule in schedules {
-            jobs.extend(targets.iter().map(|&target| Job { name: name.clone(), kernel: case(&name), schedule, target }));
+            jobs.extend(targets.iter().map(|&target| Job {
+                name: name.clone(),
+                kernel: case(&name),
+                schedule,
+                target,
+            }));
         }
     }
     jobs

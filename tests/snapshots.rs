@@ -67,7 +67,9 @@ fn faults(ptx: &str, intent: &Intent) -> Vec<String> {
     let found = never.iter().chain(intent.none).filter(|what| ptx.contains(**what));
     faults.extend(found.map(|what| format!("there is a `{what}`")));
     faults.extend(
-        opcodes(ptx).filter(|o| o.starts_with("ld.global") && !o.contains(".nc")).map(|o| format!("`{o}` is not `.nc`")),
+        opcodes(ptx)
+            .filter(|o| o.starts_with("ld.global") && !o.contains(".nc"))
+            .map(|o| format!("`{o}` is not `.nc`")),
     );
     for line in ptx.lines() {
         if global_bytes(line).is_some_and(|bytes| bytes < intent.narrowest) {

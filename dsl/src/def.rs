@@ -99,10 +99,7 @@ impl KernelDef {
     /// Every point of the tune space, in lexicographic order of the knobs as declared.
     pub fn configs(&self) -> Vec<Config> {
         self.tune.iter().fold(vec![Config::default()], |configs, knob| {
-            configs
-                .iter()
-                .flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v)))
-                .collect()
+            configs.iter().flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v))).collect()
         })
     }
 

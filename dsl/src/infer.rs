@@ -33,7 +33,12 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
             if indices.len() != data.shape.len() {
                 return err(
                     103,
-                    format!("table `{}` has rank {}, but {} indices are given", data.name, data.shape.len(), indices.len()),
+                    format!(
+                        "table `{}` has rank {}, but {} indices are given",
+                        data.name,
+                        data.shape.len(),
+                        indices.len()
+                    ),
                 );
             }
             for &i in indices {
@@ -74,7 +79,10 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
         Op::Compare(p, a, b) => {
             let (x, y) = (ty(*a), ty(*b));
             if x != y {
-                return err(105, format!("comparison `{}` needs two operands of one type, found {x} and {y}", p.name()));
+                return err(
+                    105,
+                    format!("comparison `{}` needs two operands of one type, found {x} and {y}", p.name()),
+                );
             }
             vec![x.with_dtype(DType::Bool)]
         }
@@ -84,7 +92,10 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
                 return err(105, format!("`select` needs two choices of one type, found {x} and {y}"));
             }
             if *c != x.with_dtype(DType::Bool) {
-                return err(105, format!("`select` between tiles {x} needs a condition {}, found {c}", x.with_dtype(DType::Bool)));
+                return err(
+                    105,
+                    format!("`select` between tiles {x} needs a condition {}, found {c}", x.with_dtype(DType::Bool)),
+                );
             }
             vec![x.clone()]
         }
@@ -119,7 +130,10 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
         }
         Op::Reduce { op, value, axes } => {
             let t = ty(*value);
-            if axes.is_empty() || !axes.windows(2).all(|w| w[0] < w[1]) || axes.iter().any(|&a| usize::from(a) >= t.rank()) {
+            if axes.is_empty()
+                || !axes.windows(2).all(|w| w[0] < w[1])
+                || axes.iter().any(|&a| usize::from(a) >= t.rank())
+            {
                 return err(101, format!("`{}` along axes {axes:?} of a tile {t}", op.name()));
             }
             if t.dtype == DType::Bool {
@@ -157,7 +171,10 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
         Op::Store { param, slices, value } => {
             let want = access(kernel, *param, slices, loc)?;
             if *ty(*value) != want {
-                return err(111, format!("store to `{}` wants {want}, found {}", kernel.params[*param].name, ty(*value)));
+                return err(
+                    111,
+                    format!("store to `{}` wants {want}, found {}", kernel.params[*param].name, ty(*value)),
+                );
             }
             vec![]
         }
@@ -205,7 +222,11 @@ fn access(kernel: &Kernel, param: crate::Param, slices: &[Slice], loc: Loc) -> R
                         Diagnostic::new(114, loc, format!("dim `{name}` of {n} elements is too large to be used whole"))
                     })?),
                     DimSize::Dynamic { .. } => {
-                        return Err(Diagnostic::new(114, loc, format!("dim `{name}` is used whole, so it must be a constant")));
+                        return Err(Diagnostic::new(
+                            114,
+                            loc,
+                            format!("dim `{name}` is used whole, so it must be a constant"),
+                        ));
                     }
                 }
                 None
@@ -214,7 +235,11 @@ fn access(kernel: &Kernel, param: crate::Param, slices: &[Slice], loc: Loc) -> R
         if let Some(v) = coordinate
             && *kernel.ty(v) != TileType::scalar(DType::I32)
         {
-            return Err(Diagnostic::new(113, loc, format!("an index of `{}` must be a scalar i32, found {}", data.name, kernel.ty(v))));
+            return Err(Diagnostic::new(
+                113,
+                loc,
+                format!("an index of `{}` must be a scalar i32, found {}", data.name, kernel.ty(v)),
+            ));
         }
     }
     Ok(TileType::new(*dtype, shape))

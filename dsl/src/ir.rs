@@ -278,5 +278,4 @@ impl Kernel {
     pub fn param_by_name(&self, name: &str) -> Option<Param> {
         self.params.iter().find(|(_, p)| p.name == name).map(|(k, _)| k)
     }
-
 }

@@ -23,8 +23,7 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in declaration order.
-    pub const ALL: [DType; 7] =
-        [DType::Bool, DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
+    pub const ALL: [DType; 7] = [DType::Bool, DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
 
     /// The name used in kernels, in the text forms and in messages.
     pub const fn name(self) -> &'static str {
@@ -138,9 +137,7 @@ impl fmt::Display for TileType {
 /// The extents of two shapes after broadcasting, aligned at the last axis; `None` if they disagree.
 pub fn broadcast_shapes(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
     let rank = a.len().max(b.len());
-    let axis = |s: &[u32], i: usize| {
-        (i + s.len()).checked_sub(rank).map_or(1, |j| s[j])
-    };
+    let axis = |s: &[u32], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |j| s[j]);
     (0..rank)
         .map(|i| match (axis(a, i), axis(b, i)) {
             (x, y) if x == y => Some(x),

@@ -37,10 +37,9 @@ impl<'c> Emitter<'c, '_> {
             return Ok([(none, 0), (none, 0)]);
         }
         let mut row = (none, 0);
-        for axis in 0..rank - 1 {
+        for (axis, (&extent, &fixed)) in layout.shape.iter().zip(&coord).take(rank - 1).enumerate() {
             let c = self.thread_coord(layout, axis as u8)?;
-            let extent = layout.shape[axis];
-            row = (self.scale_add(row.0, extent, c)?, row.1 * extent + coord[axis]);
+            row = (self.scale_add(row.0, extent, c)?, row.1 * extent + fixed);
         }
         let col = (self.thread_coord(layout, rank as u8 - 1)?, coord[rank - 1]);
         let (row, col) = if at.transposed { (col, row) } else { (row, col) };
