@@ -127,17 +127,19 @@ class Run:
                 for row, fn in rows:
                     if fn is not None and "error" not in row:
                         self.measure(row, fn)
-            self.ask_atlas(name, entries)
+            self.ask_atlas(entries)
             say(f"  {name}: round {turn + 1} of {self.options.rounds}")
         for work, rows, atlas in entries:
             self.result["works"].append(self.conclude(work, [row for row, _ in rows], atlas))
         self.save()
 
-    def ask_atlas(self, name, entries):
+    def ask_atlas(self, entries):
         if self.atlas is None or all(work.atlas is None for work, _, _ in entries):
             return
-        value = self.atlas.bench(name)
         for work, _, atlas in entries:
+            if work.atlas is None:
+                continue
+            value = self.atlas.bench(work.atlas)
             if isinstance(value, str):
                 atlas["error"] = value
                 continue

@@ -193,7 +193,8 @@ def newton_schulz(b, n, m):
         return steps(g / (g.norm(dim=(-2, -1), keepdim=True) + NS_EPS))
 
     return Work(
-        "newton_schulz_small", "newton_schulz_small" + ("" if (n, m) == (64, 256) else f"_{n}x{m}"), (b, n, m), 3e-2, 2 * 2 * b * n * m,
+        "newton_schulz_small" + ("" if (n, m) == (64, 256) else f"_{n}x{m}"), "newton_schulz_small", (b, n, m), 3e-2,
+        2 * 2 * b * n * m,
         b * (20 * n * n * m + 10 * n**3), 128,
         lambda part: orthogonalise(g[part].double()),
         [
