@@ -36,9 +36,10 @@ pub(crate) fn module<'c>(cx: &'c Context, name: &str, machine: &TargetMachine) -
 /// Optimises a module and prints it as PTX.
 pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<String, CompileError> {
     module.verify().map_err(|e| CompileError::bug(format!("LLVM rejects the module: {e}")))?;
-    module
-        .run_passes("default<O3>", machine, PassBuilderOptions::create())
-        .map_err(|e| CompileError::bug(e.to_string()))?;
+    // Tiles are unrolled when they are emitted; unrolling a kernel's own loops only costs registers.
+    let options = PassBuilderOptions::create();
+    options.set_loop_unrolling(false);
+    module.run_passes("default<O3>", machine, options).map_err(|e| CompileError::bug(e.to_string()))?;
     let text =
         machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| CompileError::bug(e.to_string()))?;
     let text = String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_owned();

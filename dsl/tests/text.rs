@@ -5,7 +5,7 @@ mod generate;
 
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::{BinaryOp, Op, Predicate, ReduceOp, UnaryOp};
-use atlas_dsl::{diag, parse_kernel, same_kernel, verify};
+use atlas_dsl::{DType, Kernel, TileType, diag, parse_kernel, same_kernel, verify};
 use generate::Generator;
 use proptest::prelude::*;
 use std::collections::BTreeSet;

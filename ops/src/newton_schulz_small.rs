@@ -58,7 +58,7 @@ atlas_kernel! {
         g: &Tensor<T, [B, M, N]>,
         y: &mut Tensor<T, [B, M, N]>,
     )
-    tune { warps: [4, 8, 3, 2, 6] }
+    tune { warps: [2, 4, 8, 3] }
     {
         for b in grid(B) {
             let g0 = load(g[b, .., ..]).cast::<f32>();

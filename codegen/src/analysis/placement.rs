@@ -48,6 +48,7 @@ pub struct Placement {
     pub homes: SecondaryMap<Value, Option<Home>>,
     layouts: SecondaryMap<Value, Option<Fragment>>,
     atoms: SecondaryMap<Value, Option<MmaAtom>>,
+    products: SecondaryMap<Inst, Option<MmaAtom>>,
     vectors: SecondaryMap<Value, u32>,
     warps: u32,
 }
@@ -96,11 +97,12 @@ impl Placement {
             homes: SecondaryMap::with_capacity(n),
             layouts: SecondaryMap::with_capacity(n),
             atoms: SecondaryMap::with_capacity(n),
+            products: SecondaryMap::new(),
             vectors: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
         let mut classes = Classes { parent: (0..n).collect() };
-        p.free_values(kernel);
+        p.free_values(kernel, uses);
         p.tie(kernel, &mut classes);
         p.seed_accumulators(kernel, &mut classes, target)?;
         p.solve(kernel, &mut classes);
@@ -137,8 +139,20 @@ impl Placement {
 
     /// Constants, indices, and what is computed from nothing but those and single elements. Values are
     /// numbered in definition order, so operands come first.
-    fn free_values(&mut self, kernel: &Kernel) {
-        for v in kernel.values.keys() {
+    ///
+    /// Tiles that are read from shared memory have to be there, whatever they cost.
+    fn free_values(&mut self, kernel: &Kernel, uses: &Uses) {
+        let mut read_in_shared: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for (inst, op) in kernel.insts.iter() {
+            match *op {
+                Op::Dot { a, b, .. } => [a, b].into_iter().for_each(|v| read_in_shared[root(kernel, v).0] = true),
+                Op::Transpose(v) if !uses.get(kernel.results[inst][0]).is_empty() => {
+                    read_in_shared[root(kernel, v).0] = true;
+                }
+                _ => {}
+            }
+        }
+        for v in kernel.values.keys().filter(|&v| !read_in_shared[v]) {
             let Some((_, op)) = kernel.def_op(v) else { continue };
             let free = match op {
                 Op::Splat { .. } | Op::Iota { .. } => true,
@@ -205,6 +219,7 @@ impl Placement {
                 let atom = MmaAtom::select(dtype, *precision, target).ok_or_else(|| {
                     CompileError::refusal(format!("{target} has no instruction that multiplies {dtype} tiles"))
                 })?;
+                self.products[inst] = Some(atom);
                 let r = kernel.results[inst][0];
                 let class = classes.find(r.index());
                 if !seeds.iter().any(|s| s.0 == class) {
@@ -360,7 +375,7 @@ impl Placement {
     pub fn left_from_registers(&self, kernel: &Kernel, dot: Inst) -> bool {
         let Op::Dot { a, .. } = kernel.insts[dot] else { return false };
         let r = kernel.results[dot][0];
-        let (Some(atom), Some(layout)) = (self.atoms[r], self.layouts[a].as_ref()) else { return false };
+        let (Some(atom), Some(layout)) = (self.products[dot], self.layouts[a].as_ref()) else { return false };
         let computed = !matches!(kernel.def_op(a), Some((_, Op::Load { .. } | Op::Transpose(_))) | None)
             && !matches!(kernel.def_op(a), Some((_, Op::Loop { .. })));
         let elsewhere = matches!(self.homes[a], Some(Home::Copied(_) | Home::Carried | Home::Anywhere));
@@ -377,6 +392,11 @@ impl Placement {
         let Some(layout) = self.layouts[v].as_ref() else { return false };
         let ty = kernel.ty(v);
         ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(layout) * ty.dtype.bytes() < 32
+    }
+
+    /// The atom of a product. Its result may be tied to that of a product by another atom.
+    pub fn product(&self, dot: Inst) -> Option<MmaAtom> {
+        self.products[dot]
     }
 
     /// The atom whose accumulator layout a value has, if it has one.

@@ -142,6 +142,8 @@ impl<'c> Emitter<'c, '_> {
         let reach = (1u32 << (s.base + s.shift + s.bits)) - 1;
         if moving.bits & fixed & reach == 0 {
             let mixed = self.swizzle(moving.value, s)?;
+            // In a loop, one XOR per access is cheaper than a register per address kept across it.
+            let mixed = if self.loops > 0 { self.opaque(mixed)? } else { mixed };
             let low = self.b.build_xor(mixed, self.i32(i64::from(s.apply(fixed & reach))), "")?;
             return Ok(self.b.build_int_add(low, self.i32(i64::from(fixed & !reach)), "")?);
         }

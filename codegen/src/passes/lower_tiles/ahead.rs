@@ -16,7 +16,7 @@ impl Lower<'_> {
         let insts = self.tile.blocks[block].insts.clone();
         let mut held = 0;
         for &inst in &insts {
-            if !self.can_start(inst, block) {
+            if !self.can_start(inst, &[block]) {
                 continue;
             }
             let v = self.tile.results[inst][0];
@@ -36,8 +36,8 @@ impl Lower<'_> {
         for &inst in &insts {
             let Op::Loop { kind: LoopKind::Pipeline, lo, hi, body, .. } = self.tile.insts[inst] else { continue };
             let loads = self.staged_loads(body);
-            let ready = loads.iter().all(|&l| self.can_start(l, body))
-                && [lo, hi].iter().all(|&v| self.is_scalar_of_outside(v, block));
+            let ready = loads.iter().all(|&l| self.can_start(l, &[body, block]))
+                && [lo, hi].iter().all(|&v| self.is_scalar_of_outside(v, &[block]));
             if ready && !loads.is_empty() && self.schedule.stages > 1 {
                 self.loc = self.tile.locs[inst];
                 let scalar = self.scalar_layout();
@@ -75,22 +75,24 @@ impl Lower<'_> {
         Ok(ring)
     }
 
-    /// True if a load reads an input at coordinates that only scalars of `block` or of outside decide.
-    fn can_start(&self, inst: Inst, block: Block) -> bool {
+    /// True if a load reads an input at coordinates that only scalars of `blocks` or of outside decide.
+    fn can_start(&self, inst: Inst, blocks: &[Block]) -> bool {
         let Op::Load { param, .. } = &self.tile.insts[inst] else { return false };
         let input = matches!(self.tile.params[*param].kind, ParamKind::Tensor { access: Access::In, .. });
         let mut ready = input;
-        self.tile.insts[inst].visit_operands(|v| ready &= self.is_scalar_of_outside(v, block));
+        self.tile.insts[inst].visit_operands(|v| ready &= self.is_scalar_of_outside(v, blocks));
         ready
     }
 
-    /// True if a scalar is a coordinate, a parameter of the block, defined outside it, or computed from
+    /// True if a scalar is a coordinate, the index of a loop, defined outside the blocks, or computed from
     /// such by integer operations.
-    fn is_scalar_of_outside(&self, v: Value, block: Block) -> bool {
+    fn is_scalar_of_outside(&self, v: Value, blocks: &[Block]) -> bool {
         match self.tile.values[v].def {
-            ValueDef::Grid(_) | ValueDef::BlockParam(..) => true,
+            ValueDef::Grid(_) => true,
+            // Of what a loop's body is given only the index is known before the iterate.
+            ValueDef::BlockParam(of, n) => n == 0 || of != blocks[0],
             ValueDef::Result(inst, _) => {
-                if self.uses.block_of(inst) != Some(block) {
+                if !blocks.iter().any(|&b| self.uses.block_of(inst) == Some(b)) {
                     return true;
                 }
                 let op = &self.tile.insts[inst];
@@ -104,7 +106,7 @@ impl Lower<'_> {
                         | Op::Binary(..)
                 ) && self.tile.ty(v).rank() == 0;
                 let mut ready = simple;
-                op.visit_operands(|o| ready &= self.is_scalar_of_outside(o, block));
+                op.visit_operands(|o| ready &= self.is_scalar_of_outside(o, blocks));
                 ready
             }
         }

@@ -1,6 +1,7 @@
 //! Products and folds.
 
 use super::{Columns, Lower};
+use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Operand, SharedRef, Type};
 use crate::layout::{Fragment, Mode};
@@ -16,7 +17,12 @@ impl Lower<'_> {
         let v = self.tile.results[inst][0];
         let layout = self.layout_of_range(v, columns)?;
         let dtype = self.tile.ty(v).dtype;
-        let atom = self.placement.atom(v).ok_or_else(|| CompileError::bug("a product without an atom"))?;
+        let atom = self.placement.product(inst).ok_or_else(|| CompileError::bug("a product without an atom"))?;
+        let asked = layout;
+        let layout = match self.placement.atom(v) == Some(atom) {
+            true => asked.clone(),
+            false => atom.accumulator(asked.shape[0], asked.shape[1], self.schedule.warps),
+        };
         let left = if self.placement.left_from_registers(self.tile, inst) {
             let from = self.layout_of(a)?;
             let f = self.fragment(a, None, &from)?;
@@ -37,7 +43,8 @@ impl Lower<'_> {
         let n = layout.shape[1];
         let op = GpuOp::Mma { a: left, b: right, acc, atom, shape: (m, n, k), accumulate: None };
         let flying = self.push(op, vec![Type::InFlight { dtype, layout: layout.clone() }])[0];
-        Ok(self.push_tile(GpuOp::WaitMma(flying, 0), dtype, &layout))
+        let sum = self.push_tile(GpuOp::WaitMma(flying, 0), dtype, &layout);
+        Ok(self.convert(sum, &asked))
     }
 
     /// A fold: within each warp, then across warps through shared memory where they share the axes.
@@ -83,6 +90,9 @@ impl Lower<'_> {
             result = self.push_tile(GpuOp::Cast(result), dtype, &layout);
         }
         self.fragments.insert((v, None), result);
+        if *self.placement.home(v) == Home::Stored {
+            self.store_resident(v)?
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::{Lower, Resident};
 use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, BlockData, Op as GpuOp, Type};
+use atlas_dsl::ir::ValueDef;
 use atlas_dsl::op::{BinaryOp, LoopKind};
 use atlas_dsl::{Block, DType, Inst, Op, Value};
 
@@ -45,6 +46,19 @@ impl Lower<'_> {
         let loads = self.staged_loads(body);
         let stages = if kind == LoopKind::Pipeline { self.schedule.stages } else { 1 };
         let ahead = stages - 1;
+        for &load in &loads {
+            let mut known = true;
+            self.tile.insts[load].visit_operands(|v| known &= self.is_known_before(v, body, ahead == 0));
+            if !known {
+                return Err(CompileError::refusal(format!(
+                    "a load of `{}` in a loop is kept in shared memory, but the loop computes where it reads",
+                    match &self.tile.insts[load] {
+                        Op::Load { param, .. } => &self.tile.params[*param].name,
+                        _ => "",
+                    }
+                )));
+            }
+        }
         let outer = self.fragments.clone();
         let ring = match (self.started[inst], loads.is_empty()) {
             (Some(ring), _) => Some(ring),
@@ -129,6 +143,20 @@ impl Lower<'_> {
             self.fragments.insert((results[*k], None), v);
         }
         Ok(())
+    }
+
+    /// True if a scalar is known where an iterate starts, or, without what the loop carries, before that.
+    fn is_known_before(&self, v: Value, body: Block, carried: bool) -> bool {
+        match self.tile.values[v].def {
+            ValueDef::Grid(_) => true,
+            ValueDef::BlockParam(of, n) => n == 0 || of != body || carried,
+            ValueDef::Result(inst, _) => {
+                let op = &self.tile.insts[inst];
+                let mut known = !matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Dot { .. });
+                op.visit_operands(|o| known &= self.is_known_before(o, body, carried));
+                known || self.uses.block_of(inst) != Some(body)
+            }
+        }
     }
 
     /// The loads of a block that live in shared memory.

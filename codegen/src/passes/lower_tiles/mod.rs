@@ -192,7 +192,12 @@ impl Lower<'_> {
         if self.tile.ty(v).rank() == 0 {
             return Ok(self.scalar_layout());
         }
-        self.placement.layout(v).cloned().ok_or_else(|| CompileError::bug(format!("no layout for {v}")))
+        match (self.placement.layout(v), self.placement.home(v)) {
+            (Some(layout), _) => Ok(layout.clone()),
+            // It is made in whatever layout is asked for.
+            (None, Home::Anywhere) => Ok(self.placement.blocked(&self.tile.ty(v).shape, 4)),
+            (None, _) => Err(CompileError::bug(format!("no layout for {v}"))),
+        }
     }
 
     /// The layout of a column range of a value.
