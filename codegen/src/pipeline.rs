@@ -34,14 +34,6 @@ const AMPERE: &[Pass] = &[
     },
 ];
 
-/// A kernel's text after a pass.
-pub struct Stage {
-    /// The pass's name.
-    pub pass: &'static str,
-    /// The kernel after it.
-    pub kernel: Kernel,
-}
-
 /// Runs every pass; `watch` sees the kernel after each.
 pub fn run(
     tile: &Verified<atlas_dsl::Kernel>,

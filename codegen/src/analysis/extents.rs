@@ -6,7 +6,6 @@
 //! proves that it is there already.
 
 use atlas_dsl::builder::{fold_binary, fold_unary};
-use atlas_dsl::ir::DimSize;
 use atlas_dsl::op::{Predicate, Slice};
 use atlas_dsl::{Block, Dim, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
@@ -230,10 +229,7 @@ fn is_full(kernel: &Kernel, slice: Slice, dim: Dim) -> bool {
     match slice {
         Slice::At(_) | Slice::Whole => true,
         Slice::Span { .. } => false,
-        Slice::Tile { size, .. } => match kernel.dims[dim].size {
-            DimSize::Const(n) => n % u64::from(size) == 0,
-            DimSize::Dynamic { divisor } => divisor % size == 0,
-        },
+        Slice::Tile { size, .. } => kernel.dims[dim].size.divisor().is_multiple_of(u64::from(size)),
     }
 }
 

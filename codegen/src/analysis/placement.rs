@@ -6,7 +6,7 @@
 //! Operands that an atom reads from shared memory *demand* a buffer; one buffer serves every demand
 //! on its tile, because its swizzle is free of conflicts for all of them.
 
-use super::{Extents, Uses};
+use super::Uses;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::layout::Fragment;
@@ -85,13 +85,7 @@ impl Classes {
 
 impl Placement {
     /// Solves a kernel's placement for a schedule on a target.
-    pub fn of(
-        kernel: &Kernel,
-        uses: &Uses,
-        _extents: &Extents,
-        schedule: &Schedule,
-        target: Target,
-    ) -> Result<Placement, CompileError> {
+    pub fn of(kernel: &Kernel, uses: &Uses, schedule: &Schedule, target: Target) -> Result<Placement, CompileError> {
         let n = kernel.values.len();
         let mut p = Placement {
             homes: SecondaryMap::with_capacity(n),
@@ -271,22 +265,18 @@ impl Placement {
                 let Some(&r) = kernel.results[inst].first() else {
                     continue;
                 };
-                let (value, derived) = match op {
+                let derived = match op {
                     Op::Broadcast { value, .. } if self.homes[r].is_none() => {
-                        let d = self.layouts[r].as_ref().map(|l| l.broadcast_source(&kernel.ty(*value).shape));
-                        (*value, d.map(|d| (*value, d)))
+                        self.layouts[r].as_ref().map(|l| (*value, l.broadcast_source(&kernel.ty(*value).shape)))
                     }
-                    Op::Reduce { value, axes, .. } => {
-                        (*value, self.layouts[*value].as_ref().map(|l| (r, l.fold(axes))))
-                    }
+                    Op::Reduce { value, axes, .. } => self.layouts[*value].as_ref().map(|l| (r, l.fold(axes))),
                     Op::Reshape { value, .. } => match (&self.layouts[*value], &self.layouts[r]) {
-                        (Some(l), None) => (*value, l.reshape(&kernel.ty(r).shape).map(|l| (r, l))),
-                        (None, Some(l)) => (*value, l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l))),
+                        (Some(l), None) => l.reshape(&kernel.ty(r).shape).map(|l| (r, l)),
+                        (None, Some(l)) => l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l)),
                         _ => continue,
                     },
                     _ => continue,
                 };
-                let _ = value;
                 if let Some((v, layout)) = derived
                     && self.layouts[v].is_none()
                     && self.homes[v].is_none()

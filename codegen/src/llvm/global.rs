@@ -7,7 +7,7 @@ use crate::error::CompileError;
 use crate::gpu::{CopyAtom, SharedRef, Slice, Value};
 use crate::layout::Fragment;
 use crate::passes::inner_divisor;
-use atlas_dsl::ir::{DimSize, ParamKind, Stride};
+use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::types::BasicType;
@@ -148,11 +148,7 @@ impl<'c> Emitter<'c, '_> {
                 }
                 Slice::Whole { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
                 Slice::Tile { size, len, .. } => {
-                    let full = match self.k.dims[dim].size {
-                        DimSize::Const(n) => n % u64::from(size) == 0,
-                        DimSize::Dynamic { divisor } => divisor % size == 0,
-                    };
-                    if full {
+                    if self.k.dims[dim].size.divisor().is_multiple_of(u64::from(size)) {
                         self.pad_bound(&mut masks, layout, axis, len)?;
                     } else {
                         let left = self.b.build_int_sub(self.dim_size(dim)?, self.start(slice)?, "")?;
@@ -424,7 +420,6 @@ impl<'c> Emitter<'c, '_> {
         let view = self.view(param, slices)?;
         let checks = self.checks(param, slices)?;
         let rank = view.strides.len();
-        let tile: Vec<u32> = slices.iter().filter_map(Slice::len).collect();
         if rank > 2 {
             return Err(CompileError::refusal("a tile of rank above 2 cannot be copied to shared memory"));
         }
@@ -458,10 +453,9 @@ impl<'c> Emitter<'c, '_> {
                 let c = coords[axis];
                 let extent = if rank == 2 && axis == 0 { rows } else { cols };
                 axis += 1;
-                let ragged = match (slice, self.k.dims[dim].size) {
-                    (Slice::Tile { size, .. }, DimSize::Const(n)) => n % u64::from(size) != 0,
-                    (Slice::Tile { size, .. }, DimSize::Dynamic { divisor }) => divisor % size != 0,
-                    (Slice::Span { .. }, _) => true,
+                let ragged = match slice {
+                    Slice::Tile { size, .. } => !self.k.dims[dim].size.divisor().is_multiple_of(u64::from(size)),
+                    Slice::Span { .. } => true,
                     _ => false,
                 };
                 if extent > len {
@@ -474,7 +468,6 @@ impl<'c> Emitter<'c, '_> {
                     real = both(self, real, p)?;
                 }
             }
-            let _ = &tile;
             let mut offset = self.cx.i64_type().const_zero();
             for (c, s) in coords.iter().zip(&view.strides) {
                 let term = self.scaled(*c, *s)?;

@@ -43,8 +43,7 @@ impl Lower<'_> {
                     continue;
                 }
                 let len = cols / pieces;
-                let at = self.root_inst(inst, root);
-                self.ranges[at] = (0..pieces).map(|i| Some((i * len, len))).collect();
+                self.ranges[inst] = (0..pieces).map(|i| Some((i * len, len))).collect();
                 for v in tree {
                     self.lazy[v] = true;
                 }
@@ -83,11 +82,6 @@ impl Lower<'_> {
                 result.into_iter().filter(|&v| only_shared(v) && !self.lazy[v]).collect()
             }
         }
-    }
-
-    /// Where a root's ranges are kept: at its definition if it is kept in shared memory, else at its user.
-    fn root_inst(&self, inst: Inst, _root: Value) -> Inst {
-        inst
     }
 
     fn yields_to_shared(&self, inst: Inst, v: Value) -> bool {

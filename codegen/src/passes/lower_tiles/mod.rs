@@ -79,7 +79,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
             "a loop carries a tile that is ragged along the dim the loop counts; fold it inside the loop, or use a tile size that divides the dim",
         ));
     }
-    let placement = Placement::of(tile, &uses, &extents, schedule, target)?;
+    let placement = Placement::of(tile, &uses, schedule, target)?;
     let mut k = gpu::Kernel::new(&tile.name, target, schedule.warps * 32);
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
