@@ -1,0 +1,45 @@
+//! Constants as bits of the type that an instruction gives them.
+
+use crate::syntax::ast::{Operand, Type};
+use half::{bf16, f16};
+
+/// The bits of a constant in a type; `None` if it has none there.
+pub(super) fn immediate(operand: &Operand, ty: Type) -> Option<u64> {
+    match *operand {
+        Operand::Int(value) => integer(value, ty),
+        Operand::F32(bits) => match ty {
+            Type::F32 | Type::B32 | Type::U32 | Type::S32 | Type::Tf32 => Some(u64::from(bits)),
+            _ => float(f64::from(f32::from_bits(bits)), ty),
+        },
+        Operand::F64(bits) => match ty {
+            Type::F64 | Type::B64 | Type::U64 | Type::S64 => Some(bits),
+            _ => float(f64::from_bits(bits), ty),
+        },
+        _ => None,
+    }
+}
+
+/// An integer must be the zero- or the sign-extension of what fits the type. Narrow floats take it as their bits.
+fn integer(value: u64, ty: Type) -> Option<u64> {
+    let bits = ty.bits();
+    if matches!(ty, Type::F32 | Type::F64 | Type::F32x2 | Type::Tf32 | Type::Pred) {
+        return None;
+    }
+    if bits >= 64 {
+        return Some(value);
+    }
+    let mask = (1u64 << bits) - 1;
+    let extended = value | !mask;
+    let negative = extended == value && value >> (bits - 1) & 1 == 1;
+    (value <= mask || negative).then_some(value & mask)
+}
+
+fn float(value: f64, ty: Type) -> Option<u64> {
+    Some(match ty {
+        Type::F16 => u64::from(f16::from_f64(value).to_bits()),
+        Type::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
+        Type::F32 => u64::from((value as f32).to_bits()),
+        Type::F64 => value.to_bits(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,56 @@
+//! Tests of the decoder: one table of instructions a family, and what each becomes.
+
+mod arith;
+mod errors;
+mod families;
+mod flow;
+mod hostile;
+mod layout;
+
+use crate::alu::Arithmetic;
+use crate::fault::Result;
+use crate::program::{Op, Program};
+use crate::syntax::parse;
+
+const HEAD: &str = ".version 8.5\n.target sm_90a\n.address_size 64\n";
+const DECLARED: &str = ".reg .pred p<8>; .reg .b16 h<8>; .reg .b32 r<140>; .reg .b64 d<16>;";
+
+/// Compiles an entry of this body, whose first line is line 5 of the text.
+fn compile(body: &str) -> Result<Program> {
+    compile_module("", body)
+}
+
+fn compile_module(variables: &str, body: &str) -> Result<Program> {
+    let text = format!(
+        "{HEAD}{variables}.visible .entry k(.param .u64 a, .param .align 64 .b8 b[128]) {{ {DECLARED}\n{body}\n}}"
+    );
+    super::compile(&parse(&text)?, None, Arithmetic::Ieee)
+}
+
+/// What one instruction becomes, the last part of it.
+fn op(instruction: &str) -> Op {
+    let program = compile(instruction).unwrap_or_else(|e| panic!("{e}"));
+    program.code[program.code.len() - 2].op.clone()
+}
+
+/// The words of an operation, with rows and addresses in short: `r0`, `p0`, `[r0+4]`.
+fn short(op: &Op) -> String {
+    let mut text = format!("{op:?}");
+    for row in 0..140 {
+        text = text.replace(&format!("Reg(Reg({row}))"), &format!("r{row}"));
+        text = text
+            .replace(&format!("Pred({row})"), &format!("p{row}"))
+            .replace(&format!("Reg({row})"), &format!("r{row}"));
+    }
+    while let Some((before, rest)) = text.split_once("Addr { base: ") {
+        let (base, rest) = rest.split_once(", offset: ").unwrap();
+        let (offset, rest) = rest.split_once(" }").unwrap();
+        text = format!("{before}[{base}+{offset}]{rest}");
+    }
+    text
+}
+
+/// The message of the fault in an entry of this body.
+fn error(body: &str) -> String {
+    compile(body).map(|p| format!("{:?}", p.code)).unwrap_err().message
+}

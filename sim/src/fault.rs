@@ -1,0 +1,106 @@
+//! What the simulator finds wrong: the kind, the line of PTX, the parties, and words.
+
+use crate::program::SourceLoc;
+use std::fmt;
+
+/// Kinds of fault, for tests and for tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// The text does not parse, or says something that the simulator does not know.
+    Syntax,
+    /// The launch does not fit the kernel: threads, parameters, shared memory, cluster.
+    Launch,
+    /// Two accesses of the same bytes, one a write, unordered.
+    Race,
+    /// A generic access and an asynchronous one, ordered but with no `fence.proxy.async` between.
+    MissingProxyFence,
+    /// Memory or registers of an asynchronous operation touched before it was waited for.
+    InFlight,
+    /// A phase waited for that is not the next one, arrivals beyond the count, bytes that do not add up.
+    Phase,
+    /// An operation of an mbarrier on memory that holds none, or an ordinary access to one.
+    NotABarrier,
+    Deadlock,
+    UninitializedRead,
+    OutOfBounds,
+    Misaligned,
+    /// A write to memory that the launch may only read, or an `.nc` load of memory that it writes.
+    ReadOnly,
+    /// An `.aligned` instruction, or one with a member mask, that not all its lanes execute together.
+    Divergent,
+    /// A descriptor, a tensor map or an operand that the ISA forbids.
+    Illegal,
+    /// `trap`.
+    Trap,
+    /// The budget of instructions or memory is spent.
+    Budget,
+}
+
+/// Where in the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Linear index of the CTA.
+    pub cta: u32,
+    /// Warp within the CTA.
+    pub warp: u32,
+    /// Lane within the warp, if one is meant.
+    pub lane: Option<u8>,
+}
+
+/// One side of a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    pub place: Place,
+    /// Line in the PTX text, from 1.
+    pub line: u32,
+    /// What the line comes from, where the text says.
+    pub source: Option<SourceLoc>,
+}
+
+/// A fault: executing stops at the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: FaultKind,
+    pub message: String,
+    /// Who did it; `None` for faults of the text or the launch.
+    pub party: Option<Party>,
+    /// Whom it conflicts with, or who waits too.
+    pub others: Vec<(Party, String)>,
+}
+
+impl Fault {
+    /// A fault without parties.
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
+        Fault { kind, message: message.into(), party: None, others: Vec::new() }
+    }
+
+    /// A fault of the text at a line.
+    pub fn syntax(line: u32, message: impl fmt::Display) -> Fault {
+        Fault::new(FaultKind::Syntax, format!("line {line}: {message}"))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CTA {} warp {}", self.cta, self.warp)?;
+        self.lane.map_or(Ok(()), |lane| write!(f, " lane {lane}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(p) = &self.party {
+            write!(f, "\n  at PTX line {}, {}", p.line, p.place)?;
+        }
+        for (p, what) in &self.others {
+            write!(f, "\n  {what} at PTX line {}, {}", p.line, p.place)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// The simulator's result.
+pub type Result<T> = std::result::Result<T, Fault>;

@@ -1,0 +1,19 @@
+//! A simulator of PTX: executes the text that Atlas ships, and is strict where hardware is merciful.
+
+#![forbid(unsafe_code)]
+
+pub mod alu;
+pub mod decode;
+pub mod fault;
+pub mod forms;
+pub mod launch;
+mod machine;
+pub mod memory;
+mod operand;
+pub mod program;
+pub mod race;
+mod schedule;
+pub mod stats;
+pub mod syntax;
+pub mod tensor;
+pub mod tma;

@@ -1,0 +1,31 @@
+//! Shared memory of a CTA.
+
+use super::Region;
+use std::ops::{Deref, DerefMut};
+
+/// Static and dynamic shared memory of one CTA, holding nothing at the start.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    region: Region,
+}
+
+impl Shared {
+    /// Shared memory of a CTA, by its linear index.
+    pub fn new(cta: u32, bytes: u32) -> Shared {
+        Shared { region: Region::uninitialized(1 << 63 | u64::from(cta), bytes as usize) }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Region;
+
+    fn deref(&self) -> &Region {
+        &self.region
+    }
+}
+
+impl DerefMut for Shared {
+    fn deref_mut(&mut self) -> &mut Region {
+        &mut self.region
+    }
+}

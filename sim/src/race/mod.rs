@@ -1,0 +1,38 @@
+//! Happens-before: vector clocks of threads, tokens of what they release, and shadow cells of memory.
+
+mod clocks;
+mod flags;
+mod record;
+mod release;
+mod shadow;
+mod vector;
+
+pub use clocks::Clocks;
+pub use record::Touch;
+pub(crate) use record::{Crew, Entry};
+pub use release::Release;
+pub(crate) use shadow::{Conflict, Shadow};
+
+/// A thread, linear over the launch: `cta * threads_per_cta + tid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId(pub u32);
+
+/// A component of the clocks: a thread by its linear number, or above all threads an agent whose time is counted
+/// apart, such as an mbarrier by its phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentId(pub u32);
+
+/// A moment of an agent. Times begin at 1; 0 is before all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// Whose time it is.
+    pub agent: AgentId,
+    /// The time.
+    pub time: u32,
+}
+
+impl From<ThreadId> for AgentId {
+    fn from(thread: ThreadId) -> AgentId {
+        AgentId(thread.0)
+    }
+}

@@ -1,0 +1,290 @@
+//! One record of past accesses: lanes of a warp that did the same at the same time.
+
+use super::clocks::State;
+use super::vector::{Seat, Vector};
+use super::{AgentId, Clocks, Epoch, ThreadId};
+use crate::program::Scope;
+use std::rc::Rc;
+
+/// What an access does to memory, as far as conflicts go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// `ld` and its kin.
+    Load,
+    /// `st` and its kin.
+    Store,
+    /// `atom`, `red`.
+    Atomic,
+    /// An asynchronous operation that reads: a TMA store, an operand of `wgmma`.
+    AsyncRead,
+    /// An asynchronous operation that writes: `cp.async`, a TMA load.
+    AsyncWrite,
+    /// An asynchronous reduction.
+    AsyncReduce,
+}
+
+impl Touch {
+    /// Whether bytes change.
+    pub fn writes(self) -> bool {
+        !matches!(self, Touch::Load | Touch::AsyncRead)
+    }
+
+    /// The access in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Touch::Load => "a load",
+            Touch::Store => "a store",
+            Touch::Atomic => "an atomic",
+            Touch::AsyncRead => "an asynchronous read",
+            Touch::AsyncWrite => "an asynchronous write",
+            Touch::AsyncReduce => "an asynchronous reduction",
+        }
+    }
+}
+
+/// An access about to be entered into cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The thread whose knowledge must cover what came before.
+    pub(crate) thread: ThreadId,
+    pub(crate) line: u32,
+    pub(crate) touch: Touch,
+    /// Relaxed or stronger, so that others of its kind may race with it.
+    pub(crate) strong: Option<Scope>,
+    /// Done through the asynchronous proxy.
+    pub(crate) proxy: bool,
+    /// `.nc`.
+    pub(crate) non_coherent: bool,
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn info(&self) -> Info {
+        let touch = match self.touch {
+            Touch::Load => 0,
+            Touch::Store => 1,
+            Touch::Atomic => 2,
+            Touch::AsyncRead => 3,
+            Touch::AsyncWrite => 4,
+            Touch::AsyncReduce => 5,
+        };
+        let strong = match self.strong {
+            None => 0,
+            Some(Scope::Cta) => STRONG_CTA,
+            Some(_) => STRONG_WIDE,
+        };
+        let proxy = if self.proxy { PROXY } else { 0 };
+        Info(self.line.min(LINES) | touch << 24 | strong | proxy)
+    }
+}
+
+/// Line, kind, strength and proxy of an access in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Info(u32);
+
+const LINES: u32 = (1 << 24) - 1;
+const PROXY: u32 = 1 << 27;
+const STRONG_CTA: u32 = 1 << 28;
+const STRONG_WIDE: u32 = 2 << 28;
+const STRONG: u32 = 3 << 28;
+
+impl Info {
+    pub(super) fn line(self) -> u32 {
+        self.0 & LINES
+    }
+
+    pub(super) fn touch(self) -> Touch {
+        match (self.0 >> 24) & 7 {
+            0 => Touch::Load,
+            1 => Touch::Store,
+            2 => Touch::Atomic,
+            3 => Touch::AsyncRead,
+            4 => Touch::AsyncWrite,
+            _ => Touch::AsyncReduce,
+        }
+    }
+
+    pub(super) fn writes(self) -> bool {
+        self.touch().writes()
+    }
+
+    /// Through the asynchronous proxy.
+    pub(super) fn proxy(self) -> bool {
+        self.0 & PROXY != 0
+    }
+
+    pub(super) fn strong(self) -> bool {
+        self.0 & STRONG != 0
+    }
+
+    /// Strong for threads of other CTAs too.
+    pub(super) fn wide(self) -> bool {
+        self.0 & STRONG == STRONG_WIDE
+    }
+
+    /// The same but for the line.
+    fn alike(self, other: Info) -> bool {
+        (self.0 ^ other.0) & !LINES == 0
+    }
+
+    /// Whether whatever conflicts with `old` conflicts with this too, so that `old`, ordered before, may be forgotten.
+    fn shadows(self, old: Info) -> bool {
+        let no_stronger = self.0 & STRONG == 0 || (old.strong() && (old.wide() || !self.wide()));
+        no_stronger && (self.writes() || !old.writes())
+    }
+}
+
+/// Accesses of some lanes of a warp at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    /// The agent of bit 0 of `lanes`.
+    pub(super) owner: u32,
+    /// 0 if the record is empty.
+    pub(super) time: u32,
+    pub(super) lanes: u32,
+    pub(super) info: Info,
+}
+
+/// Who makes an access, with what it takes to compare it with others.
+pub(super) struct Who<'a> {
+    clocks: &'a Clocks,
+    thread: ThreadId,
+    cta: u32,
+    /// The first thread of the CTA.
+    first: u32,
+    /// What the thread knows of its own CTA.
+    near: &'a [u32],
+    pub(super) record: Record,
+}
+
+/// Lanes of a warp about to make one access each, all of one kind: what they have in common is found once.
+pub(crate) struct Crew<'a> {
+    pub(super) entry: Entry,
+    clocks: &'a Clocks,
+    info: Info,
+    cta: u32,
+    /// The first thread of the CTA.
+    first: u32,
+    /// Of the warp's threads; none if none of the CTA has synchronised.
+    states: &'a [State],
+    /// The latest lane's knowledge, and what of it is of its own CTA.
+    near: Option<(&'a Rc<Vector>, &'a [u32])>,
+}
+
+impl<'a> Crew<'a> {
+    /// A warp whose first lane is the thread of the entry.
+    pub(crate) fn new(entry: Entry, clocks: &'a Clocks) -> Crew<'a> {
+        let Seat { block: cta, slot, .. } = clocks.seat(entry.thread.into());
+        let (first, states) = (entry.thread.0 - slot, clocks.states_from(entry.thread));
+        Crew { entry, clocks, info: entry.info(), cta, first, states, near: None }
+    }
+
+    /// One of the lanes.
+    #[inline]
+    pub(super) fn who(&mut self, lane: usize) -> Who<'a> {
+        let owner = self.entry.thread.0;
+        let (time, near) = match self.states.get(lane) {
+            None => (1, &[] as &[u32]),
+            Some(state) => {
+                let near = match self.near {
+                    Some((base, near)) if Rc::ptr_eq(base, &state.base) => near,
+                    _ => state.base.block(self.cta),
+                };
+                self.near = Some((&state.base, near));
+                (state.now, near)
+            }
+        };
+        let record = Record { owner, time, lanes: 1 << lane, info: self.info };
+        let thread = ThreadId(owner + lane as u32);
+        Who { clocks: self.clocks, thread, cta: self.cta, first: self.first, near, record }
+    }
+}
+
+impl<'a> Who<'a> {
+    #[inline]
+    pub(super) fn new(entry: &Entry, clocks: &'a Clocks) -> Who<'a> {
+        let thread = entry.thread;
+        let Seat { block: cta, slot, .. } = clocks.seat(thread.into());
+        let (time, near) = clocks.state(thread).map_or((1, &[] as &[u32]), |s| (s.now, s.base.block(cta)));
+        let lane = slot % 32;
+        let record = Record { owner: thread.0 - lane, time, lanes: 1 << lane, info: entry.info() };
+        Who { clocks, thread, cta, first: thread.0 - slot, near, record }
+    }
+
+    /// The first agent of a record whose access is not ordered before this thread.
+    #[inline]
+    pub(super) fn unordered(&self, old: &Record) -> Option<AgentId> {
+        let own = if old.owner == self.record.owner { self.record.lanes } else { 0 };
+        let mut lanes = old.lanes & !own;
+        if lanes == 0 {
+            return None;
+        }
+        let (times, start) = match self.near.get((old.owner.wrapping_sub(self.first)) as usize..) {
+            Some(times) if old.owner >= self.first && !times.is_empty() => (times, 0),
+            _ => {
+                let seat = self.clocks.seat(AgentId(old.owner));
+                (self.clocks.known(self.thread, seat.block, false), seat.slot)
+            }
+        };
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            lanes &= lanes - 1;
+            if times.get((start + lane) as usize).is_none_or(|&known| known < old.time) {
+                return Some(AgentId(old.owner + lane));
+            }
+        }
+        None
+    }
+
+    /// The first agent of a record of generic writes that are not visible to the asynchronous proxy.
+    pub(super) fn invisible(&self, old: &Record) -> Option<AgentId> {
+        let agents = (0..32).filter(|lane| old.lanes >> lane & 1 != 0).map(|lane| AgentId(old.owner + lane));
+        agents.into_iter().find(|&agent| !self.clocks.proxy_ordered(self.thread, Epoch { agent, time: old.time }))
+    }
+
+    /// Whether two strong accesses may race: each is strong for the other's thread.
+    #[inline]
+    pub(super) fn tolerates(&self, old: &Record) -> bool {
+        let new = self.record.info;
+        if !new.strong() || !old.info.strong() {
+            return false;
+        }
+        (new.wide() && old.info.wide()) || self.near(old)
+    }
+
+    /// Whether a record is of the same CTA.
+    fn near(&self, old: &Record) -> bool {
+        self.clocks.seat(AgentId(old.owner)).block == self.cta
+    }
+}
+
+impl Record {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.time == 0
+    }
+
+    /// Joins the lanes of another record that differs in nothing else.
+    #[inline]
+    pub(super) fn absorb(&mut self, new: &Record) -> bool {
+        let same = self.owner == new.owner && self.time == new.time && self.info.alike(new.info);
+        if same {
+            self.lanes |= new.lanes;
+            self.info = new.info;
+        }
+        same
+    }
+
+    /// Whether a later access of the same lanes makes this record needless.
+    pub(super) fn precedes(&self, new: &Record) -> bool {
+        let same = self.owner == new.owner && self.info.alike(new.info);
+        same && self.time <= new.time && self.lanes & !new.lanes == 0
+    }
+
+    /// Whether the new access makes this record needless.
+    pub(super) fn obsolete(&self, who: &Who<'_>) -> bool {
+        let new = who.record.info;
+        self.is_empty()
+            || (new.shadows(self.info) && (!new.strong() || who.near(self)) && who.unordered(self).is_none())
+    }
+}

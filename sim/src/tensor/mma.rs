@@ -1,0 +1,143 @@
+//! `mma.sync`: the product of two register fragments, plus a third.
+
+use crate::alu::Arithmetic;
+use crate::fault::{Fault, FaultKind, Result};
+use crate::program::{Mma, MmaType};
+use crate::tensor::Row;
+use crate::tensor::fragment::{Fragment, Role};
+use crate::tensor::product::{self, Double, Float, Integer, Number, Pair, Rounding, System};
+
+/// Largest m, n and k of any shape.
+const MAX_M: usize = 16;
+const MAX_N: usize = 8;
+const MAX_K: usize = 32;
+
+/// Operand types that multiply each other, with their shapes and the types that c and d both have.
+struct Family {
+    operands: &'static [MmaType],
+    shapes: &'static [(u16, u16, u16)],
+    accumulators: &'static [MmaType],
+    /// Whether A and B may differ in type.
+    mixed: bool,
+}
+
+/// Everything that `mma` computes; without sparsity, sub-byte types and sm_70's m8n8k4.
+const FAMILIES: &[Family] = &[
+    Family {
+        operands: &[MmaType::F16],
+        shapes: &[(16, 8, 8), (16, 8, 16)],
+        accumulators: &[MmaType::F16, MmaType::F32],
+        mixed: false,
+    },
+    Family {
+        operands: &[MmaType::Bf16],
+        shapes: &[(16, 8, 8), (16, 8, 16)],
+        accumulators: &[MmaType::F32],
+        mixed: false,
+    },
+    Family {
+        operands: &[MmaType::Tf32],
+        shapes: &[(16, 8, 4), (16, 8, 8)],
+        accumulators: &[MmaType::F32],
+        mixed: false,
+    },
+    Family {
+        operands: &[MmaType::F64],
+        shapes: &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
+        accumulators: &[MmaType::F64],
+        mixed: false,
+    },
+    Family {
+        operands: &[MmaType::S8, MmaType::U8],
+        shapes: &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
+        accumulators: &[MmaType::S32],
+        mixed: true,
+    },
+    Family {
+        operands: &[MmaType::E4m3, MmaType::E5m2],
+        shapes: &[(16, 8, 16), (16, 8, 32)],
+        accumulators: &[MmaType::F16, MmaType::F32],
+        mixed: true,
+    },
+];
+
+/// The fragments of an instruction: A, B, C and D.
+pub fn fragments(spec: &Mma) -> [Fragment; 4] {
+    let (m, n, k) = (usize::from(spec.m), usize::from(spec.n), usize::from(spec.k));
+    [
+        Fragment::new(Role::A, m, k, spec.a_type),
+        Fragment::new(Role::B, k, n, spec.b_type),
+        Fragment::new(Role::Accumulator, m, n, spec.c_type),
+        Fragment::new(Role::Accumulator, m, n, spec.d_type),
+    ]
+}
+
+/// Whether the instruction exists, in this arithmetic, and has as many registers as its shape needs.
+pub fn check(spec: &Mma, arithmetic: Arithmetic) -> Result<()> {
+    let known = FAMILIES.iter().any(|family| {
+        family.operands.contains(&spec.a_type)
+            && family.operands.contains(&spec.b_type)
+            && (family.mixed || spec.a_type == spec.b_type)
+            && family.shapes.contains(&(spec.m, spec.n, spec.k))
+            && family.accumulators.contains(&spec.c_type)
+            && spec.c_type == spec.d_type
+    });
+    if !known {
+        let Mma { m, n, k, a_type, b_type, c_type, d_type, .. } = spec;
+        let message =
+            format!("no mma of shape m{m}n{n}k{k} has types {d_type:?} = {a_type:?} * {b_type:?} + {c_type:?}");
+        return Err(Fault::new(FaultKind::Illegal, message));
+    }
+    System::check(spec.a_type, arithmetic)?;
+    let given = [spec.a.len(), spec.b.len(), spec.c.len(), spec.d.len()];
+    for ((name, fragment), given) in ["a", "b", "c", "d"].iter().zip(fragments(spec)).zip(given) {
+        let needed = fragment.registers();
+        if given != needed {
+            let message = format!("mma operand {name} has {given} registers, its shape needs {needed}");
+            return Err(Fault::new(FaultKind::Illegal, message));
+        }
+    }
+    Ok(())
+}
+
+/// The registers of d. What `check` refuses gives zeros where registers are missing.
+pub fn mma(spec: &Mma, a: &[Row], b: &[Row], c: &[Row], arithmetic: Arithmetic) -> Vec<Row> {
+    match System::of(spec.a_type, arithmetic) {
+        System::Float => multiply::<Float>(spec, a, b, c),
+        System::Double => multiply::<Double>(spec, a, b, c),
+        System::Integer => multiply::<Integer>(spec, a, b, c),
+        System::Pair => multiply::<Pair>(spec, a, b, c),
+    }
+}
+
+fn multiply<T: Number>(spec: &Mma, a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> {
+    let [a_fragment, b_fragment, c_fragment, d_fragment] = fragments(spec);
+    let a_rows: [T; MAX_M * MAX_K] = operands(&a_fragment, a, MAX_K, spec.a_type);
+    let b_panel: [T; MAX_K * MAX_N] = operands(&b_fragment, b, MAX_N, spec.b_type);
+    let mut values = [0; MAX_M * MAX_N];
+    c_fragment.scatter(c, (MAX_N, 1), |index, bits| values[index % (MAX_M * MAX_N)] = bits);
+    let (b_panel, _) = b_panel.as_chunks();
+    let (panels, _) = values.as_chunks_mut();
+    let k = usize::from(spec.k).min(MAX_K);
+    let rounding = Rounding { c_type: spec.c_type, d_type: spec.d_type, saturate: spec.saturate };
+    for (a, values) in a_rows.chunks_exact(MAX_K).zip(panels).take(spec.m.into()) {
+        *values = product::panel(&a[..k], &b_panel[..k], *values, rounding);
+    }
+    d_fragment.gather((MAX_N, 1), |index| values[index % (MAX_M * MAX_N)])
+}
+
+/// A matrix with so many columns, row by row. Indices are wrapped rather than checked: shapes that `check` accepts
+/// never leave the array.
+#[inline]
+fn operands<T: Number, const SIZE: usize>(
+    fragment: &Fragment,
+    registers: &[Row],
+    columns: usize,
+    ty: MmaType,
+) -> [T; SIZE] {
+    let mut bits = [0; SIZE];
+    fragment.scatter(registers, (columns, 1), |index, element| bits[index % SIZE] = element);
+    let mut values = [T::ZERO; SIZE];
+    T::operands(ty, &bits, &mut values);
+    values
+}

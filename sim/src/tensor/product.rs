@@ -1,0 +1,237 @@
+//! The inner product behind every tensor-core instruction, over three number systems.
+//!
+//! Floating point: products are exact in `f64` and are summed there in order of k; then c is added and the sum is
+//! rounded once, to nearest even. The ISA leaves order and precision of the sum open. Hardware aligns the addends to
+//! the largest and truncates (and keeps about 14 bits of fp8 sums on sm_90), so its results differ in the last places:
+//! compare with it by a bound that grows with `k * max|a * b|`, not bit for bit. NaN results are the canonical one.
+
+use crate::alu::Arithmetic;
+use crate::fault::{Fault, FaultKind, Result};
+use crate::program::MmaType;
+use crate::tensor::element;
+use half::f16;
+
+/// Eight neighbouring rows of an operand at one k.
+pub(super) type Panel<T> = [T; 8];
+
+/// How sums become results: types of c and d, and whether integers saturate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounding {
+    pub(super) c_type: MmaType,
+    pub(super) d_type: MmaType,
+    pub(super) saturate: bool,
+}
+
+/// A number system of inner products.
+pub(super) trait Number: Copy {
+    const ZERO: Self;
+    /// The value of an operand's element.
+    fn operand(ty: MmaType, bits: u64) -> Self;
+    /// The values of many elements.
+    fn operands(ty: MmaType, bits: &[u64], values: &mut [Self]) {
+        bits.iter().zip(values).for_each(|(&bits, value)| *value = Self::operand(ty, bits));
+    }
+    fn negate(self) -> Self;
+    fn multiply_add(self, a: Self, b: Self) -> Self;
+    /// What sums start from, given the bits of c.
+    fn start(c: Panel<u64>, rounding: Rounding) -> Panel<Self>;
+    /// The bits of the results, given the sums and the bits of c.
+    fn finish(sums: Panel<Self>, c: Panel<u64>, rounding: Rounding) -> Panel<u64>;
+}
+
+/// f16, bf16, tf32 and fp8 operands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Float(f64);
+
+impl Number for Float {
+    const ZERO: Float = Float(0.0);
+    #[inline]
+    fn operand(ty: MmaType, bits: u64) -> Float {
+        Float(element::to_f64(ty, bits))
+    }
+    /// One loop for each type, so that none asks for the type of every element.
+    fn operands(ty: MmaType, bits: &[u64], values: &mut [Float]) {
+        macro_rules! convert {
+            ($($ty:ident)*) => {
+                match ty {
+                    $(MmaType::$ty => {
+                        bits.iter().zip(values).for_each(|(&b, v)| *v = Float(element::to_f64(MmaType::$ty, b)));
+                    })*
+                }
+            };
+        }
+        convert!(F16 Bf16 Tf32 F32 F64 E4m3 E5m2 S8 U8 S32)
+    }
+    fn negate(self) -> Float {
+        Float(-self.0)
+    }
+    #[inline]
+    fn multiply_add(self, a: Float, b: Float) -> Float {
+        Float(self.0 + a.0 * b.0)
+    }
+    #[inline]
+    fn start(_: Panel<u64>, _: Rounding) -> Panel<Float> {
+        [Float::ZERO; 8]
+    }
+    #[inline]
+    fn finish(sums: Panel<Float>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+        let c = match rounding.c_type {
+            MmaType::F16 => c.map(|bits| element::to_f64(MmaType::F16, bits)),
+            _ => c.map(|bits| f32::from_bits(bits as u32).into()),
+        };
+        let sums: Panel<f64> = std::array::from_fn(|i| sums[i].0 + c[i]);
+        match rounding.d_type {
+            MmaType::F16 => sums.map(|x| if x.is_nan() { 0x7fff } else { f16::from_f64(x).to_bits().into() }),
+            _ => sums.map(|x| if x.is_nan() { 0x7fff_ffff } else { (x as f32).to_bits().into() }),
+        }
+    }
+}
+
+/// f64 operands: a fused multiply-add for each k, in order, from c.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Double(f64);
+
+impl Number for Double {
+    const ZERO: Double = Double(0.0);
+    fn operand(_: MmaType, bits: u64) -> Double {
+        Double(f64::from_bits(bits))
+    }
+    fn negate(self) -> Double {
+        Double(-self.0)
+    }
+    fn multiply_add(self, a: Double, b: Double) -> Double {
+        Double(libm::fma(a.0, b.0, self.0))
+    }
+    fn start(c: Panel<u64>, _: Rounding) -> Panel<Double> {
+        c.map(|bits| Double(f64::from_bits(bits)))
+    }
+    fn finish(sums: Panel<Double>, _: Panel<u64>, _: Rounding) -> Panel<u64> {
+        sums.map(|sum| if sum.0.is_nan() { 0x7ff8_0000_0000_0000 } else { sum.0.to_bits() })
+    }
+}
+
+/// s8 and u8 operands. Up to 32 products fit `i32`; only adding c can overflow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integer(i32);
+
+impl Number for Integer {
+    const ZERO: Integer = Integer(0);
+    #[inline]
+    fn operand(ty: MmaType, bits: u64) -> Integer {
+        Integer(element::to_i32(ty, bits))
+    }
+    fn negate(self) -> Integer {
+        Integer(self.0.wrapping_neg())
+    }
+    #[inline]
+    fn multiply_add(self, a: Integer, b: Integer) -> Integer {
+        Integer(self.0.wrapping_add(a.0.wrapping_mul(b.0)))
+    }
+    #[inline]
+    fn start(_: Panel<u64>, _: Rounding) -> Panel<Integer> {
+        [Integer::ZERO; 8]
+    }
+    #[inline]
+    fn finish(sums: Panel<Integer>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+        let add = if rounding.saturate { i32::saturating_add } else { i32::wrapping_add };
+        std::array::from_fn(|i| u64::from(add(sums[i].0, c[i] as i32) as u32))
+    }
+}
+
+/// Exact arithmetic: a word is a pair of integers modulo 2^16, upper and lower half, added and multiplied apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    upper: u16,
+    lower: u16,
+}
+
+impl Pair {
+    /// A word has both halves; what is narrower has the upper one.
+    #[inline]
+    fn widen(ty: MmaType, bits: u64) -> Pair {
+        match element::bits(ty) {
+            32 => Pair { upper: (bits >> 16) as u16, lower: bits as u16 },
+            _ => Pair { upper: bits as u16, lower: 0 },
+        }
+    }
+}
+
+impl Number for Pair {
+    const ZERO: Pair = Pair { upper: 0, lower: 0 };
+    #[inline]
+    fn operand(ty: MmaType, bits: u64) -> Pair {
+        Pair::widen(ty, bits)
+    }
+    fn negate(self) -> Pair {
+        Pair { upper: self.upper.wrapping_neg(), lower: self.lower.wrapping_neg() }
+    }
+    #[inline]
+    fn multiply_add(self, a: Pair, b: Pair) -> Pair {
+        Pair {
+            upper: self.upper.wrapping_add(a.upper.wrapping_mul(b.upper)),
+            lower: self.lower.wrapping_add(a.lower.wrapping_mul(b.lower)),
+        }
+    }
+    #[inline]
+    fn start(c: Panel<u64>, rounding: Rounding) -> Panel<Pair> {
+        c.map(|bits| Pair::widen(rounding.c_type, bits))
+    }
+    #[inline]
+    fn finish(sums: Panel<Pair>, _: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+        match rounding.d_type {
+            MmaType::F16 => sums.map(|sum| sum.upper.into()),
+            _ => sums.map(|sum| u64::from(sum.upper) << 16 | u64::from(sum.lower)),
+        }
+    }
+}
+
+/// Which number system operands of a type are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    Float,
+    Double,
+    Integer,
+    Pair,
+}
+
+impl System {
+    /// The system of an instruction: integers stay integers whatever the arithmetic.
+    pub(super) fn of(a_type: MmaType, arithmetic: Arithmetic) -> System {
+        match (a_type, arithmetic) {
+            (ty, _) if element::is_integer(ty) => System::Integer,
+            (MmaType::F64, _) => System::Double,
+            (_, Arithmetic::Exact) => System::Pair,
+            _ => System::Float,
+        }
+    }
+
+    /// Refuses operands that have no meaning in an arithmetic.
+    pub(super) fn check(a_type: MmaType, arithmetic: Arithmetic) -> Result<()> {
+        let exact = arithmetic == Arithmetic::Exact;
+        if exact && matches!(a_type, MmaType::F64 | MmaType::E4m3 | MmaType::E5m2) {
+            let message = format!("products of type {a_type:?} have no exact arithmetic");
+            return Err(Fault::new(FaultKind::Illegal, message));
+        }
+        Ok(())
+    }
+}
+
+/// Eight neighbouring results of one row: c plus the products of a row of A with eight columns of B, over all k.
+#[inline]
+pub(super) fn panel<T: Number>(a: &[T], b: &[Panel<T>], c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+    let mut sums = T::start(c, rounding);
+    accumulate(&mut sums, a, b);
+    T::finish(sums, c, rounding)
+}
+
+/// The hottest loop. Out of line, because only sums that end in memory become vectors.
+#[inline(never)]
+fn accumulate<T: Number>(sums: &mut Panel<T>, a: &[T], b: &[Panel<T>]) {
+    let mut local = *sums;
+    for (&a, b) in a.iter().zip(b) {
+        for i in 0..8 {
+            local[i] = local[i].multiply_add(a, b[i]);
+        }
+    }
+    *sums = local;
+}
