@@ -2,7 +2,7 @@
 
 use crate::command::prints;
 use crate::kernels::{case, shipped, target};
-use atlas::codegen::compile;
+use atlas::codegen::{compile, compile_with_lines};
 use atlas::dsl::{DType, Kernel, Schedule, Verified};
 
 /// Kernels that between them use each kind of instruction.
@@ -13,7 +13,7 @@ fn kernels() -> Vec<(Verified<Kernel>, Schedule)> {
         shipped("newton_schulz_small", DType::F16, &[2, 48, 192], "warps=4"),
         shipped("rms_norm", DType::Bf16, &[5, 1000], "BN=4 warps=4"),
         shipped("softmax", DType::F32, &[5, 768], "BN=1 warps=4"),
-        (case("gemm_tf32"), Schedule { stages: 3, warps: 4 }),
+        (case("gemm_tf32"), Schedule { stages: 3, ..Schedule::default() }),
     ]
 }
 
@@ -25,6 +25,24 @@ fn two_compilations_in_one_process() {
             assert_eq!(image(), image());
         }
     }
+}
+
+#[test]
+fn lines_of_the_source_change_no_instruction() {
+    for (kernel, schedule) in kernels() {
+        let compile_error = |e| panic!("{}: {e}", kernel.name);
+        let plain = compile(&kernel, &schedule, target("sm_90")).unwrap_or_else(compile_error).ptx;
+        let lined = compile_with_lines(&kernel, &schedule, target("sm_90")).unwrap_or_else(compile_error).ptx;
+        assert!(lined.contains("\t.loc\t1 "), "{lined}");
+        assert_eq!(instructions(&plain), instructions(&lined), "{}", kernel.name);
+    }
+}
+
+/// The text without directives that name places, labels that mark them, comments and empty lines.
+fn instructions(ptx: &str) -> Vec<String> {
+    let code = ptx.lines().map(|l| l.split("//").next().unwrap_or("").trim().to_owned());
+    let mark = |l: &str| [".loc", ".file", "$L__tmp", "$L__func_", "{", "}"].iter().any(|m| l.starts_with(m));
+    code.filter(|l| !l.is_empty() && !mark(l)).collect()
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn run(jobs: &[Job], to_ptx: bool) -> Tally {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = outcome(job, ptxas.as_deref(), to_ptx);
-                    let Schedule { stages, warps } = job.schedule;
+                    let Schedule { stages, warps, .. } = job.schedule;
                     let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match outcome {
                         Ok(None) => done.0.compiled += 1,
@@ -121,7 +121,7 @@ fn run(jobs: &[Job], to_ptx: bool) -> Tally {
 #[test]
 fn ptx_that_is_wrong_is_noticed() {
     let Some(ptxas) = ptxas() else { return };
-    let ptx = compile(&case("rms_norm"), &Schedule { stages: 2, warps: 4 }, target("sm_80")).map(|image| image.ptx);
+    let ptx = compile(&case("rms_norm"), &Schedule::default(), target("sm_80")).map(|image| image.ptx);
     let ptx = ptx.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(assemble(&ptxas, &ptx, target("sm_80")), Ok(()));
     assert!(assemble(&ptxas, &ptx.replace("st.global", "st.gobal"), target("sm_80")).is_err());
@@ -131,7 +131,10 @@ fn ptx_that_is_wrong_is_noticed() {
 }
 
 fn schedules(stages: &[u32], warps: &[u32]) -> Vec<Schedule> {
-    stages.iter().flat_map(|&stages| warps.iter().map(move |&warps| Schedule { stages, warps })).collect()
+    stages
+        .iter()
+        .flat_map(|&stages| warps.iter().map(move |&warps| Schedule { stages, warps, ..Schedule::default() }))
+        .collect()
 }
 
 /// Every case file in these schedules for these targets.
@@ -195,7 +198,7 @@ fn random(seed: u32) -> Job {
     }
     let text = kernel.to_string();
     let kernel = verify(kernel).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let schedule = Schedule { stages: 1 + next() % 3, warps: [1, 2, 4, 8][next() as usize % 4] };
+    let schedule = Schedule { stages: 1 + next() % 3, warps: [1, 2, 4, 8][next() as usize % 4], ..Schedule::default() };
     let targets = Target::all();
     let target = targets[next() as usize % targets.len()];
     Job { name: format!("random({seed})\n{text}"), kernel, schedule, target }

@@ -198,7 +198,7 @@ fn softmax_bf16() {
 /// tf32 is asked for; the operands are rounded to it before they are multiplied.
 #[test]
 fn gemm_tf32() {
-    let kernel = (case("gemm_tf32"), Schedule { stages: 2, warps: 4 });
+    let kernel = (case("gemm_tf32"), Schedule::default());
     let intent = Intent {
         exactly: &[(MMA_TF32, 4), ("cvt.rna.tf32.f32", 16), (BARRIER, 1)],
         some: &[COPY],

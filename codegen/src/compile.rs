@@ -23,7 +23,19 @@ pub enum Stage {
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and target.
 pub fn compile(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, target, &[])?.0)
+    Ok(compile_with(kernel, schedule, target, &[], false)?.0)
+}
+
+/// [`compile`] with `.file` and `.loc` directives, which name the kernel's source; the code is the same.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with_lines(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<KernelImage, CompileError> {
+    Ok(compile_with(kernel, schedule, target, &[], true)?.0)
 }
 
 /// Compiles a kernel and returns the asked-for stages as text, in order.
@@ -33,7 +45,7 @@ pub fn compile_stages(
     target: Target,
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
-    Ok(compile_with(kernel, schedule, target, stages)?.1)
+    Ok(compile_with(kernel, schedule, target, stages, false)?.1)
 }
 
 fn compile_with(
@@ -41,13 +53,15 @@ fn compile_with(
     schedule: &Schedule,
     target: Target,
     stages: &[Stage],
+    lines: bool,
 ) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
     let gpu = pipeline::run(kernel, schedule, target, |_, _| {})?;
-    let ptx_version = target.ptx_version();
+    let ptx_version = target.ptx_version().max(gpu.ptx_version());
     let machine = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
     let module = ptx::module(&cx, &kernel.name, &machine);
-    llvm::emit(&cx, &module, &gpu)?;
+    let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
+    llvm::emit(&cx, &module, &gpu, source)?;
     let mut texts = Vec::new();
     for &stage in stages {
         match stage {
@@ -56,7 +70,10 @@ fn compile_with(
             Stage::Ptx => {}
         }
     }
-    let text = ptx::to_ptx(&module, &machine)?;
+    let mut text = ptx::to_ptx(&module, &machine)?;
+    if lines {
+        text = ptx::without_debug_sections(&text);
+    }
     if stages.contains(&Stage::Ptx) {
         texts.push((Stage::Ptx, text.clone()));
     }

@@ -34,7 +34,7 @@ pub mod target;
 pub mod toolchain;
 
 #[cfg(feature = "llvm")]
-pub use compile::{Stage, compile, compile_stages};
+pub use compile::{Stage, compile, compile_stages, compile_with_lines};
 pub use error::CompileError;
 pub use explain::explain;
 pub use image::{AbiParam, KernelImage};

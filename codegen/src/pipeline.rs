@@ -2,7 +2,9 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel};
-use crate::passes::{allocate_shared, check_registers, insert_barriers, lower_converts, lower_tiles, split_casts};
+use crate::passes::{
+    allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
+};
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
@@ -23,6 +25,13 @@ const AMPERE: &[Pass] = &[
         },
     },
     Pass { name: "lower_converts", run: lower_converts },
+    Pass {
+        name: "choose_caching",
+        run: |k| {
+            choose_caching(k);
+            Ok(())
+        },
+    },
     Pass { name: "check_registers", run: check_registers },
     Pass { name: "allocate_shared", run: allocate_shared },
     Pass {

@@ -49,6 +49,18 @@ pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<Str
     Ok(text)
 }
 
+/// PTX text with its `.loc` lines, but without the tables of a debugger, which LLVM appends.
+pub(crate) fn without_debug_sections(text: &str) -> String {
+    let code = text.lines().take_while(|l| !l.trim_start().starts_with(".section"));
+    let files = text.lines().filter(|l| l.trim_start().starts_with(".file"));
+    let mut out = String::new();
+    for line in code.filter(|l| !l.trim_start().starts_with(".file")).chain(files) {
+        out.push_str(line.strip_suffix(", debug").unwrap_or(line));
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

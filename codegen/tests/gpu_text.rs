@@ -227,7 +227,7 @@ fn lowered_kernels_come_back() {
                         parse_gpu(&text).unwrap_or_else(|e| panic!("{} after {pass}: {e}\n{text}", path.display()));
                     assert_eq!(again.to_string(), text, "{} after {pass}", path.display());
                 };
-                let schedule = Schedule { stages, warps };
+                let schedule = Schedule { stages, warps, ..Schedule::default() };
                 if let Err(e) = pipeline::run(&tile, &schedule, target, watch) {
                     assert!(e.is_refusal(), "{} {schedule:?} {target}: {e}", path.display());
                 }

@@ -1,7 +1,7 @@
 //! A kernel's configuration: tile sizes (which enter Tile IR) and a schedule (which does not).
 //!
 //! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then
-//! the schedule's keys in declaration order. Unknown keys are errors.
+//! the schedule's keys in declaration order, `occupancy` only where it is not 1. Unknown keys are errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,23 +14,26 @@ pub struct Schedule {
     pub stages: u32,
     /// Warps of one CTA.
     pub warps: u32,
+    /// CTAs that a multiprocessor must have room for at once, which limits the registers of a thread.
+    pub occupancy: u32,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { stages: 2, warps: 4 }
+        Schedule { stages: 2, warps: 4, occupancy: 1 }
     }
 }
 
 impl Schedule {
     /// The schedule's keys, which no tile size may use as its name.
-    pub const KEYS: [&'static str; 2] = ["stages", "warps"];
+    pub const KEYS: [&'static str; 3] = ["stages", "warps", "occupancy"];
 
     /// Sets a key; false if there is no such key.
     pub fn set(&mut self, key: &str, value: u32) -> bool {
         match key {
             "stages" => self.stages = value,
             "warps" => self.warps = value,
+            "occupancy" => self.occupancy = value,
             _ => return false,
         }
         true
@@ -41,6 +44,7 @@ impl Schedule {
         match key {
             "stages" => Some(self.stages),
             "warps" => Some(self.warps),
+            "occupancy" => Some(self.occupancy),
             _ => None,
         }
     }
@@ -81,7 +85,11 @@ impl fmt::Display for Config {
         for (name, size) in &self.tile {
             write!(f, "{name}={size} ")?;
         }
-        write!(f, "stages={} warps={}", self.schedule.stages, self.schedule.warps)
+        write!(f, "stages={} warps={}", self.schedule.stages, self.schedule.warps)?;
+        if self.schedule.occupancy != Schedule::default().occupancy {
+            write!(f, " occupancy={}", self.schedule.occupancy)?;
+        }
+        Ok(())
     }
 }
 

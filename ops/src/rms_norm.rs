@@ -13,7 +13,7 @@ atlas_kernel! {
         y: &mut Tensor<T, [N, D]>,
         eps: f32,
     )
-    tune { BN: [1, 2, 4, 8], warps: [4, 8, 16] }
+    tune { BN: [1, 2, 4, 8], warps: [4, 8, 16], occupancy: [1, 4] }
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]).cast::<f32>();

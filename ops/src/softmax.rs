@@ -8,7 +8,7 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     /// y = softmax(x), row by row.
     pub kernel softmax<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
-    tune { BN: [1, 2, 4, 8], warps: [4, 8, 16] }
+    tune { BN: [1, 2, 4, 8], warps: [4, 8, 16], occupancy: [1, 4] }
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]).cast::<f32>();

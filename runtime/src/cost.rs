@@ -15,7 +15,8 @@
 //! registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it runs
 //! `floor(N / held)` rounds of `T(held)`, and `r = N mod held` at the end. These begin before the round before them is
 //! over: they count half as a round of their own, `T(r)`, and half as a share of a full one, `T(held) · r / held`.
-//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache. Tiles that need more
+//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, and from L2 once for each
+//! SM while it fits L1. Tiles that need more
 //! than 255 registers spill, which costs work.
 //!
 //! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
@@ -23,7 +24,7 @@
 //! depends on anything but its arguments.
 
 use atlas_codegen::Target;
-use atlas_codegen::analysis::{Counts, Work};
+use atlas_codegen::analysis::{Counts, Read, Work};
 use atlas_dsl::ir::GridExtent;
 
 /// What an SM of a generation does in a clock, and what it holds.
@@ -36,14 +37,13 @@ struct Rates {
     l2_bytes: f64,
     /// Size of the L2 cache, in bytes.
     l2_size: f64,
-    threads: u32,
     programs: u32,
 }
 
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, l2_size: 40e6, threads: 2048, programs: 32 },
-    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, l2_size: 64e6, threads: 1536, programs: 24 },
-    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, l2_size: 50e6, threads: 2048, programs: 32 },
+    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, l2_size: 40e6, programs: 32 },
+    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, l2_size: 64e6, programs: 24 },
+    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, l2_size: 50e6, programs: 32 },
 ];
 
 /// The same in every generation: single-precision and shared-memory rates per clock, bytes that one SM can take in.
@@ -52,6 +52,8 @@ const ELEMENT_WISE: f64 = 128.0;
 const SHARED_BYTES: f64 = 128.0;
 const PORT_BYTES: f64 = 64.0;
 const REGISTERS: u32 = 65536;
+/// What of a tensor an SM's L1 cache may be trusted to keep.
+const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
 const SHARED_RESERVED: u32 = 1024;
 /// Warps that keep an SM's units busy when alone.
@@ -79,6 +81,8 @@ pub struct Cost {
     pub registers: u64,
     /// Programs that an SM holds at once.
     pub held: u64,
+    /// Threads that an SM holds at once.
+    pub resident_threads: u64,
     /// Clock cycles of the launch: for ranking only.
     pub cycles: f64,
 }
@@ -127,6 +131,7 @@ pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
         shared_bytes: u64::from(work.shared_bytes),
         registers: u64::from(work.registers),
         held,
+        resident_threads: held * u64::from(work.threads),
         cycles: rounds as f64 * together(held) + last,
     }
 }
@@ -136,7 +141,7 @@ fn held(work: &Work, target: Target, rates: &Rates) -> u64 {
     let threads = work.threads.max(32);
     let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
     let by_shared = (target.shared_bytes() + SHARED_RESERVED) / (work.shared_bytes + SHARED_RESERVED);
-    let most = rates.programs.min(by_shared).min(REGISTERS / registers).min(rates.threads / threads);
+    let most = rates.programs.min(by_shared).min(REGISTERS / registers).min(target.sm_threads() / threads);
     u64::from(most.max(1))
 }
 
@@ -157,15 +162,17 @@ fn data(work: &Work, rates: &Rates, sms: u64) -> f64 {
         (r.bytes * programs).min(r.tensor) + again
     });
     let dram = dram.sum::<f64>() / programs + work.written;
+    // A small tensor that every program reads stays in L1.
+    let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
+    let near = work.reads.iter().filter(again).map(|r| r.bytes).sum::<f64>();
     let share = (sms as f64 / programs).max(1.0);
     let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
-    time(dram, rates.dram_bytes).max(time(work.total.global, rates.l2_bytes))
+    time(dram, rates.dram_bytes).max(time(work.total.global - near, rates.l2_bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::analysis::Read;
 
     const HOPPER: Target = Target { sm: 90, specific: false };
 

@@ -1,7 +1,8 @@
 //! Which config runs a problem: every point of the tune space, ranked by the cost model.
 //!
 //! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
-//! GPU IR, which tells its work, and the cheapest work is chosen. A config that the builder, the verifier or a pass
+//! GPU IR, which tells its work, and the cheapest work is chosen; among works within 2 % of it, that with most threads
+//! resident. A config that the builder, the verifier or a pass
 //! refuses is a value with its reason and is never chosen. Equal costs go in the order of the tune space. If nothing
 //! is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
 //! where tiles cost little, the default comes first.
@@ -17,6 +18,9 @@ use atlas_codegen::{Target, pipeline};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 use std::fmt;
 use std::sync::Arc;
+
+/// Costs that differ by no more than this share are equal as far as the model can tell.
+const RESOLUTION: f64 = 0.02;
 
 /// How a config came to be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +118,7 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
     }
     let source = if machine.target.is_some() && !legal.is_empty() {
         legal.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
+        prefer_threads(&mut legal);
         Source::CostModel
     } else {
         if let Some(at) = legal.iter().position(|c| c.config == default) {
@@ -123,6 +128,16 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
     };
     legal.append(&mut refused);
     Selection { kernel: def.name, candidates: legal, source }
+}
+
+/// Why a config cannot run a bound launch on its device; `None` if it can.
+pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
+    let kernel = match build_kernel(bound.def(), &specialize(bound), config) {
+        Ok(kernel) => kernel,
+        Err(e) => return Some(e.to_string()),
+    };
+    let target = bound.device().target()?;
+    pipeline::run(&kernel, &config.schedule, target, |_, _| {}).err().map(|e| e.to_string())
 }
 
 /// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
@@ -150,6 +165,21 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
         full.tile.entry(key).or_insert(size);
     }
     Ok(full)
+}
+
+/// Moves to the front, of the configs that the model cannot tell from the cheapest, the one with most threads on an SM:
+/// more of them hide what the model does not know.
+fn prefer_threads(sorted: &mut [Candidate]) {
+    let Some(least) = sorted.first().map(cycles) else { return };
+    let near = sorted.iter().take_while(|c| cycles(c) <= least * (1.0 + RESOLUTION)).count();
+    let threads = |c: &Candidate| match c.outcome {
+        Outcome::Legal(Some(cost)) => cost.resident_threads,
+        _ => 0,
+    };
+    let most = sorted[..near].iter().map(threads).max();
+    if let Some(at) = sorted[..near].iter().position(|c| Some(threads(c)) == most) {
+        sorted[..=at].rotate_right(1);
+    }
 }
 
 fn cycles(candidate: &Candidate) -> f64 {

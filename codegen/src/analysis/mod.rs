@@ -11,6 +11,6 @@ pub use extents::{Constraint, Extents};
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
 pub use precision::reaches_memory_as_16_bits;
-pub use registers::peak_registers;
+pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Work};

@@ -7,6 +7,7 @@
 use crate::gpu::{Block, Inst, Kernel, Op, Operand, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
+use atlas_dsl::op::UnaryOp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
@@ -21,6 +22,11 @@ pub fn peak_registers(k: &Kernel) -> u32 {
         });
     }
     k.roles.values().map(|r| Walk { k, users: users.clone(), peak: 0 }.run(r.body)).max().unwrap_or(0)
+}
+
+/// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.
+pub fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
+    (65536 / (threads * occupancy).max(1)).min(255)
 }
 
 struct Walk<'k> {
@@ -49,12 +55,13 @@ impl Walk<'_> {
                 }
                 _ => self.note(&live, self.scratch(op)),
             }
-            for r in &self.k.results[inst] {
+            let results = &self.k.results[inst];
+            for r in results {
                 live.remove(r);
             }
-            op.visit_operands(|v| {
-                live.insert(v);
-            });
+            if !results.iter().any(|&r| self.passes(r)) {
+                op.visit_operands(|v| self.leaves(v, &mut live));
+            }
         }
         for p in &self.k.blocks[block].params {
             live.remove(p);
@@ -83,27 +90,32 @@ impl Walk<'_> {
         self.peak = self.peak.max(sum + scratch);
     }
 
-    fn cost(&self, v: Value) -> u32 {
-        if let crate::gpu::ValueDef::Result(inst, _) = self.k.values[v].def {
-            match self.k.insts[inst] {
-                Op::Const(_) | Op::Iota { .. } => return 0,
-                Op::Broadcast(source) => return self.cost(source),
-                _ => {}
+    /// What must be held for an operand to be had: itself, or what it is made of where it passes register by register.
+    fn leaves(&self, v: Value, live: &mut BTreeSet<Value>) {
+        match self.k.values[v].def {
+            crate::gpu::ValueDef::Result(inst, _) if self.passes(v) => {
+                self.k.insts[inst].visit_operands(|o| self.leaves(o, live));
+            }
+            _ => {
+                live.insert(v);
             }
         }
-        if self.streams(v) {
-            return 0;
-        }
+    }
+
+    fn cost(&self, v: Value) -> u32 {
         match &self.k.values[v].ty {
             Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
             Type::Token(_) => 1,
         }
     }
 
-    /// True for an element-wise result that one element-wise operation, fold or store takes up: it passes
-    /// register by register and is never held whole.
-    fn streams(&self, v: Value) -> bool {
+    /// True for what is never held whole: constants, repeated elements, and an element-wise result that one
+    /// element-wise operation, fold or store takes up register by register.
+    fn passes(&self, v: Value) -> bool {
         let crate::gpu::ValueDef::Result(def, _) = self.k.values[v].def else { return false };
+        if matches!(self.k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
+            return true;
+        }
         let elementwise = |op: &Op| {
             matches!(
                 op,
@@ -113,6 +125,7 @@ impl Walk<'_> {
                     | Op::Select(..)
                     | Op::Cast(_)
                     | Op::Again(_)
+                    | Op::Broadcast(_)
                     | Op::Refill { .. }
             )
         };
@@ -130,7 +143,11 @@ impl Walk<'_> {
 
     /// Registers that an operation needs besides its operands and results.
     fn scratch(&self, op: &Op) -> u32 {
-        let Op::Mma { a, shape, atom, .. } = op else { return 0 };
+        let Op::Mma { a, shape, atom, .. } = op else {
+            // A polynomial's coefficients and powers; an approximate instruction has none.
+            let polynomial = matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
+            return if polynomial && !self.k.approximate_math { 8 } else { 0 };
+        };
         if atom.is_tensor_core() {
             return if matches!(a, Operand::Shared(_)) { 16 } else { 8 };
         }

@@ -4,8 +4,8 @@
 //! in the middle of the grid. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
-use crate::analysis::peak_registers;
-use crate::gpu::{Block, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
+use crate::analysis::{peak_registers, registers_per_thread};
+use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
@@ -113,12 +113,13 @@ impl Work {
         }
         let reads = std::mem::take(&mut walk.reads);
         let tiles = peak_registers(k);
+        let wanted = tiles + (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
         let tensor = |p: Param| walk.tensor_bytes(p);
         let reads = reads.into_iter().map(|(p, bytes)| Read { bytes, tensor: tensor(p) }).collect();
         Work {
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
-            registers: tiles + (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS),
+            registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },
             reads,
             ..walk.work
         }
@@ -201,6 +202,10 @@ impl Walk<'_> {
         let elements = tile.map_or(0.0, |(_, layout)| threads * f64::from(layout.reg_count()));
         match op {
             Op::Unary(op, _) => c.element_wise += elements * self.unary(*op),
+            // The reciprocal of a repeated divisor is made once.
+            Op::Binary(BinaryOp::Div, _, by) if self.repeats(*by) && self.k.approximate_math => {
+                c.element_wise += elements
+            }
             Op::Binary(BinaryOp::Div, ..) => c.element_wise += elements * 8.0,
             Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
             Op::Refill { .. } => c.element_wise += 2.0 * elements,
@@ -211,8 +216,12 @@ impl Walk<'_> {
                 let shuffles = f64::from(lanes_along(source, axes).max(1).ilog2());
                 c.element_wise += threads * f64::from(source.reg_count()) + elements * shuffles * 5.0;
             }
-            Op::LoadGlobal { param, slices } => {
-                c.global = self.read(*param, slices, at);
+            Op::LoadGlobal { param, slices, cache } => {
+                match cache {
+                    // This program has loaded it before: the L1 cache has it, at the rate of shared memory.
+                    Cache::Drop => c.shared += self.global_bytes(*param, slices),
+                    _ => c.global = self.read(*param, slices, at),
+                }
                 c.element_wise += self.accesses(result, false, 4.0);
                 self.pending = true;
             }
@@ -261,6 +270,10 @@ impl Walk<'_> {
             _ => {}
         }
         c
+    }
+
+    fn repeats(&self, v: Value) -> bool {
+        matches!(self.k.values[v].def, ValueDef::Result(inst, _) if matches!(self.k.insts[inst], Op::Broadcast(_)))
     }
 
     fn unary(&self, op: UnaryOp) -> f64 {

@@ -1,9 +1,9 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
-use super::Op;
+use super::{Cache, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
-use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
+use atlas_dsl::ir::{Access, DimData, GridExtent, Loc, ParamData, ParamKind, TableData};
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 
@@ -213,6 +213,8 @@ pub struct Kernel {
     pub target: Target,
     /// Threads of one CTA.
     pub threads: u32,
+    /// CTAs that a multiprocessor must have room for at once.
+    pub occupancy: u32,
     /// CTAs of a cluster along each axis.
     pub cluster: (u32, u32),
     /// Dims, as in Tile IR.
@@ -252,6 +254,7 @@ impl Kernel {
             name: name.into(),
             target,
             threads,
+            occupancy: 1,
             cluster: (1, 1),
             dims: PrimaryMap::new(),
             params: PrimaryMap::new(),
@@ -268,6 +271,17 @@ impl Kernel {
             locs: SecondaryMap::new(),
             approximate_math: false,
         }
+    }
+
+    /// True for a tensor that the kernel does not write.
+    pub fn is_read_only(&self, param: Param) -> bool {
+        matches!(self.params[param].kind, ParamKind::Tensor { access: Access::In, .. })
+    }
+
+    /// The lowest PTX version that knows the kernel's instructions.
+    pub fn ptx_version(&self) -> (u32, u32) {
+        let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::Keep | Cache::Drop, .. });
+        if self.insts.values().any(hints) { (7, 4) } else { (6, 0) }
     }
 
     /// The type of a scalar of this kernel.

@@ -79,6 +79,31 @@ pub struct SharedRef {
     pub transposed: bool,
 }
 
+/// What the L2 cache does with the lines that a load brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// As it sees fit.
+    Normal,
+    /// Evicts them last.
+    Keep,
+    /// Evicts them first: nothing will read them again.
+    Drop,
+}
+
+impl Cache {
+    /// All of them.
+    pub const ALL: [Cache; 3] = [Cache::Normal, Cache::Keep, Cache::Drop];
+
+    /// The word of the text form.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Cache::Normal => "",
+            Cache::Keep => ".keep",
+            Cache::Drop => ".drop",
+        }
+    }
+}
+
 /// Where an `mma` finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
@@ -185,6 +210,8 @@ pub enum Op {
         param: Param,
         /// One per tensor axis.
         slices: Vec<Slice>,
+        /// What the L2 cache does with the lines.
+        cache: Cache,
     },
     /// Writes a tile to global memory.
     StoreGlobal {

@@ -71,6 +71,9 @@ impl<'s> Parser<'s> {
         self.kernel.target = target(text)?;
         text.expect_word("threads")?;
         self.kernel.threads = text.int()?;
+        if text.eat_word("occupancy") {
+            self.kernel.occupancy = text.int()?;
+        }
         if text.eat_word("cluster") {
             self.kernel.cluster = pair(text)?;
         }

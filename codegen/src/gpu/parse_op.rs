@@ -2,7 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::parse::{Parsed, Parser, pair};
-use super::{BlockData, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid, Value};
+use super::{BlockData, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::text::{Cursor, TokenKind as T};
@@ -65,7 +65,11 @@ impl Parser<'_> {
                 self.text.expect(T::LBracket)?;
                 Op::Reduce { op, value, axes: self.text.list(T::RBracket, Cursor::int)? }
             }
-            "load.global" => Op::LoadGlobal { param: self.param()?, slices: self.slices()? },
+            "load.global" | "load.global.keep" | "load.global.drop" => {
+                let named = Cache::ALL.into_iter().find(|c| word.strip_prefix("load.global") == Some(c.suffix()));
+                let cache = named.unwrap_or(Cache::Normal);
+                Op::LoadGlobal { param: self.param()?, slices: self.slices()?, cache }
+            }
             "store.global" => {
                 let param = self.param()?;
                 let slices = self.slices()?;

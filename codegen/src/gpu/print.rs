@@ -240,6 +240,9 @@ impl Printer<'_> {
     fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
         let k = self.kernel;
         write!(f, "gpu @{} {} threads {}", k.name, k.target, k.threads)?;
+        if k.occupancy != 1 {
+            write!(f, " occupancy {}", k.occupancy)?;
+        }
         if k.cluster != (1, 1) {
             write!(f, " cluster ({}, {})", k.cluster.0, k.cluster.1)?;
         }

@@ -61,8 +61,8 @@ impl Printer<'_> {
                 f.write_char(')')
             }
             Op::Reduce { op, value, axes } => write!(f, "reduce {} {} axes {axes:?}", op.name(), v(value)),
-            Op::LoadGlobal { param, slices } => {
-                write!(f, "load.global %{}", self.param(*param))?;
+            Op::LoadGlobal { param, slices, cache } => {
+                write!(f, "load.global{} %{}", cache.suffix(), self.param(*param))?;
                 self.slices(f, slices)
             }
             Op::StoreGlobal { param, slices, value } => {

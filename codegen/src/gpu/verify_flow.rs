@@ -55,7 +55,7 @@ impl<'k> Verifier<'k> {
         let k = self.kernel;
         let result = k.results[inst].first().copied();
         match op {
-            Op::LoadGlobal { param, slices } => {
+            Op::LoadGlobal { param, slices, .. } => {
                 let tile = self.access(*param, slices, loc);
                 if let Some(v) = result {
                     self.tile_is(v, tile, loc);

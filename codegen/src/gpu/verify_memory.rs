@@ -107,6 +107,11 @@ impl Verifier<'_> {
         if !Target::all().iter().any(|t| t.sm == k.target.sm) {
             self.error(406, at, format!("the compiler does not lower for {}", k.target));
         }
+        if k.occupancy == 0 || k.occupancy.saturating_mul(k.threads) > 2048 {
+            let message =
+                format!("an occupancy of {} CTAs of {} threads; a multiprocessor holds 2048", k.occupancy, k.threads);
+            self.error(407, at, message);
+        }
         if k.threads == 0 || k.threads > 1024 || !k.threads.is_multiple_of(32) {
             self.error(407, at, format!("{} threads; wanted whole warps, at most 32 of them", k.threads));
         }

@@ -89,6 +89,13 @@ impl SharedLayout {
         if self.swizzle.bits == 0 { 16 } else { 1024 }
     }
 
+    /// A byte offset in two parts that add up to it: what the swizzle sees, and multiples of what it reaches.
+    pub fn split(&self, offset: u32) -> (u32, u32) {
+        let s = self.swizzle;
+        let reach = if s.bits == 0 { 0 } else { (1u32 << (s.base + s.shift + s.bits)) - 1 };
+        (offset & reach, offset & !reach)
+    }
+
     /// Byte offset of an element.
     pub fn offset(&self, row: u32, col: u32, element_bytes: u32) -> u32 {
         self.swizzle.apply(row * self.pitch + col * element_bytes)
@@ -136,6 +143,15 @@ mod tests {
                     prop_assert!(seen.insert(o));
                 }
             }
+        }
+
+        /// What the swizzle does not see is added after it.
+        #[test]
+        fn split_offsets_swizzle_apart(cols8 in 1u32..65, a in 0u32..65536, b in 0u32..65536) {
+            let layout = SharedLayout::conflict_free(32, cols8 * 8, 2);
+            let (seen, rest) = layout.split(b);
+            prop_assert_eq!(seen + rest, b);
+            prop_assert_eq!(layout.swizzle.apply(a + b), layout.swizzle.apply(a + seen) + rest);
         }
 
         /// The swizzle is the F2-linear map that its masks describe.

@@ -22,6 +22,11 @@ pub(super) struct ThreadCoords<'c> {
 }
 
 impl<'c> ThreadCoords<'c> {
+    /// The block that they are made in.
+    pub(super) fn entry(&self) -> BasicBlock<'c> {
+        self.entry
+    }
+
     pub(super) fn new(entry: BasicBlock<'c>) -> ThreadCoords<'c> {
         ThreadCoords { entry, made: HashMap::new() }
     }
@@ -139,13 +144,13 @@ impl<'c> Emitter<'c, '_> {
         if s.bits == 0 {
             return Ok(self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?);
         }
-        let reach = (1u32 << (s.base + s.shift + s.bits)) - 1;
-        if moving.bits & fixed & reach == 0 {
+        let (seen, rest) = layout.split(fixed);
+        if moving.bits & seen == 0 {
             let mixed = self.swizzle(moving.value, s)?;
             // In a loop, one XOR per access is cheaper than a register per address kept across it.
             let mixed = if self.loops > 0 { self.opaque(mixed)? } else { mixed };
-            let low = self.b.build_xor(mixed, self.i32(i64::from(s.apply(fixed & reach))), "")?;
-            return Ok(self.b.build_int_add(low, self.i32(i64::from(fixed & !reach)), "")?);
+            let low = self.b.build_xor(mixed, self.i32(i64::from(s.apply(seen))), "")?;
+            return Ok(self.b.build_int_add(low, self.i32(i64::from(rest)), "")?);
         }
         let all = self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?;
         self.swizzle(all, s)

@@ -4,7 +4,7 @@ use super::coords::Masked;
 use super::{Emitter, R, Regs, element};
 use crate::analysis::vector_elements;
 use crate::error::CompileError;
-use crate::gpu::{CopyAtom, SharedRef, Slice, Value};
+use crate::gpu::{Cache, CopyAtom, SharedRef, Slice, Value};
 use crate::layout::Fragment;
 use crate::passes::inner_divisor;
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -238,6 +238,18 @@ impl<'c> Emitter<'c, '_> {
         thread: PointerValue<'c>,
         reg: u32,
     ) -> R<PointerValue<'c>> {
+        let (at, fixed) = self.element_address(view, layout, thread, reg)?;
+        self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(fixed as u64, true))
+    }
+
+    /// Address of a register's element, but for a constant number of elements.
+    fn element_address(
+        &mut self,
+        view: &View<'c>,
+        layout: &Fragment,
+        thread: PointerValue<'c>,
+        reg: u32,
+    ) -> R<(PointerValue<'c>, i64)> {
         let coord = layout.reg_coord(reg);
         let i64t = self.cx.i64_type();
         let mut fixed = 0i64;
@@ -259,7 +271,7 @@ impl<'c> Emitter<'c, '_> {
             None => thread,
             Some(m) => self.offset_pointer(view.dtype, thread, m)?,
         };
-        self.offset_pointer(view.dtype, at, i64t.const_int(fixed as u64, true))
+        Ok((at, fixed))
     }
 
     fn thread_pointer(&mut self, view: &View<'c>, layout: &Fragment) -> R<PointerValue<'c>> {
@@ -272,7 +284,13 @@ impl<'c> Emitter<'c, '_> {
         self.offset_pointer(view.dtype, view.origin, sum)
     }
 
-    pub(super) fn load_global(&mut self, param: Param, slices: &[Slice], result: Option<Value>) -> R<Regs<'c>> {
+    pub(super) fn load_global(
+        &mut self,
+        param: Param,
+        slices: &[Slice],
+        cache: Cache,
+        result: Option<Value>,
+    ) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let layout = self.k.tile(result).1.clone();
         let view = self.view(param, slices)?;
@@ -285,18 +303,24 @@ impl<'c> Emitter<'c, '_> {
         };
         let thread = self.thread_pointer(&view, &layout)?;
         let scalar = element(self.cx, view.dtype);
+        let bytes = run * view.dtype.bytes();
+        let hinted = cache != Cache::Normal && matches!(bytes, 4 | 8 | 16);
         let mut out = Vec::with_capacity(n as usize);
         for reg in (0..n).step_by(run as usize) {
-            let mut at = self.element_pointer(&view, &layout, thread, reg)?;
             let real = self.mask(&mut masks, &layout, reg)?;
+            let (mut at, mut offset) = self.element_address(&view, &layout, thread, reg)?;
+            if real.is_some() || !hinted {
+                at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
+                offset = 0;
+            }
             if let Some(p) = real {
                 at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
             }
-            let value = if run == 1 {
-                self.load_aligned(scalar, at, view.dtype.bytes())?
+            let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
+            let value = if hinted {
+                self.load_hinted(ty, at, offset * i64::from(view.dtype.bytes()), bytes, cache)?
             } else {
-                let ty = scalar.into_float_or_int_vector(run);
-                self.load_aligned(ty, at, run * view.dtype.bytes())?
+                self.load_aligned(ty, at, bytes)?
             };
             let value = match real {
                 None => value,
@@ -311,6 +335,24 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         Ok(out)
+    }
+
+    /// A load of memory that the kernel does not write, with a word to the L2 cache.
+    fn load_hinted(
+        &mut self,
+        ty: inkwell::types::BasicTypeEnum<'c>,
+        at: PointerValue<'c>,
+        offset: i64,
+        bytes: u32,
+        cache: Cache,
+    ) -> R<BasicValueEnum<'c>> {
+        let words = self.load_words_hinted(at, offset, cache, bytes / 4)?;
+        let i32t = self.cx.i32_type();
+        let mut packed = i32t.vec_type(bytes / 4).get_undef();
+        for (i, word) in words.into_iter().enumerate() {
+            packed = self.b.build_insert_element(packed, word, self.i32(i as i64), "")?;
+        }
+        Ok(self.b.build_bit_cast(packed, ty, "")?)
     }
 
     pub(super) fn load_aligned(

@@ -2,6 +2,7 @@
 
 use super::{Emitter, R, struct_of};
 use crate::error::CompileError;
+use crate::gpu::Cache;
 use inkwell::InlineAsmDialect;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Module;
@@ -128,6 +129,66 @@ impl<'c> Emitter<'c, '_> {
             false,
         );
         Ok(self.b.build_indirect_call(ty, asm, &[x.into()], "")?.try_as_basic_value().unwrap_basic().into_int_value())
+    }
+
+    /// An L2 policy; made once, at the kernel's entry.
+    fn cache_policy(&mut self, cache: Cache) -> R<IntValue<'c>> {
+        if let Some((_, policy)) = self.policies.iter().find(|(c, _)| *c == cache) {
+            return Ok(*policy);
+        }
+        let name = match cache {
+            Cache::Normal => "evict_normal",
+            Cache::Keep => "evict_last",
+            Cache::Drop => "evict_first",
+        };
+        let here = self.b.get_insert_block();
+        self.b.position_at_end(self.coords.entry());
+        let ty = self.cx.i64_type().fn_type(&[], false);
+        let text = format!("createpolicy.fractional.L2::{name}.b64 $0, 1.0;");
+        let asm =
+            self.cx.create_inline_asm(ty, text, "=l".to_owned(), false, false, Some(InlineAsmDialect::ATT), false);
+        let call = self.b.build_indirect_call(ty, asm, &[], name)?;
+        let policy = call.try_as_basic_value().unwrap_basic().into_int_value();
+        if let Some(block) = here {
+            self.b.position_at_end(block);
+        }
+        self.policies.push((cache, policy));
+        Ok(policy)
+    }
+
+    /// Loads 32-bit words, `offset` bytes past an address, that nothing writes during the launch, under an L2 policy. LLVM has no load with one.
+    /// One that drops its lines stays where it is: it is there to read again what registers would else have to hold.
+    pub(super) fn load_words_hinted(
+        &mut self,
+        at: PointerValue<'c>,
+        offset: i64,
+        cache: Cache,
+        words: u32,
+    ) -> R<Vec<IntValue<'c>>> {
+        let policy = self.cache_policy(cache)?;
+        let fixed = cache == Cache::Drop;
+        let i32t = self.i32_type();
+        let list = (0..words).map(|i| format!("${i}")).collect::<Vec<_>>().join(", ");
+        let (suffix, data) = match words {
+            1 => ("b32".to_owned(), list),
+            n => (format!("v{n}.b32"), format!("{{{list}}}")),
+        };
+        let text = format!("ld.global.nc.L2::cache_hint.{suffix} {data}, [${words}+{offset}], ${};", words + 1);
+        let constraints = format!("{}l,l", "=r,".repeat(words as usize));
+        let args: [BasicMetadataTypeEnum<'c>; 2] = [at.get_type().into(), policy.get_type().into()];
+        let ty = match words {
+            1 => i32t.fn_type(&args, false),
+            n => self.cx.struct_type(&vec![i32t.into(); n as usize], false).fn_type(&args, false),
+        };
+        let asm = self.cx.create_inline_asm(ty, text, constraints, fixed, false, Some(InlineAsmDialect::ATT), false);
+        let result = self.b.build_indirect_call(ty, asm, &[at.into(), policy.into()], "")?;
+        let result = result.try_as_basic_value().unwrap_basic();
+        if words == 1 {
+            return Ok(vec![result.into_int_value()]);
+        }
+        (0..words)
+            .map(|i| Ok(self.b.build_extract_value(result.into_struct_value(), i, "")?.into_int_value()))
+            .collect()
     }
 
     /// Stores 32-bit (or one 16-bit) words where the predicate holds.

@@ -5,10 +5,10 @@ use super::global::VectorOf;
 use super::{Emitter, R, Regs, element, struct_of};
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Operand, SharedRef, Value};
+use crate::gpu::{Buffer, Operand, SharedRef, Value};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::DType;
-use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
+use inkwell::values::{BasicValueEnum, FloatValue, IntValue, PointerValue};
 
 /// How an accumulator's 16x8 blocks lie over warps, read off its layout.
 struct Blocks {
@@ -17,6 +17,10 @@ struct Blocks {
     rep_m: u32,
     rep_n: u32,
 }
+
+/// Addresses made in a k step, by buffer, runtime position and what the swizzle sees of the constant position; with
+/// each the rest of its constant position, in bytes.
+type Addresses<'c> = Vec<((Buffer, IntValue<'c>, bool, u32), (u32, PointerValue<'c>))>;
 
 impl<'c> Emitter<'c, '_> {
     pub(super) fn mma(
@@ -102,6 +106,7 @@ impl<'c> Emitter<'c, '_> {
     #[allow(clippy::too_many_arguments, reason = "a position has two runtime and two constant parts")]
     fn load_blocks(
         &mut self,
+        made: &mut Addresses<'c>,
         from: &SharedRef,
         k_contiguous: bool,
         outer_first: bool,
@@ -109,6 +114,19 @@ impl<'c> Emitter<'c, '_> {
         k: u32,
     ) -> R<Vec<IntValue<'c>>> {
         let buffer = self.k.buffers[from.buffer].clone();
+        let place = if k_contiguous { (outer.1, k) } else { (k, outer.1) };
+        let (low, high) = {
+            let place = (place.0 + from.origin.0, place.1 + from.origin.1);
+            buffer.layout.split(place.0 * buffer.layout.pitch + place.1 * buffer.dtype.bytes())
+        };
+        let key = (from.buffer, outer.0.value, outer_first, low);
+        if let Some((_, first)) = made.iter().find(|(k, _)| *k == key) {
+            let (from_high, at) = *first;
+            let offset = self.i32(i64::from(high) - i64::from(from_high));
+            // SAFETY: address arithmetic within one buffer.
+            let at = unsafe { self.b.build_gep(self.cx.i8_type(), at, &[offset], "")? };
+            return self.ldmatrix_x4(at, !k_contiguous);
+        }
         // Block order wanted: A is (outer, k), (outer+8, k), (outer, k+8), (outer+8, k+8); B swaps the middle two.
         let (lane_row, lane_col) = self.lane_place(k_contiguous == outer_first)?;
         let zero = Masked { value: self.i32(0), bits: 0 };
@@ -121,6 +139,8 @@ impl<'c> Emitter<'c, '_> {
         let col = (col.0, col.1 + from.origin.1);
         let offset = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), row, col)?;
         let at = self.shared_pointer(from, offset)?;
+        // A clamped position is a runtime value that holds its constant part: it shares with nothing.
+        made.push((key, (high, at)));
         self.ldmatrix_x4(at, !k_contiguous)
     }
 
@@ -146,13 +166,15 @@ impl<'c> Emitter<'c, '_> {
         for k in (0..shape.2).step_by(16) {
             // Left fragments of this k step, one per 16 rows.
             let mut left: Vec<Vec<IntValue<'c>>> = Vec::new();
+            // Within a k step, addresses that differ by a constant are made from one another.
+            let mut made = Addresses::new();
             for m in 0..blocks.rep_m {
                 let fixed = m * 16 * blocks.warps_m;
                 left.push(match a {
                     Operand::Shared(from) => {
                         let size = extent(self, from, !from.transposed);
                         let place = self.clamp(warp_row, fixed, (blocks.warps_m - 1) * 16, size)?;
-                        self.load_blocks(from, !from.transposed, true, place, k)?
+                        self.load_blocks(&mut made, from, !from.transposed, true, place, k)?
                     }
                     Operand::Fragment(v) => {
                         // Registers of an accumulator: (r, c), (r, c+1), (r+8, c), (r+8, c+1) per 8 columns.
@@ -169,7 +191,7 @@ impl<'c> Emitter<'c, '_> {
                 let first = if k_contiguous { right.origin.0 } else { right.origin.1 };
                 let most = (blocks.warps_n - 1) * 8 * blocks.rep_n;
                 let place = self.clamp(warp_col, n2 * 16, most, size - first)?;
-                let r = self.load_blocks(right, k_contiguous, false, place, k)?;
+                let r = self.load_blocks(&mut made, right, k_contiguous, false, place, k)?;
                 for (half, pair) in [(0, [r[0], r[1]]), (1, [r[2], r[3]])] {
                     for (m, l) in left.iter().enumerate() {
                         let at = ((m as u32 * blocks.rep_n + 2 * n2 + half) * 4) as usize;

@@ -5,6 +5,7 @@ mod coords;
 mod elementwise;
 mod global;
 mod intrinsics;
+mod lines;
 mod math;
 mod mma;
 mod reduce;
@@ -12,7 +13,7 @@ mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, Kernel, Op, Type};
+use crate::gpu::{self, Cache, Kernel, Op, Type};
 use crate::image::AbiParam;
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param, Table};
@@ -25,6 +26,7 @@ use inkwell::context::Context;
 use inkwell::module::{Linkage, Module};
 use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
+use lines::Lines;
 use std::collections::BTreeMap;
 
 pub(crate) use start::start;
@@ -61,6 +63,9 @@ struct Emitter<'c, 'k> {
     tid: IntValue<'c>,
     shared_base: PointerValue<'c>,
     coords: ThreadCoords<'c>,
+    /// The L2 policies made so far.
+    policies: Vec<(Cache, IntValue<'c>)>,
+    lines: Option<Lines<'c>>,
     /// Number of loops around the insertion point.
     loops: u32,
 }
@@ -92,8 +97,8 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     out
 }
 
-/// Emits a kernel into a module.
-pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()> {
+/// Emits a kernel into a module; with the name of its source file, the places that its instructions come from too.
+pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel, source: Option<&str>) -> R<()> {
     let abi = abi(k);
     let i32t = cx.i32_type();
     let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));
@@ -111,7 +116,7 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()
     let function = module.add_function(&k.name, cx.void_type().fn_type(&types, false), None);
     // llvm::CallingConv::PTX_Kernel.
     function.set_call_conventions(71);
-    for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", "1".to_owned())] {
+    for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", format!("{}", k.occupancy))] {
         function.add_attribute(AttributeLoc::Function, cx.create_string_attribute(key, &value));
     }
     let shared = module.add_global(cx.i8_type().array_type(0), Some(AddressSpace::from(SHARED)), "shared");
@@ -139,6 +144,8 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel) -> R<()
         tid,
         shared_base: shared.as_pointer_value(),
         coords: ThreadCoords::new(entry),
+        policies: Vec::new(),
+        lines: source.map(|file| Lines::new(module, function, file)),
         loops: 0,
     };
     for (i, p) in abi.iter().enumerate() {
@@ -272,6 +279,9 @@ impl<'c> Emitter<'c, '_> {
     /// Emits a block's instructions up to its yield; returns the values yielded.
     fn block(&mut self, block: gpu::Block) -> R<Vec<Regs<'c>>> {
         for &inst in &self.k.blocks[block].insts {
+            if let Some(lines) = &self.lines {
+                lines.at(self.cx, &self.b, self.k.locs[inst].line, self.k.locs[inst].column);
+            }
             if let Op::Yield(values) = &self.k.insts[inst] {
                 return values.iter().map(|&v| self.regs(v).cloned()).collect();
             }
@@ -286,7 +296,7 @@ impl<'c> Emitter<'c, '_> {
         let regs = match &k.insts[inst] {
             Op::Loop { .. } => return self.emit_loop(inst),
             Op::If(cond, body) => return self.emit_if(*cond, *body),
-            Op::LoadGlobal { param, slices } => self.load_global(*param, slices, result)?,
+            Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, result)?,
             Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value),
             Op::Copy { atom, param, slices, to } => return self.copy(*atom, *param, slices, to),
             Op::LoadShared(from) => self.load_shared(from, result)?,

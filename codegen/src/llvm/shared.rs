@@ -2,13 +2,13 @@
 
 use super::coords::Masked;
 use super::global::VectorOf;
-use super::{Emitter, R, Regs, element};
+use super::{Emitter, R, Regs, SHARED, element};
 use crate::error::CompileError;
 use crate::gpu::{SharedRef, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
-use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
+use inkwell::{AddressSpace, IntPredicate};
 
 impl<'c> Emitter<'c, '_> {
     /// Address of a byte of a stage.
@@ -22,9 +22,18 @@ impl<'c> Emitter<'c, '_> {
             offset = self.b.build_int_add(offset, stage, "")?;
         }
         let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
-        // SAFETY: offsets stay inside the CTA's shared memory: layouts give offsets inside their
-        // buffers and the allocator places buffers inside the total.
-        Ok(unsafe { self.b.build_gep(self.cx.i8_type(), self.shared_base, &[offset], "")? })
+        self.shared_address(offset)
+    }
+
+    /// An address in shared memory. The offset is the pointer and the base the index: hundreds of addresses on one
+    /// base would make LLVM's strength reduction compare each with each, which took nine tenths of a compilation.
+    fn shared_address(&self, offset: IntValue<'c>) -> R<PointerValue<'c>> {
+        let space = self.cx.ptr_type(AddressSpace::from(SHARED));
+        let at = self.b.build_int_to_ptr(offset, space, "")?;
+        let base = self.shared_base.const_to_int(self.i32_type());
+        // SAFETY: address arithmetic; offsets stay inside the CTA's shared memory, for layouts give offsets inside
+        // their buffers and the allocator places buffers inside the total.
+        Ok(unsafe { self.b.build_gep(self.cx.i8_type(), at, &[base], "")? })
     }
 
     /// Row and column in the buffer of a tile coordinate, thread and register parts apart. Tiles of
@@ -71,16 +80,14 @@ impl<'c> Emitter<'c, '_> {
     fn writable(&self, at: &SharedRef, layout: &Fragment) -> Vec<u32> {
         let shared = &self.k.buffers[at.buffer].layout;
         match layout.shape[..] {
-            [_, cols] => {
-                // A column range must not spill into its neighbour.
-                let partial = at.origin != (0, 0) || (!at.transposed && cols * 2 <= shared.cols);
-                if partial {
-                    layout.shape.clone()
-                } else if at.transposed {
-                    vec![shared.cols, shared.rows]
-                } else {
-                    vec![shared.rows, shared.cols]
-                }
+            [first, second] => {
+                // A range must not spill into its neighbour; across it, and beyond a tile that is no range, the padding is
+                // its own. Buffers are padded to 16 columns, and so are ranges.
+                let (rows, cols) = if at.transposed { (second, first) } else { (first, second) };
+                let partial = at.origin.1 != 0 || (!at.transposed && cols.next_multiple_of(16) < shared.cols);
+                let rows = if at.origin.0 == 0 { shared.rows } else { rows };
+                let cols = if partial { cols } else { shared.cols };
+                if at.transposed { vec![cols, rows] } else { vec![rows, cols] }
             }
             _ => layout.shape.clone(),
         }
@@ -102,11 +109,12 @@ impl<'c> Emitter<'c, '_> {
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let [row, col] = self.place(from, &layout, reg)?;
             let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
-            // Padding reads the buffer's first element instead of its neighbours, and becomes zero.
+            // Padding reads the rectangle's first element instead of its neighbours, and becomes zero.
             let inside = self.inside(&layout, reg, &limits)?;
+            let first = shared.offset(from.origin.0, from.origin.1, dtype.bytes());
             let offset = match inside {
                 None => offset,
-                Some(p) => self.b.build_select(p, offset, self.i32(0), "")?.into_int_value(),
+                Some(p) => self.b.build_select(p, offset, self.i32(i64::from(first)), "")?.into_int_value(),
             };
             let at = self.shared_pointer(from, offset)?;
             let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
@@ -234,8 +242,8 @@ impl<'c> Emitter<'c, '_> {
             let word = self.b.build_int_add(self.tid, self.i32(i64::from(round * threads)), "")?;
             let offset = self.b.build_int_mul(word, self.i32(16), "")?;
             let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
-            // SAFETY: the predicate below keeps the address inside the buffer.
-            let at = unsafe { self.b.build_gep(self.cx.i8_type(), self.shared_base, &[offset], "")? };
+            // The predicate below keeps it inside the buffer.
+            let at = self.shared_address(offset)?;
             if (round + 1) * threads > words {
                 let p = self.b.build_int_compare(IntPredicate::ULT, word, self.i32(i64::from(words)), "")?;
                 let w = self.i32(0);

@@ -2,21 +2,19 @@
 //!
 //! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything.
 
-use crate::analysis::peak_registers;
+use crate::analysis::{peak_registers, registers_per_thread};
 use crate::error::CompileError;
 use crate::gpu::Kernel;
 
 /// Refuses a kernel whose tiles need more than about two thirds of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
 pub fn check_registers(k: &mut Kernel) -> Result<(), CompileError> {
-    // 64 Ki registers per SM; 255 per thread at most.
-    let most = (65536 / k.threads).min(255);
-    let limit = most * 7 / 10;
+    let limit = registers_per_thread(k.threads, k.occupancy) * 7 / 10;
     let peak = peak_registers(k);
     if peak > limit {
         return Err(CompileError::refusal(format!(
-            "the tiles need about {peak} registers per thread, but with {} threads they may use {limit}",
-            k.threads
+            "the tiles need about {peak} registers per thread, but with {} threads and an occupancy of {} they may use {limit}",
+            k.threads, k.occupancy
         )));
     }
     Ok(())

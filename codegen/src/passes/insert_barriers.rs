@@ -1,25 +1,34 @@
-//! `insert_barriers`: derives every barrier and copy wait from the dependencies on shared memory.
+//! `insert_barriers`: derives every barrier and copy wait from the dependencies on memory.
 //!
 //! Needs: placed buffers. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one.
 //!
-//! Two accesses conflict if their bytes may overlap and one writes. Buffers of a ring are ordered by its
+//! Two accesses conflict if their bytes may overlap and one writes: of a shared buffer, or of a tensor that the kernel
+//! both loads and stores, or stores twice. Buffers of a ring are ordered by its
 //! protocol instead: `wait` makes a stage visible to all, and the stage that `acquire` hands out was
 //! released before the last `wait`, unless reads of the ring are still unordered: then it needs a
 //! barrier of its own.
 
 use super::allocate_shared::buffers_of;
-use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef};
+use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
 use crate::layout::Fragment;
+use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
 /// Rows and columns of a buffer.
 type Rect = (u32, u32, u32, u32);
 
+/// What an access touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Shared(Buffer),
+    Tensor(Param),
+}
+
 /// An access not yet ordered by a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Access {
-    buffer: Buffer,
+    place: Place,
     rect: Rect,
     write: bool,
     /// Spelled-out layout of a fragment access in which every element belongs to one thread. Two such
@@ -81,7 +90,7 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
                 let conflict =
-                    state.open.iter().any(|a| members.iter().any(|&m| m == a.buffer || overlaps(k, m, a.buffer)));
+                    state.open.iter().any(|a| members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
                 }
@@ -158,7 +167,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 Some(&[rows, cols]) => rect(r, rows, cols),
                 _ => whole(r.buffer),
             };
-            vec![Access { buffer: r.buffer, rect, write: false, private: layout.and_then(|l| private(l, r)) }]
+            let private = layout.and_then(|l| private(l, r));
+            vec![Access { place: Place::Shared(r.buffer), rect, write: false, private }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;
@@ -166,18 +176,24 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 [rows, cols] => rect(to, rows, cols),
                 _ => whole(to.buffer),
             };
-            vec![Access { buffer: to.buffer, rect, write: true, private: private(k.tile(*value).1, to) }]
+            let private = private(k.tile(*value).1, to);
+            vec![Access { place: Place::Shared(to.buffer), rect, write: true, private }]
         }
-        Op::ZeroShared(b) => vec![Access { buffer: *b, rect: whole(*b), write: true, private: None }],
+        Op::ZeroShared(b) => vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None }],
         Op::Mma { a, b, shape: (m, n, kk), .. } => {
             let mut out = Vec::new();
             for (o, rows, cols) in [(a, *m, *kk), (b, *kk, *n)] {
                 if let Operand::Shared(r) = o {
-                    out.push(Access { buffer: r.buffer, rect: rect(r, rows, cols), write: false, private: None });
+                    let place = Place::Shared(r.buffer);
+                    out.push(Access { place, rect: rect(r, rows, cols), write: false, private: None });
                 }
             }
             out
         }
+        Op::LoadGlobal { param, slices, .. } if !k.is_read_only(*param) => {
+            tensor(k, *param, slices, k.results[inst].first().copied(), false)
+        }
+        Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),
         Op::Copy { .. } => vec![],
         _ => {
             let (reads, writes) = buffers_of(k, op);
@@ -187,16 +203,31 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
     }
 }
 
-/// The key of [`Access::private`]; `None` if some element belongs to several threads.
-fn private(layout: &Fragment, at: &SharedRef) -> Option<String> {
-    let own =
-        layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a));
-    own.then(|| format!("{} {:?} {}", layout.canonical(), at.origin, at.transposed))
+/// An access to a tensor that the kernel writes.
+fn tensor(k: &Kernel, param: Param, slices: &[Slice], tile: Option<Value>, write: bool) -> Vec<Access> {
+    let layout = tile.and_then(|v| k.values[v].ty.tile()).map(|(_, l)| l);
+    // Tiles of one size are the same or lie apart; spans at an offset may overlap. Of threads that hold the same
+    // element, the same one stores it.
+    let apart = !slices.iter().any(|s| matches!(s, Slice::Span { .. }));
+    let private = layout.filter(|l| apart && (write || is_own(l))).map(|l| format!("{} {slices:?}", l.canonical()));
+    vec![Access { place: Place::Tensor(param), rect: (0, 0, 1, 1), write, private }]
 }
 
-fn overlaps(k: &Kernel, a: Buffer, b: Buffer) -> bool {
+/// The key of [`Access::private`]; `None` if some element belongs to several threads.
+fn private(layout: &Fragment, at: &SharedRef) -> Option<String> {
+    is_own(layout).then(|| format!("{} {:?} {}", layout.canonical(), at.origin, at.transposed))
+}
+
+/// True if each element of a layout belongs to one thread.
+fn is_own(layout: &Fragment) -> bool {
+    layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a))
+}
+
+fn shares_bytes(k: &Kernel, a: Place, b: Place) -> bool {
+    let (Place::Shared(x), Place::Shared(y)) = (a, b) else { return a == b };
     let range = |x: Buffer| k.buffers[x].offset.map(|o| (o, o + k.buffers[x].bytes()));
-    match (range(a), range(b)) {
+    match (range(x), range(y)) {
+        _ if x == y => true,
         (Some(x), Some(y)) => x.0 < y.1 && y.0 < x.1,
         _ => false,
     }
@@ -206,8 +237,8 @@ fn conflicts(k: &Kernel, x: &Access, y: &Access) -> bool {
     if !x.write && !y.write {
         return false;
     }
-    if x.buffer != y.buffer {
-        return overlaps(k, x.buffer, y.buffer);
+    if x.place != y.place {
+        return shares_bytes(k, x.place, y.place);
     }
     if x.private.is_some() && x.private == y.private {
         return false;

@@ -2,6 +2,7 @@
 
 mod allocate_shared;
 mod check_registers;
+mod choose_caching;
 mod insert_barriers;
 mod lower_converts;
 mod lower_tiles;
@@ -9,6 +10,7 @@ mod split_casts;
 
 pub use allocate_shared::allocate_shared;
 pub use check_registers::check_registers;
+pub use choose_caching::choose_caching;
 pub use insert_barriers::insert_barriers;
 pub use lower_converts::lower_converts;
 #[cfg(feature = "llvm")]

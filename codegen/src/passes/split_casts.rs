@@ -12,7 +12,7 @@
 //!                         %y = mul %z, %b
 //! ```
 
-use crate::gpu::{Block, Inst, Kernel, Op, Type, Value};
+use crate::gpu::{Block, Cache, Inst, Kernel, Op, Type, Value, ValueDef};
 use std::collections::BTreeMap;
 
 /// Registers from which on it pays.
@@ -46,7 +46,7 @@ fn split(k: &mut Kernel, block: Block) {
                 let loc = k.locs[inst];
                 let narrow_type = k.values[narrow].ty.clone();
                 let wide_type = k.values[v].ty.clone();
-                let again = k.new_inst(Op::Again(narrow), vec![narrow_type], loc);
+                let again = k.new_inst(remake(k, narrow), vec![narrow_type], loc);
                 let kept = k.results[again][0];
                 let cast = k.new_inst(Op::Cast(kept), vec![wide_type], loc);
                 let remade = k.results[cast][0];
@@ -71,6 +71,17 @@ fn split(k: &mut Kernel, block: Block) {
         out.push(inst);
     }
     k.blocks[block].insts = out;
+}
+
+/// How the narrow tile is had after the fold: loaded again if nothing has written it, else kept.
+fn remake(k: &Kernel, narrow: Value) -> Op {
+    let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Again(narrow) };
+    match &k.insts[def] {
+        Op::LoadGlobal { param, slices, .. } if k.is_read_only(*param) => {
+            Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::Drop }
+        }
+        _ => Op::Again(narrow),
+    }
 }
 
 fn widens(k: &Kernel, narrow: Value, wide: Value) -> bool {

@@ -3,8 +3,8 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    Block, BlockData, Buffer, BufferData, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Ring, RingData,
-    RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
+    Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Ring,
+    RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -272,7 +272,7 @@ impl Generator {
                 let axes = (0..self.below(3)).map(|_| self.small() as u8).collect();
                 Op::Reduce { op: self.pick(ReduceOp::ALL), value: v, axes }
             }
-            18 => Op::LoadGlobal { param: self.param(), slices: self.slices() },
+            18 => Op::LoadGlobal { param: self.param(), slices: self.slices(), cache: self.pick(&Cache::ALL) },
             19 => Op::StoreGlobal { param: self.param(), slices: self.slices(), value: v },
             20 => {
                 let bytes = self.int();

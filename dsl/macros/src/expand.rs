@@ -1,6 +1,7 @@
 //! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
 
 use crate::ast::{self, BinaryOp, DType, LoopKind, Precision};
+use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
 };
@@ -109,7 +110,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
 fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let mut w = Writer { root, file, locals: &k.locals, knobs: &k.ast.tune, temps: 0 };
     let mut out = TokenStream::new();
-    for knob in k.ast.tune.iter().filter(|t| t.name != "stages" && t.name != "warps") {
+    for knob in k.ast.tune.iter().filter(|t| is_upper(&t.name)) {
         let (variable, name, loc) = (knob_variable(&knob.name), knob.name.to_string(), w.loc(knob.name.span()));
         out.extend(quote!(let #variable: u32 = __b.tune(#loc, #name);));
     }

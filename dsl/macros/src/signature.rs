@@ -6,7 +6,7 @@ use crate::tree::{DTypeRef, Dim, Param, ParamKind};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
-pub(crate) const SCHEDULE_KEYS: [&str; 2] = ["stages", "warps"];
+pub(crate) const SCHEDULE_KEYS: [&str; 3] = ["stages", "warps", "occupancy"];
 
 /// True for the names of dims, tile sizes and consts.
 pub(crate) fn is_upper(name: &Ident) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
         if !is_upper(name) && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
             let hint = did_you_mean(&name.to_string(), SCHEDULE_KEYS);
             let message = format!(
-                "`{name}` is no schedule key (those are `stages` and `warps`) and no upper-case tile size{hint}"
+                "`{name}` is no schedule key (those are `stages`, `warps` and `occupancy`) and no upper-case tile size{hint}"
             );
             errors.push(23, span, message);
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const PARTS: KeyParts<'static> = KeyParts {
     tile_ir: "kernel @x",
-    schedule: Schedule { stages: 2, warps: 4 },
+    schedule: Schedule { stages: 2, warps: 4, occupancy: 1 },
     target: Target { sm: 90, specific: false },
     ptx_version: (7, 8),
     toolchain: "codegen 1 llvm 22.1",
@@ -21,8 +21,9 @@ fn each_ingredient_changes_the_key() {
     let keys: BTreeSet<String> = [
         PARTS,
         KeyParts { tile_ir: "kernel @y", ..PARTS },
-        KeyParts { schedule: Schedule { stages: 3, warps: 4 }, ..PARTS },
-        KeyParts { schedule: Schedule { stages: 2, warps: 8 }, ..PARTS },
+        KeyParts { schedule: Schedule { stages: 3, ..PARTS.schedule }, ..PARTS },
+        KeyParts { schedule: Schedule { occupancy: 2, ..PARTS.schedule }, ..PARTS },
+        KeyParts { schedule: Schedule { warps: 8, ..PARTS.schedule }, ..PARTS },
         KeyParts { target: target(80, false), ..PARTS },
         KeyParts { target: target(90, true), ..PARTS },
         KeyParts { ptx_version: (8, 0), ..PARTS },
@@ -33,7 +34,7 @@ fn each_ingredient_changes_the_key() {
     .iter()
     .map(|parts| KernelKey::of(parts).to_string())
     .collect();
-    assert_eq!(keys.len(), 9);
+    assert_eq!(keys.len(), 10);
     assert!(keys.iter().all(|k| k.len() == 64));
     assert_eq!(KernelKey::of(&PARTS), KernelKey::of(&PARTS.clone()));
 }

@@ -134,7 +134,7 @@ fn a_config_is_checked() {
     let wrong = Config::default().with("BM", 64);
     assert_eq!(
         SCALE.launch_with(&device, &wrong, args!(x, x, 1.0, &mut y)).unwrap_err().to_string(),
-        "error[ATL616]: config key `BM` is no knob of `scale`; it has BN, stages, warps"
+        "error[ATL616]: config key `BM` is no knob of `scale`; it has BN, stages, warps, occupancy"
     );
     let zero = Config::default().with("BN", 0);
     let error = SCALE.launch_with(&device, &zero, args!(x, x, 1.0, &mut y)).unwrap_err();

@@ -1,16 +1,20 @@
 //! Column ranges: which roots are evaluated piece by piece, so that their trees fit in registers.
 
 use super::{Columns, Lower};
-use crate::analysis::Home;
+use crate::analysis::{Home, registers_per_thread};
 use crate::error::CompileError;
-use atlas_dsl::{Block, Inst, Op, Value};
+use atlas_dsl::{Block, Inst, Op, Schedule, Value};
 
-/// 32-bit registers of one thread that a tree's widest fragment may take.
-const REGISTER_BUDGET: u32 = 64;
+/// 32-bit registers of one thread that a tree's widest fragment may take: at most 64, and half of what the schedule
+/// leaves a thread.
+fn register_budget(schedule: &Schedule) -> u32 {
+    (registers_per_thread(schedule.warps * 32, schedule.occupancy) / 2).min(64)
+}
 
 impl Lower<'_> {
     /// Chooses the column ranges of every root of a block and marks the trees below them.
     pub(super) fn choose_ranges(&mut self, block: Block) -> Result<(), CompileError> {
+        let budget = register_budget(&self.schedule);
         let insts = self.tile.blocks[block].insts.clone();
         for &inst in &insts {
             self.ranges[inst] = vec![None];
@@ -26,11 +30,11 @@ impl Lower<'_> {
                     self.any_layout[inst] = true;
                 }
                 let widest = tree.iter().map(|&v| self.registers(v)).max().unwrap_or(0);
-                if widest <= REGISTER_BUDGET {
+                if widest <= budget {
                     continue;
                 }
                 let Some(&cols) = self.tile.ty(root).shape.last() else { continue };
-                let mut pieces = widest.div_ceil(REGISTER_BUDGET).next_power_of_two();
+                let mut pieces = widest.div_ceil(budget).next_power_of_two();
                 while pieces < cols && !cols.is_multiple_of(pieces * 16) {
                     pieces *= 2;
                 }

@@ -151,6 +151,35 @@ fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>)
     partial.threads = threads;
     let mut gathered = partial.fold(&[trailing]);
     gathered.shape[usize::from(trailing)] = parts;
-    gathered.regs.push(Mode::new(parts, 1, trailing));
+    gather(&mut gathered, parts, trailing);
     (partial, Some(gathered))
+}
+
+/// Gives each thread four of the parts, and the rest to lanes that would else repeat each other.
+fn gather(gathered: &mut Fragment, parts: u32, trailing: u8) {
+    let held = if parts.is_multiple_of(4) { 4 } else { parts };
+    gathered.regs.push(Mode::new(held, 1, trailing));
+    let (mut left, mut stride, mut lanes) = (parts / held, held, 1);
+    let mut threads = Vec::new();
+    for m in std::mem::take(&mut gathered.threads) {
+        let taken = match m.axis {
+            None if lanes < 32 => (1..=left).rev().find(|&n| left.is_multiple_of(n) && m.extent.is_multiple_of(n)),
+            _ => None,
+        };
+        lanes *= m.extent;
+        match taken {
+            Some(n) if n > 1 => {
+                threads.push(Mode::new(n, stride, trailing));
+                if m.extent > n {
+                    threads.push(Mode::replicated(m.extent / n));
+                }
+                (left, stride) = (left / n, stride * n);
+            }
+            _ => threads.push(m),
+        }
+    }
+    gathered.threads = threads;
+    if left > 1 {
+        gathered.regs.push(Mode::new(left, stride, trailing));
+    }
 }

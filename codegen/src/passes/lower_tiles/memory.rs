@@ -3,7 +3,7 @@
 use super::{Columns, Lower, Resident, narrow};
 use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
 use crate::error::CompileError;
-use crate::gpu::{self, CopyAtom, Op as GpuOp, RingData, Scope, SharedRef, Type};
+use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
 use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
 use atlas_dsl::op::Slice;
@@ -60,6 +60,9 @@ impl Lower<'_> {
             _ => {
                 let layout = self.layout_of(v)?;
                 self.fragment(v, None, &layout)?;
+                if *self.placement.home(v) == Home::Stored {
+                    self.store_resident(v)?;
+                }
                 Ok(())
             }
         }
@@ -79,7 +82,7 @@ impl Lower<'_> {
             *last = narrow(*last, columns);
         }
         let dtype = self.tile.ty(self.tile.results[inst][0]).dtype;
-        Ok(self.push_tile(GpuOp::LoadGlobal { param, slices }, dtype, layout))
+        Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
     }
 
     /// A ring whose buffers hold the tiles of these loads; makes them resident there.

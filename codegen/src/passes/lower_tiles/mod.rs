@@ -72,6 +72,14 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
     if schedule.stages == 0 || schedule.stages > 8 {
         return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
     }
+    if schedule.occupancy == 0 || schedule.occupancy * schedule.warps * 32 > target.sm_threads() {
+        return Err(CompileError::refusal(format!(
+            "occupancy = {} with {} threads; a multiprocessor of {target} holds {} threads",
+            schedule.occupancy,
+            schedule.warps * 32,
+            target.sm_threads()
+        )));
+    }
     let uses = Uses::of(tile);
     let extents = Extents::of(tile);
     if extents.ragged_tile_leaves_its_loop() {
@@ -81,6 +89,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
     }
     let placement = Placement::of(tile, &uses, schedule, target)?;
     let mut k = gpu::Kernel::new(&tile.name, target, schedule.warps * 32);
+    k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
