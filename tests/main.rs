@@ -6,8 +6,12 @@ mod command;
 #[cfg(feature = "llvm")]
 mod determinism;
 #[cfg(feature = "llvm")]
+mod exact;
+#[cfg(feature = "llvm")]
 mod kernels;
 #[cfg(feature = "llvm")]
 mod pipeline;
+#[cfg(feature = "llvm")]
+mod simulate;
 #[cfg(feature = "llvm")]
 mod snapshots;

@@ -2,8 +2,9 @@
 
 use crate::error::InterpError;
 use crate::eval::Program;
+use crate::ring::Word;
 use crate::tile::{Data, Tile};
-use crate::{Arg, Scalar};
+use crate::{Arg, Mode, Scalar};
 use atlas_dsl::{DType, Dim, Param, Table, TileType, Value};
 
 impl Program<'_> {
@@ -50,6 +51,10 @@ impl Program<'_> {
         Ok(match *scalar {
             Scalar::I32(x) if dtype == DType::I64 => Tile::full(ty, Data::I64(vec![i64::from(x)])),
             Scalar::I64(x) => Tile::full(ty, Data::I64(vec![x])),
+            // Through f64 a NaN would lose its bits.
+            Scalar::F32(x) if self.machine.mode == Mode::Ring && dtype == DType::F32 => {
+                Tile::full(ty, Data::Ring(vec![Word(x.to_bits())]))
+            }
             Scalar::I32(x) => self.splat(f64::from(x), dtype, &[]),
             Scalar::F32(x) => self.splat(f64::from(x), dtype, &[]),
             Scalar::F64(x) => self.splat(x, dtype, &[]),

@@ -2,6 +2,7 @@
 
 use crate::error::InterpError;
 use crate::eval::Program;
+use crate::ring::Word;
 use crate::rounding::to_tf32;
 use crate::tile::{Data, Tile, common, mismatch};
 use atlas_dsl::op::Precision;
@@ -88,6 +89,15 @@ impl Program<'_> {
                 multiply(&a.view(x)?, &b.view(y)?, contracted, &mut out)?;
                 Data::F64(out)
             }
+            (Data::Ring(x), Data::Ring(y), acc) => {
+                let mut out = match acc {
+                    Some(Data::Ring(c)) => c.clone(),
+                    Some(_) => return Err(mismatch("dot")),
+                    None => vec![Word(0); m * n],
+                };
+                multiply_ring(&a.view(x)?, &b.view(y)?, contracted, &mut out);
+                Data::Ring(out)
+            }
             _ => return Err(mismatch("dot")),
         };
         let mut valid = vec![a.rows, b.cols];
@@ -113,4 +123,14 @@ fn multiply<T: LinalgScalar>(
         general_mat_mul(T::one(), &a, &b, T::one(), &mut out);
     }
     Ok(())
+}
+
+/// The same in the ring, where rounding to tf32 means nothing.
+fn multiply_ring(a: &ArrayView2<'_, Word>, b: &ArrayView2<'_, Word>, k: Range<usize>, out: &mut [Word]) {
+    for (i, row) in out.chunks_exact_mut(b.ncols().max(1)).enumerate() {
+        for k in k.clone() {
+            let a = a[(i, k)];
+            row.iter_mut().zip(b.row(k)).for_each(|(out, &b)| *out = out.add(a.mul(b)));
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use crate::error::InterpError;
 use crate::eval::Program;
 use crate::eval_reduce::{max_f32, max_f64, min_f32, min_f64};
+use crate::ring::Word;
 use crate::rounding::{round_all, to_narrow};
 use crate::tile::{Data, Tile, common, held, mismatch};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
@@ -14,6 +15,7 @@ impl Program<'_> {
         let data = match (&x.data, op) {
             (Data::F32(v), _) => Data::F32(unary_f32(op, v)?),
             (Data::F64(v), _) => Data::F64(unary_f64(op, v)?),
+            (Data::Ring(v), UnaryOp::Neg) => Data::Ring(map(v, Word::neg)),
             (Data::I32(v), UnaryOp::Neg) => Data::I32(map(v, i32::wrapping_neg)),
             (Data::I32(v), UnaryOp::Abs) => Data::I32(map(v, i32::wrapping_abs)),
             (Data::I64(v), UnaryOp::Neg) => Data::I64(map(v, i64::wrapping_neg)),
@@ -39,6 +41,12 @@ impl Program<'_> {
                 BinaryOp::Min => zip(a, b, min_f64),
                 BinaryOp::Max => zip(a, b, max_f64),
                 _ => arithmetic(op, a, b)?,
+            }),
+            (Data::Ring(a), Data::Ring(b)) => Data::Ring(match op {
+                BinaryOp::Add => zip(a, b, Word::add),
+                BinaryOp::Sub => zip(a, b, Word::sub),
+                BinaryOp::Mul => zip(a, b, Word::mul),
+                _ => return Err(mismatch(op.name())),
             }),
             (Data::I32(a), Data::I32(b)) => Data::I32(binary_i32(op, a, b)?),
             (Data::I64(a), Data::I64(b)) => Data::I64(binary_i64(op, a, b)?),
@@ -78,6 +86,7 @@ impl Program<'_> {
         let data = match (&x.data, &y.data) {
             (Data::F32(a), Data::F32(b)) => Data::F32(choose(cond, a, b)),
             (Data::F64(a), Data::F64(b)) => Data::F64(choose(cond, a, b)),
+            (Data::Ring(a), Data::Ring(b)) => Data::Ring(choose(cond, a, b)),
             (Data::I32(a), Data::I32(b)) => Data::I32(choose(cond, a, b)),
             (Data::I64(a), Data::I64(b)) => Data::I64(choose(cond, a, b)),
             (Data::Bool(a), Data::Bool(b)) => Data::Bool(choose(cond, a, b)),
@@ -90,6 +99,7 @@ impl Program<'_> {
     pub(crate) fn cast(&self, dtype: DType, x: Value) -> Result<Tile, InterpError> {
         let x = self.tile(x)?;
         let data = match (&x.data, held(dtype, self.machine.mode)) {
+            (Data::Ring(v), _) if dtype.is_float() => Data::Ring(map(v, |x| x.cast(dtype))),
             (Data::F32(v), DType::F32) => {
                 let mut v = v.clone();
                 round_all(dtype, &mut v);

@@ -107,6 +107,7 @@ fn overlay(walk: &Walk, to: &mut Data, from: &Data) -> Result<(), InterpError> {
         (Data::I64(to), Data::I64(from)) => walk.copy(to, from),
         (Data::F32(to), Data::F32(from)) => walk.copy(to, from),
         (Data::F64(to), Data::F64(from)) => walk.copy(to, from),
+        (Data::Ring(to), Data::Ring(from)) => walk.copy(to, from),
         _ => return Err(mismatch("load")),
     }
     Ok(())

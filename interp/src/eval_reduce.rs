@@ -2,6 +2,7 @@
 
 use crate::error::InterpError;
 use crate::eval::Program;
+use crate::ring::Word;
 use crate::rounding::round_all;
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::dense_strides;
@@ -20,6 +21,7 @@ impl Program<'_> {
                 Data::F32(sums)
             }
             (Data::F64(x), ReduceOp::Sum) => Data::F64(fold.run(x, 0.0, |s: f64, x| s + x)),
+            (Data::Ring(x), ReduceOp::Sum) => Data::Ring(fold.run(x, Word(0), Word::add)),
             (Data::I32(x), ReduceOp::Sum) => Data::I32(fold.run(x, 0, i32::wrapping_add)),
             (Data::I64(x), ReduceOp::Sum) => Data::I64(fold.run(x, 0, i64::wrapping_add)),
             (Data::F32(x), ReduceOp::Max) => Data::F32(fold.run(x, f32::NEG_INFINITY, max_f32)),
@@ -30,7 +32,7 @@ impl Program<'_> {
             (Data::F64(x), ReduceOp::Min) => Data::F64(fold.run(x, f64::INFINITY, min_f64)),
             (Data::I32(x), ReduceOp::Min) => Data::I32(fold.run(x, i32::MAX, Ord::min)),
             (Data::I64(x), ReduceOp::Min) => Data::I64(fold.run(x, i64::MAX, Ord::min)),
-            (Data::Bool(_), _) => return Err(mismatch(op.name())),
+            (Data::Bool(_) | Data::Ring(_), _) => return Err(mismatch(op.name())),
         };
         let folded = |axis: usize| axes.iter().any(|&a| usize::from(a) == axis);
         let valid = tile.valid.iter().enumerate().map(|(i, v)| if folded(i) { 0..1 } else { v.clone() }).collect();

@@ -76,5 +76,6 @@ fn gather(from: &Data, count: usize, walk: Option<Walk>) -> Data {
         Data::I64(x) => Data::I64(of(x, count, walk)),
         Data::F32(x) => Data::F32(of(x, count, walk)),
         Data::F64(x) => Data::F64(of(x, count, walk)),
+        Data::Ring(x) => Data::Ring(of(x, count, walk)),
     }
 }

@@ -4,6 +4,7 @@ use crate::error::InterpError;
 use crate::eval::{Machine, Program};
 use crate::eval_control::deferred_transposes;
 use crate::eval_memory::Stored;
+use crate::ring::check_ring;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
 use atlas_dsl::{DType, Kernel};
@@ -18,6 +19,9 @@ const BATCH_BYTES: u64 = 64 << 20;
 pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mode) -> Result<(), InterpError> {
     check_dims(kernel, dim_sizes)?;
     check_args(kernel, dim_sizes, &args, mode)?;
+    if mode == Mode::Ring {
+        check_ring(kernel)?;
+    }
     let extents: Vec<u64> = kernel
         .grid
         .iter()

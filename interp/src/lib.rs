@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `memory`, `walk`, `storage` | tensor views, boxes of them, conversion to and from memory |
 //! | `tile`, `rounding` | tiles at run time and their valid part; rounding to the narrow types |
+//! | `ring` | floats as elements of a finite ring |
 //! | `launch` | checked arguments and the grid |
 //! | `eval` | one program: its environment and the match on operations |
 //! | `eval_constant`, `eval_elementwise`, `eval_shape`, `eval_reduce`, `eval_dot`, `eval_memory`, `eval_control` | operations by concept |
@@ -18,7 +19,8 @@
 //! operation. `sum` over floats adds in f64 and rounds once to f32. `dot` multiplies and accumulates
 //! in f32 (f64 for f64). f32 functions are those of the platform's C library (`erf` of `libm`);
 //! `sigmoid` and `rsqrt` compute in f64 and round once. Integers wrap; a quotient by 0 is 0.
-//! In [`Mode::F64`] every float is an f64 and nothing is rounded, tf32 included.
+//! In [`Mode::F64`] every float is an f64 and nothing is rounded, tf32 included. In [`Mode::Ring`] floats are bits of
+//! a finite ring, where any order of a sum gives the same bits.
 //!
 //! Validity. An element is valid if it was computed from elements inside their tensors alone, so an
 //! element-wise result is valid where all its operands are. Folds and `dot` skip what is not valid
@@ -40,6 +42,7 @@ mod eval_reduce;
 mod eval_shape;
 mod launch;
 mod memory;
+mod ring;
 mod rounding;
 mod storage;
 mod tile;
@@ -48,6 +51,7 @@ mod walk;
 pub use error::InterpError;
 pub use launch::run;
 pub use memory::{TensorView, TensorViewMut};
+pub use ring::check_ring;
 
 /// How floats are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +61,8 @@ pub enum Mode {
     /// Every float is an f64 and nothing is rounded. A float tensor may then be stored in any float
     /// type, whatever the kernel says.
     F64,
+    /// Every float is an element of a finite ring: see [`check_ring`] for the kernels that it takes.
+    Ring,
 }
 
 /// A number passed for a scalar parameter. A float fits every float parameter, and is rounded to it.

@@ -1,5 +1,6 @@
 //! Conversion between elements in memory and elements of a tile at run time.
 
+use crate::ring::Word;
 use crate::rounding::{to_bf16, to_f16};
 use half::{bf16, f16};
 
@@ -40,5 +41,7 @@ stored!(f16, 2 as f64, |m| m.to_f64(), |x| to_f16(x));
 stored!(bf16, 2 as f64, |m| m.to_f64(), |x| to_bf16(x));
 stored!(f32, 4 as f64, |m| f64::from(m), |x| x as f32);
 stored!(f64, 8 as f64, |m| m, |x| x);
+stored!(u16, 2 as Word, |m| Word(u32::from(m) << 16), |x| (x.0 >> 16) as u16);
+stored!(u32, 4 as Word, |m| Word(m), |x| x.0);
 stored!(i32, 4 as i32, |m| m, |x| x);
 stored!(i64, 8 as i64, |m| m, |x| x);

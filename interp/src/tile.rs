@@ -6,11 +6,12 @@
 
 use crate::Mode;
 use crate::error::InterpError;
+use crate::ring::Word;
 use crate::rounding::to_narrow;
 use atlas_dsl::{DType, TileType};
 use std::ops::Range;
 
-/// The elements of a tile. f16 and bf16 are held as f32, always rounded.
+/// The elements of a tile. f16 and bf16 are held as f32, always rounded; in the ring, with a low residue of 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
     Bool(Vec<bool>),
@@ -18,11 +19,15 @@ pub(crate) enum Data {
     I64(Vec<i64>),
     F32(Vec<f32>),
     F64(Vec<f64>),
+    Ring(Vec<Word>),
 }
 
 impl Data {
     /// `count` elements of `dtype`, all of them `x` rounded to it.
     pub(crate) fn filled(dtype: DType, mode: Mode, count: usize, x: f64) -> Data {
+        if mode == Mode::Ring && dtype.is_float() {
+            return Data::Ring(vec![Word::of(dtype, x); count]);
+        }
         match held(dtype, mode) {
             DType::Bool => Data::Bool(vec![x != 0.0; count]),
             DType::I32 => Data::I32(vec![x as i32; count]),

@@ -97,6 +97,64 @@ fn rows(op: &'static Op, dtype: DType) -> Vec<Problem> {
     ]
 }
 
+/// Problems for the simulator, which executes about a million instructions a second: every kernel in every element type
+/// with ragged and single tiles, two and three tiles along each axis of its grid, and strided tensors.
+pub fn simulation() -> Vec<Problem> {
+    DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(move |op| small(op, dtype))).collect()
+}
+
+fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
+        "memory_read" => vec![
+            p(&[1, 133, 48, 136]).note("ragged"),
+            p(&[2, 37, 48, 96]).note("ragged N"),
+            p(&[1, 32, 64, 128]),
+            p(&[2, 1, 64, 64]).note("one token"),
+            p(&[1, 20, 16, 40]).note("ragged H"),
+            p(&[2, 17, 32, 64]).layout("w1", Layout::Shared).layout("w2", Layout::Shared).note("shared weights"),
+            p(&[2, 24, 48, 72])
+                .layout("x", Layout::Swapped)
+                .layout("r", Layout::Swapped)
+                .layout("y", Layout::Swapped)
+                .note("tokens first"),
+            p(&[1, 37, 32, 64]).layout("x", Layout::Padded).layout("w1", Layout::Padded).note("padded rows"),
+            p(&[2, 0, 64, 64]).note("no token"),
+        ],
+        "newton_schulz_small" => vec![
+            p(&[2, 16, 64]),
+            p(&[1, 48, 96]),
+            p(&[2, 8, 24]).note("odd"),
+            p(&[1, 24, 40]).note("odd"),
+            p(&[1, 32, 64]).layout("g", Layout::Padded).note("padded rows"),
+            p(&[2, 16, 32]).fill("g", Fill::ZeroAt(1)).note("one zero"),
+        ],
+        "poly_features" => (0..4)
+            .flat_map(|k| {
+                [
+                    on(k, &[133, 48]).note("ragged"),
+                    on(k, &[64, 64]),
+                    on(k, &[1, 64]).note("one row"),
+                    on(k, &[37, 40]).layout("x", Layout::Padded).note("padded rows"),
+                    on(k, &[5, 3]).note("odd"),
+                ]
+            })
+            .collect(),
+        _ => vec![
+            p(&[5, 40]).note("ragged"),
+            p(&[19, 136]).note("ragged"),
+            p(&[3, 1000]),
+            p(&[2, 4096]),
+            p(&[7, 3]).note("odd"),
+            p(&[6, 1]).note("one column"),
+            p(&[1, 64]).note("one row"),
+            p(&[9, 72]).layout("x", Layout::Padded).note("padded rows"),
+            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ],
+    }
+}
+
 /// The ops at the sizes of the ATLAS paper's 170M and 340M models: 16 heads of 48 and 64, T = 2048 and 2000.
 pub fn demo() -> Vec<Problem> {
     let mut problems = Vec::new();

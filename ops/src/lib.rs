@@ -9,11 +9,13 @@
 //! | `problem` | a problem of an op, and its reproducible inputs |
 //! | `cases` | the problems to verify, demonstrate and measure |
 //! | `run` | solves a problem on a device and checks the result |
+//! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
 #![forbid(unsafe_code)]
 
 pub mod cases;
 pub mod compare;
+pub mod cover;
 pub mod memory_read;
 pub mod newton_schulz_small;
 pub mod op;
@@ -21,6 +23,7 @@ pub mod poly_features;
 pub mod problem;
 pub mod rms_norm;
 pub mod run;
+pub mod simulate;
 pub mod softmax;
 pub mod tolerance;
 

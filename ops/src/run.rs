@@ -5,7 +5,7 @@ use crate::problem::{HostTensor, Inputs, Layout, Problem};
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
-use atlas_runtime::{Arg, Device, Element, Launch, PreparedLaunch, Result, Tensor};
+use atlas_runtime::{Arg, BoundLaunch, Device, Element, Launch, PreparedLaunch, Result, Tensor};
 use half::{bf16, f16};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -51,6 +51,15 @@ impl Problem {
         let mut prepared = self.prepare(device, &inputs)?;
         prepared.launch(config)?;
         Ok(Comparison::new(&prepared.output()?.to_f64_vec()?, &(self.op.reference)(self, &inputs)))
+    }
+
+    /// The launch of the problem on a device, bound and not run.
+    ///
+    /// # Errors
+    /// Those of making tensors and of binding.
+    pub fn bind(&self, device: &Device) -> Result<BoundLaunch> {
+        let mut prepared = self.prepare(device, &self.inputs())?;
+        self.kernel.bind(device, prepared.args())
     }
 
     /// The same problem at some indices of the op's independent dim alone.

@@ -57,6 +57,21 @@ pub(crate) fn compile(
     })
 }
 
+/// The same kernel with the lines of its source; `None` if this build has no compiler.
+pub(crate) fn compile_with_lines(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    target: Target,
+) -> Option<KernelImage> {
+    #[cfg(feature = "jit")]
+    return atlas_codegen::compile_with_lines(kernel, schedule, target).ok();
+    #[cfg(not(feature = "jit"))]
+    {
+        let _ = (kernel, schedule, target);
+        None
+    }
+}
+
 #[cfg(not(feature = "jit"))]
 pub(crate) fn compile(
     _kernel: &Verified<Kernel>,

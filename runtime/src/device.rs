@@ -1,8 +1,9 @@
-//! Devices: the CPU, which is always there, and the GPUs that the driver shows.
+//! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
 
 use crate::driver::{self, Context};
 use crate::error::{DeviceError, Result};
 use crate::plan::Plans;
+use crate::sim::{SimOptions, Simulator, usual_sms};
 use crate::store::{CacheDir, Store};
 use crate::stream::Stream;
 use atlas_codegen::Target;
@@ -11,21 +12,24 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which device: the CPU, or a GPU by its number.
+/// Which device: the CPU, a GPU by its number, or the simulator of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceId {
     /// The host: kernels run in the interpreter.
     Cpu,
     /// A GPU, numbered as the driver numbers it.
     Cuda(usize),
+    /// A simulated GPU: executes the PTX for this target on the host.
+    Sim(Target),
 }
 
 impl fmt::Display for DeviceId {
-    /// `cpu` or `cuda:0`.
+    /// `cpu`, `cuda:0` or `sim:sm_90`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeviceId::Cpu => f.write_str("cpu"),
             DeviceId::Cuda(i) => write!(f, "cuda:{i}"),
+            DeviceId::Sim(target) => write!(f, "sim:{target}"),
         }
     }
 }
@@ -49,6 +53,7 @@ struct Inner {
 pub(crate) enum Backend {
     Cpu,
     Cuda(Arc<Context>),
+    Sim(Box<Simulator>),
 }
 
 #[derive(Default)]
@@ -112,7 +117,8 @@ impl Device {
         Device::shared(DeviceId::Cuda(ordinal))
     }
 
-    /// A device of its own, with its own kernel store: [`Device::cpu`] and [`Device::cuda`] give the shared ones.
+    /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
+    /// shared ones.
     ///
     /// # Errors
     /// As [`Device::cuda`].
@@ -124,6 +130,7 @@ impl Device {
                 let target = target_of(&context.name, context.capability)?;
                 Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(target), cache))
             }
+            DeviceId::Sim(target) => Ok(Device::sim_with(target, SimOptions::default(), cache)),
         }
     }
 
@@ -139,7 +146,11 @@ impl Device {
         Device { inner: Arc::new(inner) }
     }
 
-    fn shared(id: DeviceId) -> Result<Device> {
+    pub(crate) fn simulator(target: Target, simulator: Simulator, cache: CacheDir) -> Device {
+        Device::build(DeviceId::Sim(target), Backend::Sim(Box::new(simulator)), Some(target), cache)
+    }
+
+    pub(crate) fn shared(id: DeviceId) -> Result<Device> {
         static DEVICES: Mutex<BTreeMap<DeviceId, Device>> = Mutex::new(BTreeMap::new());
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = devices.get(&id) {
@@ -160,11 +171,17 @@ impl Device {
         self.inner.id == DeviceId::Cpu
     }
 
-    /// The GPU's name as the driver gives it; `CPU` for the CPU.
+    /// True for a simulated GPU.
+    pub fn simulates(&self) -> bool {
+        self.as_simulator().is_some()
+    }
+
+    /// The GPU's name as the driver gives it; `CPU` for the CPU, `simulator` for a simulated GPU.
     pub fn name(&self) -> &str {
         match &self.inner.backend {
             Backend::Cpu => "CPU",
             Backend::Cuda(context) => &context.name,
+            Backend::Sim(_) => "simulator",
         }
     }
 
@@ -173,6 +190,7 @@ impl Device {
         match &self.inner.backend {
             Backend::Cpu => None,
             Backend::Cuda(context) => Some(context.capability),
+            Backend::Sim(_) => self.inner.target.map(|t| (t.sm / 10, t.sm % 10)),
         }
     }
 
@@ -181,10 +199,10 @@ impl Device {
         self.inner.target
     }
 
-    /// The highest CUDA version that the driver serves, as (major, minor); `None` on the CPU.
+    /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         match &self.inner.backend {
-            Backend::Cpu => None,
+            Backend::Cpu | Backend::Sim(_) => None,
             Backend::Cuda(context) => {
                 let v = context.driver.version as u32;
                 Some((v / 1000, v % 1000 / 10))
@@ -192,18 +210,19 @@ impl Device {
         }
     }
 
-    /// Streaming multiprocessors of a GPU; cores of the CPU.
+    /// Streaming multiprocessors of a GPU, for a simulated one those of the usual GPU of its target; cores of the CPU.
     pub fn sm_count(&self) -> u32 {
         match &self.inner.backend {
             Backend::Cpu => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             Backend::Cuda(context) => context.sm_count,
+            Backend::Sim(_) => self.inner.target.map_or(1, usual_sms),
         }
     }
 
-    /// Memory of a GPU in bytes; `None` on the CPU.
+    /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
     pub fn memory_bytes(&self) -> Option<u64> {
         match &self.inner.backend {
-            Backend::Cpu => None,
+            Backend::Cpu | Backend::Sim(_) => None,
             Backend::Cuda(context) => Some(context.memory_bytes),
         }
     }
@@ -219,7 +238,7 @@ impl Device {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match &self.inner.backend {
-            Backend::Cpu => Ok(()),
+            Backend::Cpu | Backend::Sim(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize_all(),
         }
     }
@@ -242,6 +261,13 @@ impl Device {
 
     pub(crate) fn backend(&self) -> &Backend {
         &self.inner.backend
+    }
+
+    pub(crate) fn as_simulator(&self) -> Option<&Simulator> {
+        match &self.inner.backend {
+            Backend::Sim(simulator) => Some(simulator),
+            Backend::Cpu | Backend::Cuda(_) => None,
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -270,19 +296,20 @@ impl fmt::Debug for Device {
 }
 
 impl fmt::Display for Device {
-    /// `cpu` or `cuda:0 (NVIDIA H100, sm_90)`.
+    /// `cpu`, `sim:sm_90` or `cuda:0 (NVIDIA H100, sm_90)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.inner.target {
-            None => self.inner.id.fmt(f),
-            Some(target) => write!(f, "{} ({}, {target})", self.inner.id, self.name()),
+        match (self.inner.id, self.inner.target) {
+            (DeviceId::Cuda(_), Some(target)) => write!(f, "{} ({}, {target})", self.inner.id, self.name()),
+            _ => self.inner.id.fmt(f),
         }
     }
 }
 
 impl PartialEq for Device {
-    /// Equal devices hold each other's tensors.
+    /// Equal devices hold each other's tensors. Each simulator has a memory of its own.
     fn eq(&self, other: &Device) -> bool {
-        self.inner.id == other.inner.id
+        let simulated = matches!(self.inner.backend, Backend::Sim(_));
+        self.inner.id == other.inner.id && (!simulated || Arc::ptr_eq(&self.inner, &other.inner))
     }
 }
 

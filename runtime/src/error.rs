@@ -1,6 +1,7 @@
 //! Runtime errors: which argument, which kernel, which device, and the mend. Codes are `ATL6xx`.
 
 use crate::launch_error::LaunchError;
+use crate::sim_fault::SimFault;
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Config, DType, Diagnostics};
 use std::fmt;
@@ -37,6 +38,8 @@ pub enum RuntimeError {
     Compile(CompileFailure),
     /// A CUDA driver call failed.
     Driver(DriverFailure),
+    /// The simulator found a fault in a kernel.
+    Fault(Box<SimFault>),
 }
 
 impl RuntimeError {
@@ -50,6 +53,7 @@ impl RuntimeError {
             RuntimeError::Cpu { .. } => Code(626),
             RuntimeError::Compile(e) => e.code(),
             RuntimeError::Driver(_) => Code(625),
+            RuntimeError::Fault(_) => Code(627),
         }
     }
 }
@@ -66,11 +70,18 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Cpu { kernel, message } => write!(f, "error[ATL626]: `{kernel}` on the CPU: {message}"),
             RuntimeError::Compile(e) => e.fmt(f),
             RuntimeError::Driver(e) => e.fmt(f),
+            RuntimeError::Fault(e) => e.fmt(f),
         }
     }
 }
 
 impl std::error::Error for RuntimeError {}
+
+impl From<SimFault> for RuntimeError {
+    fn from(e: SimFault) -> RuntimeError {
+        RuntimeError::Fault(Box::new(e))
+    }
+}
 
 /// Lets `?` turn a specific error into [`RuntimeError`].
 macro_rules! umbrella {
@@ -147,6 +158,13 @@ errors! {
             /// Compute capability.
             minor: u32,
         } = 623, "{name} has compute capability {major}.{minor}, and no supported target runs on it; use another GPU or Device::cpu()";
+        /// The simulator has no such architecture.
+        NoSuchArch {
+            /// What was given, and what there is.
+            reason: String,
+        } = 624, "no GPU to simulate: {reason}";
+        /// PTX was given to the CPU.
+        NotAGpu {} = 628, "a CPU runs no PTX; name a GPU, such as cuda:0";
     }
 }
 

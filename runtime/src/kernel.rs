@@ -1,9 +1,10 @@
-//! A compiled kernel loaded into one GPU's context.
+//! A compiled kernel loaded into one GPU's context, or readied for the simulator.
 
 use crate::driver::{Context, Handle, cuda_version_text};
 use crate::error::{Result, RuntimeError};
 use crate::launch_error::LaunchError;
 use atlas_codegen::KernelImage;
+use atlas_sim::program::Program;
 use cudarc::driver::sys::{CUfunction_attribute as Attribute, CUjit_option as JitOption};
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
@@ -27,21 +28,46 @@ pub struct LaunchFacts {
 /// A loaded kernel.
 pub(crate) struct LoadedKernel {
     pub(crate) image: Arc<KernelImage>,
+    /// All but the threads are 0 in the simulator, which assembles nothing.
     pub(crate) facts: LaunchFacts,
+    pub(crate) code: Code,
+}
+
+/// Compiles a kernel once more, with the lines of its source; `None` without a compiler.
+pub(crate) type Lined = Box<dyn Fn() -> Option<KernelImage> + Send + Sync>;
+
+/// What executes.
+pub(crate) enum Code {
+    /// Loaded by the driver.
+    Driver(Module),
+    /// For the simulator; and a way to the same program with the source's lines, for a fault to name them.
+    Simulated(Box<Program>, Lined),
+}
+
+/// A module in a context, and its one function.
+pub(crate) struct Module {
     pub(crate) function: Handle,
     module: Handle,
     pub(crate) context: Arc<Context>,
 }
 
 // SAFETY: module and function handles may be used from any thread.
-unsafe impl Send for LoadedKernel {}
+unsafe impl Send for Module {}
 // SAFETY: as above; no field changes after `load`.
-unsafe impl Sync for LoadedKernel {}
+unsafe impl Sync for Module {}
 
 impl LoadedKernel {
     /// Loads a kernel, after checking that the driver is new enough for its PTX.
     pub(crate) fn load(context: &Arc<Context>, image: Arc<KernelImage>) -> Result<LoadedKernel> {
         check_ptx_version(&image, context.driver.version)?;
+        let module = Module::load(context, &image)?;
+        let facts = module.ask(&image)?;
+        Ok(LoadedKernel { image, facts, code: Code::Driver(module) })
+    }
+}
+
+impl Module {
+    fn load(context: &Arc<Context>, image: &KernelImage) -> Result<Module> {
         let broken = || LaunchError::WrongAbi { kernel: image.entry.clone() };
         let ptx = CString::new(image.ptx.as_str()).map_err(|_| broken())?;
         let entry = CString::new(image.entry.as_str()).map_err(|_| broken())?;
@@ -58,18 +84,16 @@ impl LoadedKernel {
         context.check("cuModuleLoadDataEx", status).map_err(|e| with_log(e, &image.entry, &log))?;
         // SAFETY: a live module and a C string.
         let status = unsafe { (api.module_function)(&mut function, module, entry.as_ptr()) };
-        let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: image.threads };
-        let mut loaded = LoadedKernel { image, facts, function, module, context: context.clone() };
+        let loaded = Module { function, module, context: context.clone() };
         context.check("cuModuleGetFunction", status)?;
-        loaded.ask()?;
         Ok(loaded)
     }
 
     /// Asks for the shared memory that the kernel needs and reads what the assembler made of it.
-    fn ask(&mut self) -> Result<()> {
+    fn ask(&self, image: &KernelImage) -> Result<LaunchFacts> {
         let (context, function) = (&self.context, self.function);
         let api = context.enter()?;
-        let dynamic = self.image.shared_bytes;
+        let dynamic = image.shared_bytes;
         if dynamic > PLAIN_SHARED_BYTES {
             let key = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
             // SAFETY: a live function.
@@ -82,14 +106,16 @@ impl LoadedKernel {
             let status = unsafe { (api.function_attribute)(&mut value, key as c_int, function) };
             context.check("cuFuncGetAttribute", status).map(|()| u32::try_from(value).unwrap_or(0))
         };
-        self.facts.registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
-        self.facts.local_bytes = attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
-        self.facts.shared_bytes = attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? + dynamic;
-        Ok(())
+        Ok(LaunchFacts {
+            registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            shared_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? + dynamic,
+            threads: image.threads,
+        })
     }
 }
 
-impl Drop for LoadedKernel {
+impl Drop for Module {
     fn drop(&mut self) {
         // A launch may still be running the module's code.
         if self.context.synchronize_all().is_ok()

@@ -9,11 +9,12 @@ use crate::bind::{BoundLaunch, check_aliasing};
 use crate::cpu::run_native;
 use crate::device::{Backend, Device};
 use crate::driver::Context;
-use crate::error::Result;
-use crate::kernel::{LaunchFacts, LoadedKernel};
+use crate::error::{DeviceError, Result};
+use crate::kernel::{Code, LaunchFacts, LoadedKernel, Module};
 use crate::launch_error::LaunchError;
 use crate::plan::{Body, Plan, ProblemWords, Slot, resolve, slot_bits};
 use crate::select::{Selection, Source, choose};
+use crate::sim::{launch_sim, name_source};
 use crate::stream::Stream;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
@@ -23,7 +24,8 @@ use std::sync::atomic::Ordering;
 
 /// Launches of a kernel.
 ///
-/// On a GPU a launch returns when it is queued; reading a tensor waits for it. On the CPU it returns when it is done.
+/// On a GPU a launch returns when it is queued; reading a tensor waits for it. On the CPU and in the simulator it
+/// returns when it is done.
 pub trait Launch {
     /// Runs the kernel on a device's default stream.
     ///
@@ -161,9 +163,9 @@ impl PreparedLaunch {
         self.plan.source
     }
 
-    /// What the driver made of the kernel; `None` on the CPU and where nothing runs.
+    /// What the driver made of the kernel; `None` where there is no driver and where nothing runs.
     pub fn facts(&self) -> Option<LaunchFacts> {
-        self.loaded().map(|k| k.facts)
+        self.loaded().filter(|k| matches!(k.code, Code::Driver(_))).map(|k| k.facts)
     }
 
     /// The compiled kernel; `None` on the CPU and where nothing runs.
@@ -173,7 +175,7 @@ impl PreparedLaunch {
 
     fn loaded(&self) -> Option<&LoadedKernel> {
         match &self.plan.body {
-            Body::Cuda { kernel, .. } => Some(kernel),
+            Body::Gpu { kernel, .. } => Some(kernel),
             Body::Cpu { .. } | Body::Empty => None,
         }
     }
@@ -239,11 +241,18 @@ fn check_again(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Re
 fn run(def: &'static KernelDef, device: &Device, stream: Option<&Stream>, plan: &Plan, args: &[Arg<'_>]) -> Result<()> {
     match (&plan.body, device.backend()) {
         (Body::Cpu { kernel, dims }, _) => run_native(def, kernel, dims, args),
-        (Body::Cuda { kernel, grid, slots }, Backend::Cuda(context)) => {
-            let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
-            launch_cuda(def, context, kernel, *grid, slots, args, stream)
-        }
-        _ => Ok(()),
+        (Body::Gpu { kernel, grid, slots }, backend) => match (&kernel.code, backend) {
+            (Code::Driver(module), Backend::Cuda(context)) => {
+                let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
+                launch_cuda(def, context, (&kernel.image, module), *grid, slots, args, stream)
+            }
+            (Code::Simulated(program, lined), Backend::Sim(simulator)) => {
+                let answer = launch_sim(def, device, simulator, (&kernel.image, program), *grid, slots, args);
+                answer.map_err(|e| name_source(e, program, lined))
+            }
+            _ => Ok(()),
+        },
+        (Body::Empty, _) => Ok(()),
     }
 }
 
@@ -253,7 +262,7 @@ const INLINE_PARAMS: usize = 64;
 fn launch_cuda(
     def: &'static KernelDef,
     context: &Context,
-    kernel: &LoadedKernel,
+    (image, module): (&KernelImage, &Module),
     grid: u32,
     slots: &[Slot],
     args: &[Arg<'_>],
@@ -275,7 +284,7 @@ fn launch_cuda(
         *pointer = std::ptr::from_mut(value).cast();
     }
     let api = context.enter()?;
-    let (threads, shared) = (kernel.image.threads, kernel.image.shared_bytes);
+    let (threads, shared) = (image.threads, image.shared_bytes);
     // SAFETY: the function is loaded in this context and the stream is live in it. `slots` were made from the
     // image's own parameter list, one 64-bit little-endian value each, of which the driver reads as many bytes as
     // the parameter has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled
@@ -283,7 +292,7 @@ fn launch_cuda(
     // streams (see `Stream::from_raw` for streams of the caller's).
     let status = unsafe {
         (api.launch)(
-            kernel.function,
+            module.function,
             grid,
             1,
             1,
@@ -294,6 +303,44 @@ fn launch_cuda(
             stream,
             pointers.as_mut_ptr(),
             std::ptr::null_mut(),
+        )
+    };
+    context.check("cuLaunchKernel", status)
+}
+
+/// Queues a launch on the default stream, with the parameters as one block of bytes.
+pub(crate) fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+    // `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE` and `CU_LAUNCH_PARAM_END`, each before its value.
+    const POINTER: usize = 1;
+    const SIZE: usize = 2;
+    const END: usize = 0;
+    let mut bytes = params.len();
+    let mut extra = [
+        POINTER as *mut c_void,
+        params.as_ptr().cast_mut().cast(),
+        SIZE as *mut c_void,
+        (&raw mut bytes).cast(),
+        END as *mut c_void,
+    ];
+    let Code::Driver(module) = &kernel.code else { return Err(DeviceError::NotAGpu {}.into()) };
+    let context = &module.context;
+    let api = context.enter()?;
+    // SAFETY: the function is loaded in this context, and the null stream is always valid. The driver copies exactly
+    // `bytes` bytes out of the block, which lives. A kernel reaches device memory alone: one that strays is a fault
+    // of the context, which later calls report, or it changes what other tensors of the device hold.
+    let status = unsafe {
+        (api.launch)(
+            module.function,
+            grid[0],
+            grid[1],
+            grid[2],
+            block[0],
+            block[1],
+            block[2],
+            kernel.image.shared_bytes,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            extra.as_mut_ptr(),
         )
     };
     context.check("cuLaunchKernel", status)

@@ -15,6 +15,8 @@
 //! | `compile`, `key`, `store`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plan`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
+//! | `raw` | PTX of any origin and bytes, for tools |
+//! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
 #![deny(missing_docs)]
 
@@ -36,7 +38,10 @@ mod launch_error;
 mod oracle;
 mod plan;
 mod problem;
+mod raw;
 mod select;
+mod sim;
+mod sim_fault;
 mod storage;
 mod store;
 mod stream;
@@ -44,6 +49,8 @@ mod tensor;
 pub mod timing;
 
 pub use args::{Arg, IntoArg};
+pub use atlas_codegen::{KernelImage, Target};
+pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
 pub use cost::{Cost, estimate, grid_count, programs};
@@ -56,7 +63,10 @@ pub use launch::{Launch, PreparedLaunch};
 pub use launch_error::LaunchError;
 pub use oracle::{OracleOutput, run_f64};
 pub use problem::{alignment, launch_strides, specialize};
-pub use select::{Candidate, Machine, Outcome, Selection, Source, choose, choose_for, choose_given};
+pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
+pub use select::{Candidate, Machine, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+pub use sim::{SimAccess, SimOptions, SimRun, usual_sms};
+pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

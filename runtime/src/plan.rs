@@ -6,10 +6,9 @@
 
 use crate::args::Arg;
 use crate::bind::{BoundArg, BoundLaunch, scalar_bits};
-use crate::compile::{CompileProblem, compile, kernel_key};
+use crate::compile::{CompileProblem, compile, compile_with_lines, kernel_key};
 use crate::cost::{grid_count, programs};
 use crate::device::{Backend, Device};
-use crate::driver::Context;
 use crate::error::{CompileFailure, Result};
 use crate::kernel::LoadedKernel;
 use crate::key::KernelKey;
@@ -40,7 +39,7 @@ pub(crate) enum Body {
     /// Tile IR for the interpreter.
     Cpu { kernel: Arc<Verified<Kernel>>, dims: Vec<u64> },
     /// A loaded kernel, its grid and how its parameters are made.
-    Cuda { kernel: Arc<LoadedKernel>, grid: u32, slots: Vec<Slot> },
+    Gpu { kernel: Arc<LoadedKernel>, grid: u32, slots: Vec<Slot> },
 }
 
 /// One parameter of the `.entry`, as far as the plan knows it.
@@ -185,9 +184,9 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
         Some(config) => choose_given(bound, config)?,
         None => choose(bound),
     };
-    match (bound.device().backend(), bound.device().target()) {
-        (Backend::Cuda(context), Some(target)) => resolve_cuda(bound, &selection, context, target),
-        _ => resolve_cpu(bound, &selection),
+    match bound.device().target() {
+        Some(target) => resolve_gpu(bound, &selection, target),
+        None => resolve_cpu(bound, &selection),
     }
 }
 
@@ -203,15 +202,15 @@ fn resolve_cpu(bound: &BoundLaunch, selection: &Selection) -> Result<Plan> {
     Ok(Plan { config: config.clone(), source: selection.source, body })
 }
 
-fn resolve_cuda(bound: &BoundLaunch, selection: &Selection, context: &Arc<Context>, target: Target) -> Result<Plan> {
+fn resolve_gpu(bound: &BoundLaunch, selection: &Selection, target: Target) -> Result<Plan> {
     let def = bound.def();
     let mut refused = Vec::new();
     let candidates = selection.legal().map(|c| (c, selection.source));
     for (candidate, source) in candidates.chain(selection.fallback(def).map(|c| (c, Source::Default))) {
         let Candidate { config, kernel: Some(kernel), .. } = candidate else { continue };
-        match load(bound.device(), context, kernel, &config.schedule, target)? {
+        match load(bound.device(), kernel, &config.schedule, target)? {
             Ok(loaded) => {
-                let body = cuda_body(bound, loaded)?;
+                let body = gpu_body(bound, loaded)?;
                 return Ok(Plan { config: config.clone(), source, body });
             }
             Err(CompileProblem::Refused(reason)) => refused.push((config.clone(), reason)),
@@ -239,7 +238,6 @@ fn resolve_cuda(bound: &BoundLaunch, selection: &Selection, context: &Arc<Contex
 /// The loaded kernel of a key: from this process, from the store, or compiled now.
 fn load(
     device: &Device,
-    context: &Arc<Context>,
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
     target: Target,
@@ -259,7 +257,14 @@ fn load(
             Err(problem) => return Ok(Err(problem)),
         },
     };
-    let loaded = Arc::new(LoadedKernel::load(context, image)?);
+    let loaded = match device.backend() {
+        Backend::Cuda(context) => LoadedKernel::load(context, image)?,
+        Backend::Sim(_) | Backend::Cpu => {
+            let (kernel, schedule) = (kernel.clone(), *schedule);
+            crate::sim::load(image, device, Box::new(move || compile_with_lines(&kernel, &schedule, target)))?
+        }
+    };
+    let loaded = Arc::new(loaded);
     if loaded.facts.local_bytes > 0 {
         device.counters().spilling.fetch_add(1, Ordering::Relaxed);
     }
@@ -267,25 +272,25 @@ fn load(
     Ok(Ok(all.entry(key).or_insert(loaded).clone()))
 }
 
-fn cuda_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<Body> {
+fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<Body> {
     match grid_size(bound, &kernel.image)? {
         0 => Ok(Body::Empty),
         grid => {
             let slots = slots(bound, &kernel.image)?;
-            Ok(Body::Cuda { kernel, grid, slots })
+            Ok(Body::Gpu { kernel, grid, slots })
         }
     }
 }
 
 /// How many programs one launch runs.
-fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
+pub(crate) fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
     let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
     i32::try_from(programs).map(i32::unsigned_abs).map_err(too_many)
 }
 
 /// The parameters of the `.entry` for one problem.
-fn slots(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<Vec<Slot>, LaunchError> {
+pub(crate) fn slots(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<Vec<Slot>, LaunchError> {
     let wrong = || LaunchError::WrongAbi { kernel: image.entry.clone() };
     let arg = |index: u32| bound.args().get(index as usize).ok_or_else(wrong);
     let slot = |param: &AbiParam| match *param {

@@ -1,4 +1,4 @@
-//! The memory behind tensors: bytes of the host, or of one GPU.
+//! The memory behind tensors: bytes of the host, of one GPU, or of a simulated one.
 
 use crate::device::{Backend, Device};
 use crate::error::{Result, TensorError};
@@ -15,12 +15,12 @@ pub(crate) struct Storage {
 enum Memory {
     /// Host memory. The lock makes concurrent launches on shared views safe; it is held for copies alone.
     Host(RwLock<Vec<u8>>),
-    /// Memory of a GPU, freed on drop.
-    Cuda,
+    /// Memory of a GPU, simulated or not, freed on drop.
+    Device,
 }
 
 impl Storage {
-    /// Allocates; the content is zero on the host and arbitrary on a GPU. Never empty, so that addresses differ.
+    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a simulated one. Never empty, so that addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
         let room = bytes.max(16);
         let (memory, address) = match device.backend() {
@@ -32,7 +32,9 @@ impl Storage {
                 let address = data.as_ptr() as u64;
                 (Memory::Host(RwLock::new(data)), address)
             }
-            Backend::Cuda(context) => (Memory::Cuda, context.alloc(room)?),
+            Backend::Cuda(context) => (Memory::Device, context.alloc(room)?),
+            // Exactly as long as asked for, so that a byte past the end is out of bounds.
+            Backend::Sim(simulator) => (Memory::Device, simulator.alloc(bytes)),
         };
         Ok(Storage { device: device.clone(), memory, address, bytes })
     }
@@ -50,7 +52,12 @@ impl Storage {
     /// Fills with zeros.
     pub(crate) fn zero(&self) -> Result<()> {
         match (&self.memory, self.device.backend()) {
-            (Memory::Cuda, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
+            (Memory::Device, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
+            (_, Backend::Sim(_)) if self.bytes == 0 => Ok(()),
+            (_, Backend::Sim(simulator)) => {
+                simulator.write(self.address, &vec![0; self.bytes as usize]);
+                Ok(())
+            }
             _ => {
                 self.with_host_mut(|data| data.fill(0));
                 Ok(())
@@ -63,7 +70,11 @@ impl Storage {
         debug_assert!(offset + from.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !from.is_empty() => context.upload(self.address + offset, from),
-            Backend::Cuda(_) => Ok(()),
+            Backend::Sim(simulator) if !from.is_empty() => {
+                simulator.write(self.address + offset, from);
+                Ok(())
+            }
+            Backend::Cuda(_) | Backend::Sim(_) => Ok(()),
             Backend::Cpu => {
                 self.with_host_mut(|data| data[offset as usize..][..from.len()].copy_from_slice(from));
                 Ok(())
@@ -76,7 +87,11 @@ impl Storage {
         debug_assert!(offset + to.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !to.is_empty() => context.download(self.address + offset, to),
-            Backend::Cuda(_) => Ok(()),
+            Backend::Sim(simulator) if !to.is_empty() => {
+                simulator.read(self.address + offset, to);
+                Ok(())
+            }
+            Backend::Cuda(_) | Backend::Sim(_) => Ok(()),
             Backend::Cpu => {
                 if let Some(data) = self.host() {
                     let data = data.read().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +106,7 @@ impl Storage {
     pub(crate) fn host(&self) -> Option<&RwLock<Vec<u8>>> {
         match &self.memory {
             Memory::Host(data) => Some(data),
-            Memory::Cuda => None,
+            Memory::Device => None,
         }
     }
 
@@ -104,8 +119,10 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if let (Memory::Cuda, Backend::Cuda(context)) = (&self.memory, self.device.backend()) {
-            context.free(self.address);
+        match self.device.backend() {
+            Backend::Cpu => {}
+            Backend::Cuda(context) => context.free(self.address),
+            Backend::Sim(simulator) => simulator.free(self.address),
         }
     }
 }

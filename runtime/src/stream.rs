@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A queue of launches that run in order. Cheap to clone.
 ///
-/// On the CPU every launch has finished when it returns, so a stream is a name only.
+/// On the CPU and in the simulator every launch has finished when it returns, so a stream is a name only.
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
@@ -81,7 +81,7 @@ impl Stream {
         Stream { device: device.clone(), kind: Kind::Raw(RawHandle(handle)) }
     }
 
-    /// The driver's handle; null for the default stream and on the CPU.
+    /// The driver's handle; null for the default stream and where there is no driver.
     pub fn as_raw(&self) -> *mut c_void {
         match &self.kind {
             Kind::Default => std::ptr::null_mut(),
@@ -101,7 +101,7 @@ impl Stream {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match self.device.backend() {
-            Backend::Cpu => Ok(()),
+            Backend::Cpu | Backend::Sim(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize(self.as_raw()),
         }
     }
@@ -125,7 +125,7 @@ impl Event {
     /// `RuntimeError::Driver` if the driver makes none.
     pub fn new(device: &Device) -> Result<Event> {
         let kind = match device.backend() {
-            Backend::Cpu => EventKind::Host(std::sync::Mutex::new(None)),
+            Backend::Cpu | Backend::Sim(_) => EventKind::Host(std::sync::Mutex::new(None)),
             Backend::Cuda(context) => {
                 let api = context.enter()?;
                 let mut handle = std::ptr::null_mut();

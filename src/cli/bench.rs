@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         );
     }
     let device = input::device(&args.device)?;
-    if device.is_cpu() {
+    if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
     }
     let mut record = record::record(&device.id().to_string());

@@ -5,7 +5,7 @@ use super::stages::{self, Stage, Texts};
 use super::{ship, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Target;
-use atlas_dsl::Config;
+use atlas_dsl::{Config, Schedule};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,8 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
         let typed: Config = pair.parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
         if let Some(key) = typed.tile.keys().next() {
             bail!(
-                "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are stages, warps"
+                "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
+                Schedule::KEYS.join(", ")
             );
         }
         let key = pair.split('=').next().unwrap_or("");

@@ -5,7 +5,7 @@ use super::ptxas::{self, Resources};
 use super::show::{self, Progress};
 use super::stages::{self, Stage};
 use super::{compile, input, sample};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use atlas_ops::{Comparison, Problem, cases};
 use atlas_runtime::Device;
 use serde_json::{Value, json};
@@ -32,6 +32,11 @@ pub(super) struct Args {
 /// Runs the demo.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let device = input::device(&args.device)?;
+    if device.simulates() {
+        bail!(
+            "`demo` runs at the sizes of real models, which take the simulator days; use `atlas verify --device sim`"
+        );
+    }
     let assembler = ptxas::find();
     let mut problems = cases::demo();
     problems.retain(|p| args.only.as_deref().is_none_or(|o| o == p.op.name || o == p.kernel.name));

@@ -36,7 +36,7 @@ impl Finding {
 
 /// Examines the machine. What is missing is told, not an error: the CPU device needs none of it.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let mut findings = vec![cpu(), generator(), llvm()];
+    let mut findings = vec![cpu(), generator(), simulator(), llvm()];
     findings.extend(gpus());
     findings.extend([assembler(), cache()]);
     if args.json {
@@ -70,6 +70,18 @@ fn generator() -> Finding {
     let mend = "build this program with `--features jit` (LLVM as a shared library) or `--features static-llvm`; \
                 without it kernels run on the CPU";
     Finding::lacks("code generator", "this program was built without it", mend)
+}
+
+fn simulator() -> Finding {
+    if stages::CAN_COMPILE {
+        return Finding::has(
+            "simulated GPUs",
+            "sim:sm_80, sim:sm_89 and sim:sm_90; execute the PTX and check it strictly",
+        );
+    }
+    let mend = "build this program with `--features jit` or `--features static-llvm`; a simulated GPU runs PTX, which \
+                the code generator makes";
+    Finding::lacks("simulated GPUs", "nothing to run on them without the code generator", mend)
 }
 
 fn llvm() -> Finding {

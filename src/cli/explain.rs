@@ -2,7 +2,7 @@
 
 use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
-use super::{compile, ptxas, show};
+use super::{compile, counts, ptxas, show};
 use anyhow::Result;
 use atlas_dsl::Kernel;
 use atlas_dsl::ir::{DimSize, GridExtent};
@@ -19,6 +19,9 @@ pub(super) struct Args {
     arch: String,
     #[command(flatten)]
     problem: ProblemArgs,
+    /// Run the kernel on a few tiles in the simulator, and count what it does.
+    #[arg(long)]
+    simulate: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -44,11 +47,16 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &target.to_string())?),
         _ => None,
     };
+    let counted = match args.simulate {
+        true => Some(counts::count(def, &kernel, target, dtype, &dims, &config)?),
+        false => None,
+    };
     if args.json {
         show::json(&json!({
             "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": target.to_string(),
             "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
             "threads": schedule.warps * 32, "placement": placement,
+            "sim": counted.map(|c| c.json()),
             "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
         }));
         return Ok(true);
@@ -73,6 +81,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         println!("\nconfigs, best first: {}", ranking.trim_end());
     }
     println!("\n{}", placement.trim_end());
+    if let Some(counted) = counted {
+        println!("\n{}", counted.text().trim_end());
+    }
     Ok(true)
 }
 

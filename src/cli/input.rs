@@ -5,7 +5,7 @@ use atlas_codegen::Target;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
-use atlas_runtime::{Device, Machine, choose_for};
+use atlas_runtime::{Device, Machine, choose_for, usual_sms};
 use std::collections::BTreeMap;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
@@ -93,18 +93,21 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// A device by name: cpu, cuda:N or best.
+/// A device by name: cpu, cuda:N, sim:ARCH or best.
 pub(super) fn device(name: &str) -> Result<Device> {
+    if let Some(arch) = name.strip_prefix("sim:") {
+        return Ok(Device::sim(arch)?);
+    }
     match (name, name.strip_prefix("cuda:").map(str::parse)) {
         ("best", _) => Ok(Device::best()?),
         ("cpu", _) => Ok(Device::cpu()),
         (_, Some(Ok(ordinal))) => Ok(Device::cuda(ordinal)?),
-        _ => bail!("there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, and best"),
+        _ => bail!(
+            "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90, and best"
+        ),
     }
 }
 
-/// Multiprocessors of the usual GPU of a target, for choosing a config where there is no GPU.
-const SMS: [(u32, u32); 3] = [(80, 108), (89, 142), (90, 132)];
 /// Configs that are tried before the code generator's refusal of the best is final.
 const TRIES: usize = 8;
 
@@ -154,7 +157,7 @@ pub(super) fn chosen(
             "the kernel's default; with --dims for every dim the cost model chooses",
         ));
     };
-    let sms = SMS.iter().find(|(sm, _)| *sm == target.sm).map_or(108, |(_, sms)| *sms);
+    let sms = usual_sms(target);
     let selection = choose_for(def, spec, &sizes, Machine { target: Some(target), sms });
     let configs: Vec<Config> = selection.legal().map(|c| c.config.clone()).take(TRIES).collect();
     if configs.is_empty() {

@@ -4,9 +4,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `list`, `compile`, `explain`, `verify`, `bench`, `demo`, `doctor` | the verbs |
+//! | `differential` | `verify --differential`: a GPU against the simulator |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `stages` | the one place that calls the code generator |
 //! | `ship` | `compile --all`: every kernel to a folder |
+//! | `counts` | one small run in the simulator, for `explain` |
+//! | `simulate` | `verify` in the simulator |
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
 //! | `record` | the machine on which a measurement was taken |
@@ -14,7 +17,9 @@
 
 mod bench;
 mod compile;
+mod counts;
 mod demo;
+mod differential;
 mod doctor;
 mod explain;
 mod input;
@@ -24,6 +29,7 @@ mod record;
 mod sample;
 mod ship;
 mod show;
+mod simulate;
 mod stages;
 mod verify;
 

@@ -103,10 +103,10 @@ fn compile(job: &Job, target: Target, dir: &Path) -> Result<Value> {
     });
     let kernel = (def.build)(spec, config)?;
     match stages::image(kernel, &config.schedule, target) {
-        Ok((ptx, shared_bytes)) => {
+        Ok(image) => {
             let file = format!("{}.{dtype}.{}.{target}.ptx", def.name, slug(config));
-            write(&dir.join(&file), &ptx)?;
-            row["shared_bytes"] = json!(shared_bytes);
+            write(&dir.join(&file), &image.ptx)?;
+            row["shared_bytes"] = json!(image.shared_bytes);
             row["file"] = json!(file);
         }
         Err(stages::Failure::Refused(reason)) => row["refused"] = json!(reason),

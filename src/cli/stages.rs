@@ -1,7 +1,7 @@
 //! The one place that calls the code generator.
 
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::Target;
+use atlas_codegen::{KernelImage, Target};
 use atlas_dsl::diag::render;
 use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
 use std::fmt;
@@ -110,20 +110,20 @@ pub(super) enum Failure {
     Other(anyhow::Error),
 }
 
-/// A kernel's PTX and the shared memory of one CTA in bytes.
+/// A compiled kernel.
 #[cfg(feature = "llvm")]
-pub(super) fn image(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<(String, u32), Failure> {
+pub(super) fn image(kernel: Kernel, schedule: &Schedule, target: Target) -> Result<KernelImage, Failure> {
     let verified = atlas_dsl::verify(kernel).map_err(|d| Failure::Other(d.into()))?;
     match atlas_codegen::compile(&verified, schedule, target) {
-        Ok(image) => Ok((image.ptx, image.shared_bytes)),
+        Ok(image) => Ok(image),
         Err(e) if e.is_refusal() => Err(Failure::Refused(e.to_string())),
         Err(e) => Err(Failure::Other(e.into())),
     }
 }
 
-/// A kernel's PTX and the shared memory of one CTA in bytes.
+/// A compiled kernel.
 #[cfg(not(feature = "llvm"))]
-pub(super) fn image(_: Kernel, _: &Schedule, _: Target) -> Result<(String, u32), Failure> {
+pub(super) fn image(_: Kernel, _: &Schedule, _: Target) -> Result<KernelImage, Failure> {
     Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
 }
 

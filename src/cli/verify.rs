@@ -1,9 +1,9 @@
 //! `atlas verify`: every op against its f64 reference, ragged and strided shapes included.
 
-use super::input;
 use super::show::{self, Progress};
+use super::{differential, input, simulate};
 use anyhow::{Context, Result};
-use atlas_ops::{OPS, Op, Problem, cases};
+use atlas_ops::{Comparison, OPS, Op, Problem, cases};
 use atlas_runtime::Device;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -13,15 +13,21 @@ use std::time::{Duration, Instant};
 /// What the user typed.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// cpu, cuda:N, or best: the first GPU, else the CPU.
+    /// cpu, cuda:N, sim or sim:ARCH (the simulator), or best: the first GPU, else the CPU.
     #[arg(long, default_value = "best")]
     device: String,
     /// Only this op or kernel.
-    #[arg(long, value_name = "OP")]
+    #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    #[command(flatten)]
+    simulate: simulate::Args,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Run instructions and kernels on a GPU and in the simulator, and compare the two. `--only` then takes the name of
+    /// an op or a kernel, the beginning of an instruction's name (`add.rn`), `kernels` or `instructions`.
+    #[arg(long)]
+    differential: bool,
     /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
@@ -32,7 +38,14 @@ pub(super) struct Args {
 
 /// Verifies.
 pub(super) fn run(args: &Args) -> Result<bool> {
+    if args.differential {
+        return differential::run(&args.device, args.only.as_deref(), args.json);
+    }
     let ops = ops(args.only.as_deref())?;
+    if let Some(targets) = simulate::targets(&args.device, &args.simulate)? {
+        let rows = simulate::rows(&ops, args.only.as_deref(), &targets, &args.simulate)?;
+        return Ok(finish(args, &args.device, rows));
+    }
     let device = input::device(&args.device)?;
     let on_gpu = !device.is_cpu();
     let mut rows = Vec::new();
@@ -61,19 +74,23 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             rows.push(row);
         }
     }
-    let passed = rows.iter().filter(|r| r["pass"] == true).count();
     if args.in_process {
-        return Ok(passed == rows.len());
+        return Ok(rows.iter().all(|r| r["pass"] == true));
     }
+    Ok(finish(args, &device.to_string(), rows))
+}
+
+/// Prints the rows; whether all of them pass.
+fn finish(args: &Args, device: &str, rows: Vec<Value>) -> bool {
+    let passed = rows.iter().filter(|r| r["pass"] == true).count();
+    let all = passed == rows.len();
     if args.json {
-        show::json(
-            &json!({ "device": device.to_string(), "passed": passed, "failed": rows.len() - passed, "results": rows }),
-        );
+        show::json(&json!({ "device": device, "passed": passed, "failed": rows.len() - passed, "results": rows }));
     } else {
         print(&rows);
         println!("{passed} of {} problems pass on {device}", rows.len());
     }
-    Ok(passed == rows.len())
+    all
 }
 
 fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
@@ -98,22 +115,31 @@ fn problems(ops: &[&'static Op], only: Option<&str>, on_gpu: bool) -> Vec<Proble
 
 /// Solves one problem and says how far it lies from its reference.
 fn check(p: &Problem, device: &Device) -> Value {
+    let mut row = row_of(p);
+    match p.check(device, None) {
+        Ok(c) => fill(&mut row, p, &c),
+        Err(e) => row["error"] = json!(e.to_string()),
+    }
+    row
+}
+
+/// A problem's row, which has not passed.
+pub(super) fn row_of(p: &Problem) -> Value {
     let mut row = row(p.op.name);
     row["kernel"] = json!(p.kernel.name);
     row["dtype"] = json!(p.dtype.name());
     row["shape"] = json!(p.shape());
     row["note"] = json!(p.note);
     row["tolerance"] = json!(p.bound());
-    match p.check(device, None) {
-        Ok(c) => {
-            row["rel_f"] = json!(c.rel_f);
-            row["max_error"] = json!(c.max_error);
-            row["non_finite"] = json!(c.non_finite);
-            row["pass"] = json!(c.passes(p.bound()));
-        }
-        Err(e) => row["error"] = json!(e.to_string()),
-    }
     row
+}
+
+/// Puts into a problem's row how far its result lies from the reference.
+pub(super) fn fill(row: &mut Value, p: &Problem, c: &Comparison) {
+    row["rel_f"] = json!(c.rel_f);
+    row["max_error"] = json!(c.max_error);
+    row["non_finite"] = json!(c.non_finite);
+    row["pass"] = json!(c.passes(p.bound()));
 }
 
 /// A row that has not passed.
@@ -173,9 +199,14 @@ fn in_child(op: &Op, device: &str, only: Option<&str>, timeout: Duration) -> Vec
 }
 
 fn print(rows: &[Value]) {
-    let mut table =
-        show::table(&["op", "kernel", "dtype", "shape", "relF", "max error", "non-finite", "tolerance", "pass"]);
-    show::right(&mut table, &[4, 5, 6, 7]);
+    let simulated = rows.iter().any(|r| !r["arch"].is_null());
+    let mut headings = vec!["op", "kernel", "dtype", "shape", "relF", "max error", "non-finite", "tolerance"];
+    if simulated {
+        headings.extend(["arch", "config", "bank conflicts"]);
+    }
+    headings.push("pass");
+    let mut table = show::table(&headings);
+    show::right(&mut table, if simulated { &[4, 5, 6, 7, 10] } else { &[4, 5, 6, 7] });
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
     let number = |v: &Value| v.as_f64().map_or_else(|| "-".to_owned(), show::small);
     for r in rows {
@@ -186,7 +217,7 @@ fn print(rows: &[Value]) {
             (_, Some(error)) => format!("NO: {error}"),
             _ => "NO".to_owned(),
         };
-        table.add_row([
+        let mut cells = vec![
             text(&r["op"]),
             text(&r["kernel"]),
             text(&r["dtype"]),
@@ -195,8 +226,13 @@ fn print(rows: &[Value]) {
             number(&r["max_error"]),
             counts,
             number(&r["tolerance"]),
-            pass,
-        ]);
+        ];
+        if simulated {
+            let conflicts = r["bank_conflicts"].as_u64().map_or_else(|| "-".to_owned(), |n| n.to_string());
+            cells.extend([text(&r["arch"]), text(&r["config"]), conflicts]);
+        }
+        cells.push(pass);
+        table.add_row(cells);
     }
     println!("{table}");
 }

@@ -7,6 +7,8 @@ mod gpu;
 mod kernels;
 mod keys;
 mod launching;
+mod ptx;
 mod selection;
+mod sim;
 mod storing;
 mod views;

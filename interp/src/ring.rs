@@ -1,0 +1,121 @@
+//! Floats as elements of a finite ring, in which the order of a sum changes nothing.
+//!
+//! A single is a pair of residues modulo 2^16, its high and its low half; a 16-bit float is one residue, held as the
+//! high one with a low one of 0. Widening and narrowing keep the high residue. A compiled kernel that is executed in
+//! the same ring must give the same bits, however it orders its sums; a term that is lost or counted twice shows.
+
+use crate::error::InterpError;
+use crate::rounding::to_narrow;
+use atlas_dsl::op::{BinaryOp, ReduceOp, UnaryOp};
+use atlas_dsl::{DType, Kernel, Op, Value};
+
+/// An element of the ring: the bits of an f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word(pub(crate) u32);
+
+impl Word {
+    /// The bits of a constant in a type.
+    pub(crate) fn of(dtype: DType, x: f64) -> Word {
+        // A 16-bit float is its bits, and not what it is as an f32.
+        match dtype {
+            DType::F16 => Word(u32::from(crate::rounding::to_f16(x).to_bits()) << 16),
+            DType::Bf16 => Word(u32::from(crate::rounding::to_bf16(x).to_bits()) << 16),
+            _ => Word(to_narrow(dtype, x).to_bits()),
+        }
+    }
+
+    /// The element in a type.
+    pub(crate) fn cast(self, dtype: DType) -> Word {
+        if dtype == DType::F32 { self } else { Word(self.0 & 0xffff_0000) }
+    }
+
+    fn each(self, other: Word, f: fn(u16, u16) -> u16) -> Word {
+        let part = |shift: u32| u32::from(f((self.0 >> shift) as u16, (other.0 >> shift) as u16)) << shift;
+        Word(part(16) | part(0))
+    }
+
+    pub(crate) fn add(self, other: Word) -> Word {
+        self.each(other, u16::wrapping_add)
+    }
+
+    pub(crate) fn sub(self, other: Word) -> Word {
+        self.each(other, u16::wrapping_sub)
+    }
+
+    pub(crate) fn mul(self, other: Word) -> Word {
+        self.each(other, u16::wrapping_mul)
+    }
+
+    pub(crate) fn neg(self) -> Word {
+        Word(0).sub(self)
+    }
+}
+
+/// Checks that every operation of a kernel means the same in the ring however it is compiled.
+///
+/// Constants other than 0 may only be selected: what arithmetic makes of 1 is known to a compiler of floats, which
+/// uses it, and is not true of the ring. So is what a target without arithmetic of bf16 does: it adds by `1 x + y`.
+pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
+    if let Some(data) = kernel.values.values().find(|data| data.ty.dtype == DType::F64) {
+        return Err(InterpError::kernel(format!("{} has no meaning in the ring", data.ty)));
+    }
+    for block in kernel.blocks.values() {
+        for &inst in &block.insts {
+            let refuse = |what: &str| {
+                Err(InterpError::kernel(format!("`{what}` of floats has no meaning in the ring")).at(kernel.locs[inst]))
+            };
+            let float = |v: Value| kernel.ty(v).dtype.is_float();
+            let bf16 = |v: Value| kernel.ty(v).dtype == DType::Bf16;
+            match &kernel.insts[inst] {
+                Op::Unary(op, x) if float(*x) && (*op != UnaryOp::Neg || bf16(*x)) => return refuse(op.name()),
+                Op::Binary(op, x, _)
+                    if float(*x) && (bf16(*x) || !matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)) =>
+                {
+                    return refuse(op.name());
+                }
+                Op::Compare(p, x, _) if float(*x) => return refuse(p.name()),
+                Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
+                Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),
+                Op::TableGet { .. } => return refuse("table"),
+                Op::Splat { value, dtype, .. } if dtype.is_float() && value.to_bits() != 0 => {
+                    let only_selected = kernel.results[inst].iter().all(|&v| only_selected(kernel, v));
+                    if !only_selected {
+                        return refuse("splat");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True if a value is used by nothing but selects.
+fn only_selected(kernel: &Kernel, constant: Value) -> bool {
+    let uses = |op: &Op| {
+        let mut found = false;
+        op.visit_operands(|v| found |= v == constant);
+        found
+    };
+    kernel.insts.values().all(|op| matches!(op, Op::Select { .. }) || !uses(op))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_floats_are_their_bits() {
+        assert_eq!(Word::of(DType::F32, 1.0), Word(0x3f80_0000));
+        assert_eq!(Word::of(DType::Bf16, 1.0), Word(0x3f80_0000));
+        assert_eq!(Word::of(DType::F16, 1.0), Word(0x3c00_0000));
+        assert_eq!(Word(0x1234_5678).cast(DType::F16), Word(0x1234_0000));
+    }
+
+    #[test]
+    fn residues_do_not_carry() {
+        assert_eq!(Word(0x0001_ffff).add(Word(0x0001_0002)), Word(0x0002_0001));
+        assert_eq!(Word(0x0003_0005).mul(Word(0xffff_0002)), Word(0xfffd_000a));
+        assert_eq!(Word(0x0003_0005).neg().add(Word(0x0003_0005)), Word(0));
+    }
+}

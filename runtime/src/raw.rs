@@ -1,0 +1,143 @@
+//! Kernels and memory below the level of tensors, for tools that run PTX of any origin.
+//!
+//! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory.
+
+use crate::bind::{BoundArg, BoundLaunch};
+use crate::device::{Backend, Device};
+use crate::error::{DeviceError, Result};
+use crate::kernel::{LaunchFacts, LoadedKernel};
+use crate::launch::launch_raw;
+use crate::plan::{Slot, grid_size, slots};
+use crate::storage::Storage;
+use atlas_codegen::{KernelImage, Target};
+use std::sync::Arc;
+
+/// Bytes on a device.
+pub struct RawBuffer {
+    storage: Storage,
+    bytes: usize,
+}
+
+impl RawBuffer {
+    /// Memory with these bytes.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub fn new(device: &Device, bytes: &[u8]) -> Result<RawBuffer> {
+        let storage = Storage::empty(device, bytes.len() as u64)?;
+        storage.write(0, bytes)?;
+        Ok(RawBuffer { storage, bytes: bytes.len() })
+    }
+
+    /// Address of the first byte in the device's address space.
+    pub fn address(&self) -> u64 {
+        self.storage.address()
+    }
+
+    /// The bytes, once all work on the device is done.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes];
+        self.storage.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// An entry of a PTX module, loaded on a GPU.
+pub struct RawKernel {
+    kernel: LoadedKernel,
+}
+
+impl RawKernel {
+    /// Loads PTX text and finds an entry that will be launched with so much dynamic shared memory.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` with the log of the driver's assembler; `RuntimeError::Device` on the CPU.
+    pub fn load(device: &Device, ptx: &str, entry: &str, shared_bytes: u32) -> Result<RawKernel> {
+        let Backend::Cuda(context) = device.backend() else { return Err(DeviceError::NotAGpu {}.into()) };
+        let image = KernelImage {
+            entry: entry.to_owned(),
+            ptx: ptx.to_owned(),
+            // Below every driver's, so that the driver itself judges the text.
+            ptx_version: (0, 0),
+            target: device.target().unwrap_or(Target { sm: 0, specific: false }),
+            params: Vec::new(),
+            grid: Vec::new(),
+            threads: 0,
+            shared_bytes,
+        };
+        Ok(RawKernel { kernel: LoadedKernel::load(context, Arc::new(image))? })
+    }
+
+    /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also if the block is not as large as the entry's parameters.
+    pub fn launch(&self, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+        launch_raw(&self.kernel, grid, block, params)
+    }
+
+    /// What the driver's assembler made of the kernel; its threads are not known.
+    pub fn facts(&self) -> LaunchFacts {
+        self.kernel.facts
+    }
+}
+
+/// One parameter of a compiled kernel's `.entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawParam {
+    /// The address of the argument of this index.
+    Address(usize),
+    /// A value, in the low bits.
+    Bits(u64),
+}
+
+/// A bound launch of a compiled kernel as numbers: what a launcher other than this crate needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawLaunch {
+    /// CTAs, along x.
+    pub grid: u32,
+    /// The parameters of the `.entry`, in order.
+    pub params: Vec<RawParam>,
+}
+
+impl RawLaunch {
+    /// The numbers of a launch.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch` if the grid is too large or the image is of another kernel.
+    pub fn new(bound: &BoundLaunch, image: &KernelImage) -> Result<RawLaunch> {
+        let param = |slot| match slot {
+            Slot::Bits(bits) => RawParam::Bits(bits),
+            Slot::Address(i) => RawParam::Address(i),
+            Slot::Number(i, _) => match &bound.args()[i] {
+                BoundArg::Scalar { bits, .. } => RawParam::Bits(*bits),
+                BoundArg::Tensor { .. } => RawParam::Address(i),
+            },
+        };
+        let params = slots(bound, image)?.into_iter().map(param).collect();
+        Ok(RawLaunch { grid: grid_size(bound, image)?, params })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_keeps_its_bytes() {
+        for bytes in [&[][..], &[1], &[1, 2, 3, 4, 5]] {
+            let buffer = RawBuffer::new(&Device::cpu(), bytes).unwrap();
+            assert_eq!(buffer.read().unwrap(), bytes);
+            assert_ne!(buffer.address(), 0);
+        }
+    }
+
+    #[test]
+    fn a_cpu_runs_no_ptx() {
+        let Err(error) = RawKernel::load(&Device::cpu(), "", "f", 0) else { panic!("a CPU loads PTX") };
+        assert_eq!(error.to_string(), "error[ATL628]: a CPU runs no PTX; name a GPU, such as cuda:0");
+    }
+}

@@ -1,0 +1,279 @@
+//! The simulator as a device: its memory, its launches, and what the latest of them did.
+//!
+//! A launch executes the kernel's PTX on this machine, strictly: a race, a missing wait or a stray address is an
+//! error of the launch, where a GPU might give the right numbers. It has run when it returns.
+
+use crate::args::Arg;
+use crate::device::Device;
+use crate::error::{DeviceError, Result, RuntimeError};
+use crate::kernel::{Code, LaunchFacts, Lined, LoadedKernel};
+use crate::launch_error::LaunchError;
+use crate::plan::{Slot, slot_bits};
+use crate::sim_fault::SimFault;
+use crate::store::CacheDir;
+use atlas_codegen::{KernelImage, Target};
+use atlas_dsl::KernelDef;
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
+use atlas_sim::alu::Arithmetic;
+use atlas_sim::fault::Fault;
+use atlas_sim::launch::{Launch, Options, Policy, Report, run};
+use atlas_sim::memory::Global;
+use atlas_sim::program::Program;
+use atlas_sim::stats::{Class, GlobalCounts, LineCounts, SharedCounts};
+use atlas_sim::{decode, syntax};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the simulator executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimOptions {
+    /// Which warp runs next.
+    pub policy: Policy,
+    /// Of the policy.
+    pub seed: u64,
+    /// Warp instructions of one launch, after which it is given up.
+    pub budget: u64,
+}
+
+impl Default for SimOptions {
+    fn default() -> SimOptions {
+        SimOptions { policy: Policy::RoundRobin, seed: 0, budget: Options::default().budget }
+    }
+}
+
+/// A simulated GPU: global memory and the record of the latest launch.
+pub(crate) struct Simulator {
+    options: SimOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    memory: Global,
+    latest: Option<Arc<SimRun>>,
+}
+
+/// What a launch on the simulator did.
+#[derive(Clone, Debug)]
+pub struct SimRun {
+    /// The kernel.
+    pub image: Arc<KernelImage>,
+    /// Counts of instructions and accesses, by class and by line of the PTX.
+    pub report: Report,
+}
+
+/// The accesses of one line of PTX; a copy from global to shared memory has both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimAccess {
+    /// Line in the PTX, from 1.
+    pub line: u32,
+    /// The line without its operands: `ld.shared.v4.b32`.
+    pub opcode: String,
+    /// Of shared memory.
+    pub shared: SharedCounts,
+    /// Of global memory, loads and stores.
+    pub global: GlobalCounts,
+}
+
+impl Device {
+    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoSuchArch`].
+    pub fn sim(arch: &str) -> Result<Device> {
+        let target = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
+        Device::shared(crate::DeviceId::Sim(target))
+    }
+
+    /// A simulator of its own, with its own memory and kernel store, that executes as the options say.
+    pub fn sim_with(target: Target, options: SimOptions, cache: CacheDir) -> Device {
+        Device::simulator(target, Simulator::new(options), cache)
+    }
+
+    /// What the latest launch on this simulator did; `None` before the first, and on any other device.
+    pub fn simulated(&self) -> Option<Arc<SimRun>> {
+        self.as_simulator().and_then(|s| s.lock().latest.clone())
+    }
+}
+
+/// Multiprocessors of the usual GPU of a target, for choosing a config where there is no GPU.
+pub fn usual_sms(target: Target) -> u32 {
+    const SMS: [(u32, u32); 3] = [(80, 108), (89, 128), (90, 132)];
+    SMS.iter().find(|(sm, _)| *sm == target.sm).map_or(108, |(_, sms)| *sms)
+}
+
+impl Simulator {
+    pub(crate) fn new(options: SimOptions) -> Simulator {
+        Simulator { options, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allocates bytes that hold nothing: a kernel that reads them before they are written is found out.
+    pub(crate) fn alloc(&self, bytes: u64) -> u64 {
+        self.lock().memory.alloc_uninitialized(bytes as usize)
+    }
+
+    /// Frees an allocation.
+    pub(crate) fn free(&self, address: u64) {
+        self.lock().memory.free(address);
+    }
+
+    /// Copies host bytes in; storage never asks for bytes outside its own.
+    pub(crate) fn write(&self, address: u64, from: &[u8]) {
+        let written = self.lock().memory.write(address, from);
+        debug_assert!(written.is_ok(), "{written:?}");
+    }
+
+    /// Copies bytes out; what was never written reads as zero.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) {
+        let state = self.lock();
+        let bytes = state.memory.read(address, to.len() as u64);
+        debug_assert!(bytes.is_ok(), "{bytes:?}");
+        if let Ok(bytes) = bytes {
+            to.copy_from_slice(bytes);
+        }
+    }
+}
+
+/// Parses the PTX of a kernel and readies it for execution.
+pub(crate) fn load(image: Arc<KernelImage>, device: &Device, lined: Lined) -> Result<LoadedKernel> {
+    match parse(&image) {
+        Ok(program) if program.params.len() == image.params.len() => {
+            let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: image.threads };
+            Ok(LoadedKernel { image, facts, code: Code::Simulated(Box::new(program), lined) })
+        }
+        Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
+        Err(fault) => Err(SimFault::new(device, &image, None, fault).into()),
+    }
+}
+
+fn parse(image: &KernelImage) -> std::result::Result<Program, Fault> {
+    decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)
+}
+
+/// Says of a fault's parties what they come from in the source. What is shipped has no lines; the same kernel compiled
+/// with lines has the same instructions.
+pub(crate) fn name_source(error: RuntimeError, program: &Program, lined: &Lined) -> RuntimeError {
+    let RuntimeError::Fault(fault) = error else { return error };
+    let with_lines = lined().and_then(|image| parse(&image).ok());
+    RuntimeError::Fault(match with_lines.filter(|l| l.code.len() == program.code.len()) {
+        Some(lined) => Box::new(fault.with_source(program, &lined)),
+        None => fault,
+    })
+}
+
+/// Executes a kernel on checked arguments.
+pub(crate) fn launch_sim(
+    def: &'static KernelDef,
+    device: &Device,
+    simulator: &Simulator,
+    (image, program): (&Arc<KernelImage>, &Program),
+    grid: u32,
+    slots: &[Slot],
+    args: &[Arg<'_>],
+) -> Result<()> {
+    let mut params = vec![0; program.param_bytes as usize];
+    for (&slot, place) in slots.iter().zip(&program.params) {
+        let bits = slot_bits(def, slot, args)?.to_le_bytes();
+        let from = bits.get(..place.bytes as usize);
+        let to = params.get_mut(place.offset as usize..(place.offset + place.bytes) as usize);
+        match (to, from) {
+            (Some(to), Some(from)) => to.copy_from_slice(from),
+            _ => return Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
+        }
+    }
+    let SimOptions { policy, seed, budget } = simulator.options;
+    let options = Options { policy, seed, budget, ..Options::default() };
+    let launch = Launch {
+        program,
+        grid: [grid, 1, 1],
+        block: [image.threads, 1, 1],
+        cluster: None,
+        shared_bytes: image.shared_bytes,
+        params: &params,
+    };
+    let mut state = simulator.lock();
+    let read_only = read_only(&state.memory, &outputs(def, args));
+    state.memory.begin_launch(&read_only);
+    let outcome = run(&launch, &mut state.memory, &options);
+    // The variables of this kernel's module would be in the way of the next kernel's.
+    for variable in &program.globals {
+        state.memory.free(variable.address);
+    }
+    match outcome {
+        Ok(report) => {
+            state.latest = Some(Arc::new(SimRun { image: image.clone(), report }));
+            Ok(())
+        }
+        Err(fault) => Err(SimFault::new(device, image, Some(program), fault).into()),
+    }
+}
+
+/// The addresses that a launch writes, sorted; checked arguments overlap nowhere.
+fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
+    let written = def.params.iter().zip(args).filter_map(|(param, arg)| match param {
+        ParamDef::Tensor { access: Access::Out, .. } => arg.tensor().map(crate::Tensor::address_range),
+        _ => None,
+    });
+    let mut ranges: Vec<Range<u64>> = written.filter(|r| !r.is_empty()).collect();
+    ranges.sort_by_key(|r| r.start);
+    ranges
+}
+
+/// All allocated memory but these sorted ranges, as addresses and lengths.
+fn read_only(memory: &Global, outputs: &[Range<u64>]) -> Vec<(u64, u64)> {
+    let mut rest = Vec::new();
+    for allocation in memory.allocations() {
+        let mut from = allocation.start;
+        for out in outputs.iter().filter(|r| r.start < allocation.end && allocation.start < r.end) {
+            if from < out.start {
+                rest.push((from, out.start - from));
+            }
+            from = out.end;
+        }
+        if from < allocation.end {
+            rest.push((from, allocation.end - from));
+        }
+    }
+    rest
+}
+
+impl SimRun {
+    /// Bank conflicts of all accesses of shared memory.
+    pub fn conflicts(&self) -> u64 {
+        self.report.counters.totals().shared.conflicts
+    }
+
+    /// The lines that access shared or global memory, in order.
+    pub fn accesses(&self) -> Vec<SimAccess> {
+        let lines: Vec<&str> = self.image.ptx.lines().collect();
+        let text = |line: u32| lines.get((line as usize).wrapping_sub(1)).copied().unwrap_or_default();
+        let access = |(line, counts): (u32, &LineCounts)| {
+            let LineCounts { shared, loads, stores, .. } = *counts;
+            let global = GlobalCounts {
+                requests: loads.requests + stores.requests,
+                bytes: loads.bytes + stores.bytes,
+                sectors: loads.sectors + stores.sectors,
+            };
+            SimAccess { line, opcode: opcode(text(line)), shared, global }
+        };
+        let all = self.report.counters.lines().map(access);
+        all.filter(|a| a.shared.requests + a.global.requests > 0).collect()
+    }
+
+    /// Instructions by class, as warps executed them; classes that the kernel has none of are left out.
+    pub fn mix(&self) -> Vec<(&'static str, u64)> {
+        let counts = Class::ALL.into_iter().map(|c| (c.name(), self.report.counters.mix(c).warps));
+        counts.filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// The opcode of a line of PTX, past a guard.
+fn opcode(line: &str) -> String {
+    let mut words = line.split_whitespace().filter(|w| !w.starts_with('@'));
+    words.next().unwrap_or_default().trim_end_matches(';').to_owned()
+}

@@ -1,0 +1,207 @@
+//! The simulator as a device: memory, launches of PTX written by hand, and what it finds wrong with them.
+
+use crate::kernels::SCALE;
+use crate::ptx::{PTX, counted, image, with_kernel};
+use atlas_dsl::DType;
+use atlas_runtime::simulator::fault::FaultKind;
+use atlas_runtime::simulator::launch::Policy;
+use atlas_runtime::{
+    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, RuntimeError, SimFault, SimOptions, Target, Tensor,
+    args,
+};
+use tempfile::TempDir;
+
+const SM_80: Target = Target { sm: 80, specific: false };
+const SM_90: Target = Target { sm: 90, specific: false };
+
+fn sim(target: Target) -> Device {
+    Device::sim_with(target, SimOptions::default(), CacheDir::Off)
+}
+
+/// A simulator that has `scale` as this text, for the problem of `x`.
+fn with_ptx(ptx: &str, options: SimOptions, x: impl Fn(&Device) -> Tensor) -> (TempDir, Device) {
+    let folder = TempDir::new().unwrap();
+    let cache = CacheDir::At(folder.path().to_owned());
+    let device = with_kernel(Device::sim_with(SM_80, options, cache.clone()), cache, |d| image(d, ptx, 0), x);
+    (folder, device)
+}
+
+/// What is wrong with `scale` of 37 rows as this text.
+#[track_caller]
+fn fault(ptx: &str) -> Box<SimFault> {
+    let (_folder, device) = with_ptx(ptx, SimOptions { budget: 100_000, ..SimOptions::default() }, |d| counted(d, 37));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    match SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap_err() {
+        RuntimeError::Fault(fault) => fault,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_simulator_is_a_device_of_its_target() {
+    let device = Device::sim("sm_90").unwrap();
+    assert_eq!((device.id(), device.target(), device.name()), (DeviceId::Sim(SM_90), Some(SM_90), "simulator"));
+    assert_eq!(
+        (device.to_string(), device.capability(), device.sm_count()),
+        ("sim:sm_90".to_owned(), Some((9, 0)), 132)
+    );
+    assert_eq!((device.memory_bytes(), device.driver_version()), (None, None));
+    assert!(device.simulates() && !device.is_cpu() && !Device::cpu().simulates());
+    assert_eq!(["sm_80", "sm_89"].map(|arch| Device::sim(arch).unwrap().sm_count()), [108, 128]);
+    device.synchronize().unwrap();
+    device.default_stream().synchronize().unwrap();
+}
+
+#[test]
+fn there_is_one_per_process_and_target() {
+    assert_eq!(Device::sim("sm_90").unwrap(), Device::sim("sm_90").unwrap());
+    assert_ne!(Device::sim("sm_90").unwrap(), Device::sim("sm_80").unwrap());
+    assert_ne!(Device::sim("sm_80").unwrap(), sim(SM_80));
+    let opened = Device::open(DeviceId::Sim(SM_80), CacheDir::Off).unwrap();
+    assert_eq!(opened.clone(), opened);
+    assert_ne!(opened, sim(SM_80), "each has its own memory");
+}
+
+#[test]
+fn an_arch_that_is_not_there_is_an_error_with_those_that_are() {
+    let error = Device::sim("sm_75").unwrap_err();
+    assert!(matches!(error, RuntimeError::Device(DeviceError::NoSuchArch { .. })));
+    let want = "error[ATL624]: no GPU to simulate: unknown arch `sm_75`; this compiler lowers for sm_80, sm_89, sm_90";
+    assert_eq!(error.to_string(), want);
+}
+
+#[test]
+fn tensors_live_in_simulated_memory() {
+    let device = sim(SM_80);
+    let mut x = counted(&device, 3);
+    assert_eq!(x.address() % 256, 0);
+    assert_eq!(x.slice(1, 2..4).unwrap().to_vec::<f32>().unwrap(), [2.0, 3.0, 10.0, 11.0, 18.0, 19.0]);
+    assert_eq!(x.transpose(0, 1).unwrap().contiguous().unwrap().to_vec::<f32>().unwrap()[..3], [0.0, 8.0, 16.0]);
+    x.copy_from(&[1.0_f32; 24]).unwrap();
+    assert_eq!(x.to_device(&Device::cpu()).unwrap().to_vec::<f32>().unwrap(), [1.0; 24]);
+    assert_eq!(Tensor::zeros(&device, DType::F64, [2]).unwrap().to_vec::<f64>().unwrap(), [0.0; 2]);
+    let nothing = Tensor::zeros(&device, DType::F32, [0, 4]).unwrap();
+    assert!(nothing.to_vec::<f32>().unwrap().is_empty());
+    assert_ne!(nothing.address(), Tensor::zeros(&device, DType::F32, [0]).unwrap().address());
+}
+
+#[test]
+fn a_kernel_runs_and_is_counted() {
+    for policy in [Policy::RoundRobin, Policy::Adversarial, Policy::Random] {
+        let (_folder, device) =
+            with_ptx(PTX, SimOptions { policy, seed: 7, ..SimOptions::default() }, |d| counted(d, 37));
+        assert!(device.simulated().is_none());
+        let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+        SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), (0..37 * 8).map(|i| i as f32 * 3.0).collect::<Vec<f32>>());
+        let stats = device.stats();
+        assert_eq!((stats.launches, stats.compiled, stats.spilling_kernels), (1, 0, 0), "{stats:?}");
+        let run = device.simulated().unwrap();
+        let totals = run.report.counters.totals();
+        // 37 rows of 8 numbers are 37 sectors; two tensors are read, one is written.
+        assert_eq!((totals.loads.sectors, totals.stores.sectors), (2 * 37, 37));
+        assert_eq!((totals.loads.bytes, totals.stores.bytes, run.conflicts()), (2 * 37 * 32, 37 * 32, 0));
+        let global: Vec<_> =
+            run.accesses().into_iter().map(|a| (a.opcode, a.global.requests, a.global.sectors)).collect();
+        assert_eq!(global[2], ("st.global.f32".to_owned(), 10, 37));
+        assert!(run.mix().contains(&("st.global", 10)), "{:?}", run.mix());
+        let prepared = SCALE.prepare(&device, args!(x, x, 1.0, &mut y)).unwrap();
+        assert!(prepared.facts().is_none() && prepared.image().is_some());
+        prepared.launch(args!(x, x, 4.0, &mut y)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap()[9], 45.0);
+    }
+}
+
+#[test]
+fn a_view_is_read_where_it_lies() {
+    let wide = |d: &Device| {
+        let values: Vec<f32> = (0..21 * 24).map(|i| i as f32).collect();
+        d.tensor_from(&values, [21, 24]).unwrap().slice(1, 4..12).unwrap()
+    };
+    let (_folder, device) = with_ptx(PTX, SimOptions::default(), wide);
+    let x = wide(&device);
+    let (r, mut y) = (x.contiguous().unwrap(), Tensor::zeros(&device, DType::F32, [21, 8]).unwrap());
+    SCALE.launch(&device, args!(x, r, 1.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap().iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+}
+
+#[test]
+fn tensors_of_another_simulator_are_refused() {
+    let (device, other) = (sim(SM_80), sim(SM_90));
+    let (x, mut y) = (counted(&other, 3), counted(&device, 3));
+    let error = SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap_err();
+    assert!(matches!(error, RuntimeError::Launch(LaunchError::WrongDevice { param: "x", .. })), "{error}");
+    assert!(error.to_string().contains("is on sim:sm_90, but the launch is on sim:sm_80"), "{error}");
+    let twin = counted(&sim(SM_80), 3);
+    assert!(SCALE.launch(&device, args!(twin, twin, 2.0, &mut y)).is_err());
+}
+
+#[test]
+fn without_a_compiler_a_kernel_must_be_in_the_store() {
+    let device = sim(SM_80);
+    let (x, mut y) = (counted(&device, 5), counted(&device, 5));
+    let done = SCALE.launch(&device, args!(x, x, 2.0, &mut y));
+    if atlas_runtime::HAS_COMPILER {
+        done.unwrap();
+    } else {
+        assert!(done.unwrap_err().to_string().starts_with("error[ATL640]: `scale`: this build has no compiler"));
+    }
+}
+
+#[test]
+fn two_writers_of_one_address_race_and_both_are_named() {
+    let ptx = PTX.replace("st.global.f32 [%l6], %f3;", ".loc 1 7 9\n  st.global.f32 [%l2], %f3;");
+    let fault = fault(&ptx.replace(".address_size 64", ".address_size 64\n.file 1 \"kernels/scale.rs\""));
+    assert_eq!(fault.fault.kind, FaultKind::Race);
+    let text = fault.to_string();
+    assert!(text.starts_with("error[ATL627]: `scale` on sim:sm_80: Race: "), "{text}");
+    for part in ["st.global.f32 [%l2], %f3", "from kernels/scale.rs:7:9", "CTA 0 warp 0 lane 0", "lane 1"] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    assert_eq!(RuntimeError::from(*fault).code().to_string(), "ATL627");
+}
+
+#[test]
+fn what_a_kernel_only_reads_may_not_be_written() {
+    assert_eq!(fault(&PTX.replace("st.global.f32 [%l6]", "st.global.f32 [%l4]")).fault.kind, FaultKind::ReadOnly);
+    // Behind the output lies another tensor of no concern to the launch.
+    let past = PTX.replace("st.global.f32 [%l6]", "st.global.f32 [%l6+8192]");
+    assert_eq!(fault(&past).fault.kind, FaultKind::OutOfBounds);
+}
+
+#[test]
+fn reading_past_the_end_is_found_though_nothing_would_come_of_it() {
+    let text = fault(&PTX.replacen("@%p bra done;", "", 1)).to_string();
+    assert!(text.contains("OutOfBounds") && text.contains("past the end of the allocation of 1184 bytes"), "{text}");
+}
+
+#[test]
+fn memory_that_nobody_wrote_may_not_be_read() {
+    let (_folder, device) = with_ptx(PTX, SimOptions::default(), |d| counted(d, 37));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let unwritten = Tensor::empty(&device, DType::F32, [37, 8]).unwrap();
+    let error = SCALE.launch(&device, args!(x, unwritten, 2.0, &mut y)).unwrap_err().to_string();
+    assert!(error.contains("UninitializedRead"), "{error}");
+    SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap();
+}
+
+#[test]
+fn a_launch_that_does_not_end_is_given_up() {
+    assert_eq!(fault(&PTX.replace("done:", "again:\n  bra again;\ndone:")).fault.kind, FaultKind::Budget);
+}
+
+#[test]
+fn text_that_is_no_ptx_is_told_with_its_line() {
+    let fault = fault(&PTX.replace("fma.rn.f32", "nonsense.f32"));
+    assert_eq!(fault.fault.kind, FaultKind::Syntax);
+    assert!(fault.to_string().contains("nonsense"), "{fault}");
+}
+
+#[test]
+fn a_kernel_of_other_parameters_is_refused() {
+    let (_folder, device) =
+        with_ptx(&PTX.replace(", .param .u64 stride", ""), SimOptions::default(), |d| counted(d, 37));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let error = SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap_err().to_string();
+    assert!(error.contains("ATL619") || error.contains("stride"), "{error}");
+}

@@ -1,0 +1,148 @@
+//! One small run of a kernel in the simulator, for `explain`: bank conflicts, sectors, instructions and bytes moved.
+
+use super::show;
+use anyhow::Result;
+use atlas_codegen::Target;
+use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+use atlas_dsl::ir::{Access, GridExtent};
+use atlas_dsl::{Config, DType, Kernel, KernelDef};
+use atlas_runtime::{Arg, CacheDir, Device, Launch, SimAccess, SimOptions, SimRun, Tensor};
+use half::{bf16, f16};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A run and the sizes that it was given.
+pub(super) struct Counts {
+    dims: BTreeMap<String, u64>,
+    run: Option<Arc<SimRun>>,
+}
+
+/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small.
+pub(super) fn count(
+    def: &'static KernelDef,
+    kernel: &Kernel,
+    target: Target,
+    dtype: DType,
+    dims: &BTreeMap<String, u64>,
+    config: &Config,
+) -> Result<Counts> {
+    let ragged = |tile: u32| u64::from(tile) + u64::from(tile / 2);
+    let largest = config.tile.values().copied().max().unwrap_or(1);
+    let most = |name: &str| {
+        let extents = kernel.grid.iter().map(|axis| axis.extent);
+        let own = extents.into_iter().find_map(|extent| match extent {
+            GridExtent::Points(d) => (kernel.dims[d].name == name).then_some(2),
+            GridExtent::Tiles { dim, size } => (kernel.dims[dim].name == name).then(|| ragged(size)),
+        });
+        own.unwrap_or_else(|| ragged(largest))
+    };
+    let size = |d: &DimDef| {
+        let size = dims.get(d.name).copied().unwrap_or(u64::MAX);
+        (d.name.to_owned(), if d.whole { size } else { size.min(most(d.name)) })
+    };
+    let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let device = Device::sim_with(target, SimOptions::default(), CacheDir::from_env());
+    let mut tensors = Vec::new();
+    for param in def.params {
+        if let ParamDef::Tensor { dtype: of, dims: axes, .. } = param {
+            let of = match of {
+                DTypeRef::Fixed(fixed) => *fixed,
+                DTypeRef::Generic(_) => dtype,
+            };
+            let shape: Vec<usize> = axes.iter().map(|&d| dims[def.dims[d].name] as usize).collect();
+            tensors.push(tensor(&device, of, &shape)?);
+        }
+    }
+    let mut rest = tensors.iter_mut();
+    let mut args = Vec::new();
+    for param in def.params {
+        match param {
+            ParamDef::Tensor { access, .. } => args.extend(rest.next().map(|t| match access {
+                Access::In => Arg::In(t),
+                Access::Out => Arg::Out(t),
+            })),
+            ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32 | DType::I64), .. } => args.push(Arg::I32(1)),
+            ParamDef::Scalar { .. } => args.push(Arg::F32(0.5)),
+        }
+    }
+    def.launch_with(&device, config, args)?;
+    Ok(Counts { dims, run: device.simulated() })
+}
+
+/// A tensor of small numbers that differ.
+fn tensor(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+    let len: usize = shape.iter().product();
+    let values = (0..len).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5);
+    Ok(match dtype {
+        DType::F16 => device.tensor_from(&values.map(f16::from_f32).collect::<Vec<_>>(), shape)?,
+        DType::Bf16 => device.tensor_from(&values.map(bf16::from_f32).collect::<Vec<_>>(), shape)?,
+        DType::F32 => device.tensor_from(&values.collect::<Vec<_>>(), shape)?,
+        DType::F64 => device.tensor_from(&values.map(f64::from).collect::<Vec<_>>(), shape)?,
+        // Whole numbers are mostly indices: zero is always one of them.
+        other => Tensor::zeros(device, other, shape)?,
+    })
+}
+
+impl Counts {
+    /// As JSON.
+    pub(super) fn json(&self) -> Value {
+        let Some(run) = &self.run else { return Value::Null };
+        let totals = run.report.counters.totals();
+        let access = |a: SimAccess| {
+            json!({
+                "line": a.line, "opcode": a.opcode, "shared_requests": a.shared.requests,
+                "shared_bytes": a.shared.bytes, "bank_conflicts": a.shared.conflicts,
+                "global_requests": a.global.requests, "global_bytes": a.global.bytes, "sectors": a.global.sectors,
+            })
+        };
+        json!({
+            "dims": self.dims, "warp_instructions": totals.warp_instructions,
+            "mix": run.mix().into_iter().collect::<BTreeMap<_, _>>(),
+            "global_load_bytes": totals.loads.bytes, "global_store_bytes": totals.stores.bytes,
+            "shared_bytes": totals.shared.bytes, "bulk_bytes": totals.bulk_bytes,
+            "bank_conflicts": totals.shared.conflicts,
+            "accesses": run.accesses().into_iter().map(access).collect::<Vec<_>>(),
+        })
+    }
+
+    /// As text for people.
+    pub(super) fn text(&self) -> String {
+        let shape: Vec<String> = self.dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
+        let Some(run) = &self.run else { return format!("sim      {}: nothing to run\n", shape.join(" ")) };
+        let totals = run.report.counters.totals();
+        let mix: Vec<String> = run.mix().into_iter().map(|(name, n)| format!("{name} {n}")).collect();
+        let mut out = format!(
+            "sim      {}: {} warp instructions, {} bank conflicts\nmix      {}\nbytes    global {} loaded, {} stored; shared {}; bulk {}\n",
+            shape.join(" "),
+            totals.warp_instructions,
+            totals.shared.conflicts,
+            mix.join(", "),
+            totals.loads.bytes,
+            totals.stores.bytes,
+            totals.shared.bytes,
+            totals.bulk_bytes,
+        );
+        let mut table = show::table(&["line", "access", "requests", "bytes", "conflicts/request", "sectors/request"]);
+        show::right(&mut table, &[0, 2, 3, 4, 5]);
+        let per = |n: u64, requests: u64| match requests {
+            0 => "-".to_owned(),
+            _ => format!("{:.2}", n as f64 / requests as f64),
+        };
+        for a in run.accesses() {
+            let (shared, global) = (a.shared, a.global);
+            table.add_row([
+                a.line.to_string(),
+                a.opcode,
+                shared.requests.max(global.requests).to_string(),
+                shared.bytes.max(global.bytes).to_string(),
+                per(shared.conflicts, shared.requests),
+                per(global.sectors, global.requests),
+            ]);
+        }
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "\n{table}");
+        out
+    }
+}

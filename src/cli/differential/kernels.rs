@@ -1,0 +1,351 @@
+//! The kernels that ship, on a GPU and in the simulator, from the same PTX and the same bytes.
+
+use super::gpu::{self, Job};
+use super::verdict::{self, Verdict};
+use super::{Row, Section};
+use crate::cli::stages::{self, Failure};
+use anyhow::{Context, Result, anyhow};
+use atlas_codegen::{KernelImage, Target};
+use atlas_dsl::ir::Access;
+use atlas_dsl::{Config, DType};
+use atlas_ops::{Comparison, Problem, cases};
+use atlas_runtime::{BoundArg, BoundLaunch, Device, Launch as _, Machine, RawLaunch, RawParam, Tensor};
+use atlas_runtime::{choose_for, specialize};
+use atlas_sim::alu::Arithmetic;
+use atlas_sim::launch::{Launch, Options};
+use atlas_sim::memory::{Global, Permission};
+use atlas_sim::program::Program;
+use atlas_sim::{decode, launch, syntax};
+use half::{bf16, f16};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+/// Operations of the largest problem that is simulated.
+const MOST_FLOPS: f64 = 4e6;
+/// Problems of a kernel in one element type.
+const PROBLEMS: usize = 4;
+/// Bytes between the elements of a view; of floats, a NaN.
+const PADDING: u8 = 0xff;
+
+/// Small problems of every kernel in every element type, ragged and strided ones among them.
+pub(super) fn problems() -> Vec<Problem> {
+    let mut chosen: Vec<Problem> = Vec::new();
+    for p in cases::verification() {
+        let same = |q: &&Problem| q.kernel.name == p.kernel.name && q.dtype == p.dtype;
+        if (p.op.flops)(&p) <= MOST_FLOPS && !p.dims.contains(&0) && chosen.iter().filter(same).count() < PROBLEMS {
+            chosen.push(p);
+        }
+    }
+    chosen
+}
+
+/// A kernel, compiled for a problem, and what the simulator makes of it.
+pub(super) struct Trial {
+    name: String,
+    bound: f64,
+    outcome: Result<Ready>,
+}
+
+struct Ready {
+    image: KernelImage,
+    raw: RawLaunch,
+    program: Program,
+    /// One for each argument; empty for numbers.
+    buffers: Vec<Vec<u8>>,
+    output: View,
+    /// The output as the simulator leaves it.
+    simulated: Vec<u8>,
+}
+
+/// Where the elements of an argument lie in its buffer.
+struct View {
+    arg: usize,
+    dtype: DType,
+    offsets: Vec<usize>,
+}
+
+/// Compiles and simulates every problem, for each target that runs on the device and with several configs.
+pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
+    let newest = device.target().map_or(0, |t| t.sm);
+    let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
+    let jobs: Vec<(&Problem, Target)> = targets.flat_map(|t| problems.iter().map(move |p| (p, t))).collect();
+    let sms = device.sm_count();
+    eprintln!("simulating {} problems", jobs.len());
+    jobs.par_iter().flat_map_iter(|(p, target)| trials_of(p, *target, sms)).collect()
+}
+
+fn trials_of(p: &Problem, target: Target, sms: u32) -> Vec<Trial> {
+    let trial = |outcome: Result<Ready>, config: &str| Trial {
+        name: format!("{p} {target} {config}"),
+        bound: p.bound(),
+        outcome,
+    };
+    let configs = match configs(p, target, sms) {
+        Ok(configs) => configs,
+        Err(e) => return vec![trial(Err(e), "")],
+    };
+    configs.iter().map(|config| trial(ready(p, target, config), &config.to_string())).collect()
+}
+
+/// Runs `f` on the problem bound to host tensors.
+fn with_bound<T>(p: &Problem, f: impl FnOnce(&BoundLaunch) -> Result<T>) -> Result<T> {
+    let device = Device::cpu();
+    let mut prepared = p.prepare(&device, &p.inputs())?;
+    f(&p.kernel.bind(&device, prepared.args())?)
+}
+
+/// The config that the cost model prefers and the one that it likes least.
+fn configs(p: &Problem, target: Target, sms: u32) -> Result<Vec<Config>> {
+    with_bound(p, |bound| {
+        let machine = Machine { target: Some(target), sms };
+        let selection = choose_for(p.kernel, &specialize(bound), bound.dims(), machine);
+        let legal: Vec<Config> = selection.legal().map(|c| c.config.clone()).collect();
+        let first = legal.first().with_context(|| format!("no config is legal for {p} on {target}"))?;
+        let last = legal.last().filter(|last| *last != first);
+        Ok([Some(first), last].into_iter().flatten().cloned().collect())
+    })
+}
+
+fn ready(p: &Problem, target: Target, config: &Config) -> Result<Ready> {
+    with_bound(p, |bound| {
+        let kernel = (p.kernel.build)(&specialize(bound), config)?;
+        let image = stages::image(kernel, &config.schedule, target).map_err(|failure| match failure {
+            Failure::Refused(reason) => anyhow!("refused: {reason}"),
+            Failure::Other(e) => e,
+        })?;
+        let raw = RawLaunch::new(bound, &image)?;
+        let mut buffers = Vec::new();
+        let mut output = None;
+        for (arg, bound) in bound.args().iter().enumerate() {
+            buffers.push(match bound {
+                BoundArg::Scalar { .. } => Vec::new(),
+                BoundArg::Tensor { tensor, access } => {
+                    let offsets = offsets(tensor);
+                    let bytes = buffer(tensor, &offsets)?;
+                    if *access == Access::Out {
+                        output = Some(View { arg, dtype: tensor.dtype(), offsets });
+                    }
+                    bytes
+                }
+            });
+        }
+        let output = output.context("the kernel has no output")?;
+        let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)?;
+        let mut ready = Ready { image, raw, program, buffers, output, simulated: Vec::new() };
+        ready.simulated = ready.simulate()?;
+        Ok(ready)
+    })
+}
+
+/// Offsets in bytes of a tensor's elements from its first, row-major.
+fn offsets(tensor: &Tensor) -> Vec<usize> {
+    let axes = || tensor.shape().iter().zip(tensor.strides()).rev();
+    let offset = |mut i: usize| {
+        let step = |(&size, &stride): (&usize, &i64)| {
+            let at = i % size;
+            i /= size;
+            at * stride as usize
+        };
+        axes().map(step).sum::<usize>() * tensor.dtype().bytes() as usize
+    };
+    (0..tensor.len()).map(offset).collect()
+}
+
+/// The bytes that a tensor touches, with padding between its elements.
+fn buffer(tensor: &Tensor, offsets: &[usize]) -> Result<Vec<u8>> {
+    let bits: Vec<u64> = match tensor.dtype() {
+        DType::Bf16 => tensor.to_vec::<bf16>()?.iter().map(|v| v.to_bits().into()).collect(),
+        DType::F16 => tensor.to_vec::<f16>()?.iter().map(|v| v.to_bits().into()).collect(),
+        DType::F32 => tensor.to_vec::<f32>()?.iter().map(|v| v.to_bits().into()).collect(),
+        other => return Err(anyhow!("no tensor of {other} is compared")),
+    };
+    let size = tensor.dtype().bytes() as usize;
+    let mut bytes = vec![PADDING; offsets.iter().max().map_or(0, |last| last + size)];
+    for (bits, at) in bits.iter().zip(offsets) {
+        bytes[*at..at + size].copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+    Ok(bytes)
+}
+
+impl View {
+    /// The elements in a buffer.
+    fn values(&self, bytes: &[u8]) -> Vec<f64> {
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let value = |&at: &usize| match self.dtype {
+            DType::Bf16 => bf16::from_bits(half(at)).to_f64(),
+            DType::F16 => f16::from_bits(half(at)).to_f64(),
+            _ => f64::from(f32::from_bits(word(at))),
+        };
+        self.offsets.iter().map(value).collect()
+    }
+
+    /// How many elements two buffers have in common, and whether all between them is.
+    fn equal(&self, one: &[u8], other: &[u8]) -> (usize, bool) {
+        let size = self.dtype.bytes() as usize;
+        let mut between = vec![true; one.len()];
+        let mut equal = 0;
+        for &at in &self.offsets {
+            between[at..at + size].fill(false);
+            equal += usize::from(one[at..at + size] == other[at..at + size]);
+        }
+        (equal, between.iter().zip(one.iter().zip(other)).all(|(between, (a, b))| !between || a == b))
+    }
+}
+
+impl Ready {
+    /// The parameters as the entry lays them out.
+    fn params(&self, addresses: &[u64]) -> Vec<u8> {
+        let mut block = vec![0; self.program.param_bytes as usize];
+        for (slot, param) in self.program.params.iter().zip(&self.raw.params) {
+            let bits = match *param {
+                RawParam::Address(arg) => addresses[arg],
+                RawParam::Bits(bits) => bits,
+            };
+            let bytes = (slot.bytes as usize).min(8);
+            block[slot.offset as usize..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+        }
+        block
+    }
+
+    fn simulate(&self) -> Result<Vec<u8>> {
+        if self.program.params.len() != self.raw.params.len() {
+            return Err(anyhow!("the PTX has {} parameters", self.program.params.len()));
+        }
+        let mut memory = Global::new();
+        let place = |(i, bytes): (usize, &Vec<u8>)| {
+            let permission = if i == self.output.arg { Permission::ReadWrite } else { Permission::ReadOnly };
+            memory.alloc(bytes.clone(), permission)
+        };
+        let addresses: Vec<u64> = self.buffers.iter().enumerate().map(place).collect();
+        let launch = Launch {
+            program: &self.program,
+            grid: [self.raw.grid, 1, 1],
+            block: [self.image.threads, 1, 1],
+            cluster: None,
+            shared_bytes: self.image.shared_bytes,
+            params: &self.params(&addresses),
+        };
+        launch::run(&launch, &mut memory, &Options::default())?;
+        Ok(memory.read(addresses[self.output.arg], self.buffers[self.output.arg].len() as u64)?.to_vec())
+    }
+
+    fn job(&self) -> Job<'_> {
+        Job {
+            ptx: &self.image.ptx,
+            entry: &self.image.entry,
+            grid: self.raw.grid,
+            threads: self.image.threads,
+            shared_bytes: self.image.shared_bytes,
+            buffers: &self.buffers,
+        }
+    }
+
+    /// Judges the output that the GPU leaves.
+    fn compare(&self, found: &[u8], of_op: f64) -> (Verdict, Value) {
+        let bound = verdict::bound(&self.image.ptx, of_op);
+        let (equal, padding) = self.output.equal(&self.simulated, found);
+        let elements = self.output.offsets.len();
+        let (found, expected) = (self.output.values(found), self.output.values(&self.simulated));
+        let comparison = Comparison::new(&found, &expected);
+        let verdict = match () {
+            () if !padding => Verdict::Disagrees,
+            () if equal == elements => Verdict::Equal,
+            () => verdict::of_elements(&comparison, bound),
+        };
+        let details = json!({
+            "elements": elements,
+            "not_bit_equal": elements - equal,
+            "rel_f": comparison.rel_f,
+            "max_relative": verdict::largest_relative(&found, &expected),
+            "non_finite": comparison.non_finite,
+            "bound": bound,
+            "padding_kept": padding,
+        });
+        (verdict, details)
+    }
+}
+
+/// Runs every trial.
+pub(super) fn run(device: &Device, trials: &[Trial]) -> Section {
+    let mut section = Section::default();
+    let mut progress = super::every(20, trials.len());
+    for trial in trials {
+        progress(&trial.name);
+        let mut push = |verdict, details| section.rows.push(Row { name: trial.name.clone(), verdict, details });
+        let ready = match &trial.outcome {
+            Ok(ready) => ready,
+            Err(e) => {
+                push(Verdict::Disagrees, json!({ "error": format!("in the simulator: {e:#}") }));
+                continue;
+            }
+        };
+        match gpu::launch(device, &ready.job(), |addresses| ready.params(addresses)) {
+            Ok(buffers) => {
+                let (verdict, details) = ready.compare(&buffers[ready.output.arg], trial.bound);
+                push(verdict, details);
+            }
+            Err(failure) => {
+                push(Verdict::Disagrees, json!({ "error": failure.what }));
+                if failure.fatal {
+                    section.stopped =
+                        Some(format!("`{}` left the GPU's context unusable: {}", trial.name, failure.what));
+                    break;
+                }
+            }
+        }
+    }
+    section
+}
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use super::*;
+
+    fn ready_of(kernel: &str, dtype: DType, dims: &[u64]) -> (Problem, Ready) {
+        let p = cases::problem(kernel, dtype, dims).unwrap();
+        let target: Target = "sm_80".parse().unwrap();
+        let config = configs(&p, target, 108).unwrap().swap_remove(0);
+        let ready = ready(&p, target, &config).unwrap();
+        (p, ready)
+    }
+
+    #[test]
+    fn what_the_simulator_made_is_bit_equal_to_itself() {
+        let (p, ready) = ready_of("softmax", DType::F16, &[3, 40]);
+        let (verdict, details) = ready.compare(&ready.simulated, p.bound());
+        assert_eq!((verdict, &details["not_bit_equal"]), (Verdict::Equal, &json!(0)));
+    }
+
+    #[test]
+    fn kernels_without_loose_instructions_must_be_bit_equal() {
+        let (p, ready) = ready_of("poly3", DType::F32, &[5, 64]);
+        let mut found = ready.simulated.clone();
+        found[0] ^= 1;
+        let (verdict, details) = ready.compare(&found, p.bound());
+        assert_eq!((verdict, &details["bound"]), (Verdict::Disagrees, &json!(0.0)));
+    }
+
+    #[test]
+    fn products_may_differ_within_the_bound_of_the_op() {
+        let (p, ready) = ready_of("memory_read", DType::Bf16, &[1, 20, 16, 48]);
+        let mut found = ready.simulated.clone();
+        found[0] ^= 1;
+        assert_eq!(ready.compare(&found, p.bound()).0, Verdict::Within);
+        found[1] ^= 0x40;
+        assert_eq!(ready.compare(&found, p.bound()).0, Verdict::Disagrees);
+    }
+
+    #[test]
+    fn padding_must_stay() {
+        let p = cases::problem("rms_norm", DType::F32, &[3, 40]).unwrap();
+        let p = p.layout("y", atlas_ops::Layout::Padded);
+        let target: Target = "sm_90".parse().unwrap();
+        let config = configs(&p, target, 132).unwrap().swap_remove(0);
+        let ready = ready(&p, target, &config).unwrap();
+        let mut found = ready.simulated.clone();
+        found[4 * 41] ^= 1;
+        assert_eq!(ready.compare(&found, 1.0).0, Verdict::Disagrees);
+        assert_eq!(ready.compare(&ready.simulated, 1.0).0, Verdict::Equal);
+    }
+}

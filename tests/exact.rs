@@ -1,0 +1,365 @@
+//! Compiled kernels against the interpreter in a finite ring, where any order of a sum gives the same bits: a product
+//! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
+
+use crate::kernels::{build, case, case_names, shipped, target};
+use atlas::codegen::{AbiParam, KernelImage, compile};
+use atlas::dsl::ir::{Access, DimSize, ParamKind};
+use atlas::dsl::{DType, Kernel, Schedule, Verified, parse_kernel, registry, verify};
+use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
+use atlas::ops::cases;
+use atlas::runtime::{grid_count, programs};
+use atlas_sim::alu::Arithmetic;
+use atlas_sim::launch::{Launch, Options};
+use atlas_sim::memory::{Global, Permission};
+use atlas_sim::{decode, launch, syntax};
+use std::path::Path;
+
+/// Random bits, the same in every run.
+struct Bits(u64);
+
+impl Bits {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        std::iter::repeat_with(|| self.next().to_le_bytes()).flatten().take(count).collect()
+    }
+}
+
+/// A kernel at some sizes, with random bits in all its arguments.
+struct Trial<'k> {
+    kernel: &'k Verified<Kernel>,
+    dims: Vec<u64>,
+    /// Bytes of each argument, of scalars too.
+    args: Vec<Vec<u8>>,
+}
+
+impl Trial<'_> {
+    fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
+        let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
+        let of_dim = |d: &atlas::dsl::ir::DimData| match d.size {
+            DimSize::Const(n) => n,
+            DimSize::Dynamic { .. } => size(&d.name),
+        };
+        let dims: Vec<u64> = kernel.dims.values().map(of_dim).collect();
+        let mut bits = Bits(kernel.to_string().len() as u64);
+        let mut args = Vec::new();
+        for param in kernel.params.values() {
+            let bytes = match &param.kind {
+                ParamKind::Scalar { dtype } => dtype.bytes() as usize,
+                ParamKind::Tensor { dtype, dims: of, .. } => {
+                    of.iter().map(|d| dims[d.as_u32() as usize] as usize).product::<usize>() * dtype.bytes() as usize
+                }
+            };
+            args.push(bits.bytes(bytes));
+        }
+        Trial { kernel, dims, args }
+    }
+
+    fn shape(&self, param: usize) -> Option<(DType, Vec<u64>, Access)> {
+        match &self.kernel.params.values().nth(param)?.kind {
+            ParamKind::Scalar { .. } => None,
+            ParamKind::Tensor { dtype, dims, access, .. } => {
+                Some((*dtype, dims.iter().map(|d| self.dims[d.as_u32() as usize]).collect(), *access))
+            }
+        }
+    }
+
+    fn bits(&self, param: usize) -> u64 {
+        self.args[param].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
+
+    /// What the arguments hold afterwards, by the interpreter.
+    fn reference(&self) -> Result<Vec<Vec<u8>>, String> {
+        let mut after = self.args.clone();
+        let mut args = Vec::new();
+        for (i, bytes) in after.iter_mut().enumerate() {
+            args.push(match self.shape(i) {
+                None => Arg::Scalar(Scalar::F32(f32::from_bits(self.bits(i) as u32))),
+                Some((dtype, dims, Access::In)) => {
+                    Arg::In(TensorView::contiguous(dtype, bytes, &dims).map_err(|e| e.to_string())?)
+                }
+                Some((dtype, dims, Access::Out)) => {
+                    Arg::Out(TensorViewMut::contiguous(dtype, bytes, &dims).map_err(|e| e.to_string())?)
+                }
+            });
+        }
+        run(self.kernel, &self.dims, args, Mode::Ring).map_err(|e| e.to_string())?;
+        Ok(after)
+    }
+
+    /// The value of a parameter of the `.entry`.
+    fn value(&self, image: &KernelImage, param: AbiParam, addresses: &[u64], dims: &[u64]) -> u64 {
+        match param {
+            AbiParam::Ptr(p) => addresses[p.as_u32() as usize],
+            AbiParam::Scalar(p) => self.bits(p.as_u32() as usize),
+            AbiParam::Dim(d) => dims[d.as_u32() as usize],
+            AbiParam::GridCount(axis) => grid_count(image.grid[usize::from(axis)], &self.dims),
+            AbiParam::Stride(p, axis) => {
+                let shape = self.shape(p.as_u32() as usize).map_or(Vec::new(), |(_, shape, _)| shape);
+                shape[usize::from(axis) + 1..].iter().product()
+            }
+        }
+    }
+
+    /// What the arguments hold afterwards, by the simulator. `dims` are the sizes that the kernel is told.
+    fn simulate(&self, image: &KernelImage, dims: &[u64]) -> Result<Vec<Vec<u8>>, String> {
+        let module = syntax::parse(&image.ptx).map_err(|e| e.to_string())?;
+        let program = decode::compile(&module, Some(&image.entry), Arithmetic::Exact).map_err(|e| e.to_string())?;
+        let mut memory = Global::new();
+        let addresses: Vec<u64> =
+            self.args.iter().map(|bytes| memory.alloc(bytes.clone(), Permission::ReadWrite)).collect();
+        let mut params = vec![0; program.param_bytes as usize];
+        for (slot, &param) in program.params.iter().zip(&image.params) {
+            let bits = self.value(image, param, &addresses, dims).to_le_bytes();
+            params[slot.offset as usize..][..slot.bytes as usize].copy_from_slice(&bits[..slot.bytes as usize]);
+        }
+        let launch = Launch {
+            program: &program,
+            grid: [programs(&image.grid, &self.dims) as u32, 1, 1],
+            block: [image.threads, 1, 1],
+            cluster: None,
+            shared_bytes: image.shared_bytes,
+            params: &params,
+        };
+        launch::run(&launch, &mut memory, &Options::default()).map_err(|e| e.to_string())?;
+        let after = addresses.iter().zip(&self.args).map(|(&at, bytes)| memory.read(at, bytes.len() as u64));
+        after.map(|bytes| bytes.map(<[u8]>::to_vec).map_err(|e| e.to_string())).collect()
+    }
+}
+
+/// Compiles for each schedule and target, and lists what is not as the reference says. Counts what ran.
+fn disagreements(name: &str, kernel: &Verified<Kernel>, sizes: &[(&str, u64)], ran: &mut usize) -> Vec<String> {
+    let trial = Trial::new(kernel, sizes);
+    let expected = trial.reference().unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut wrong = Vec::new();
+    for (stages, warps) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 8)] {
+        let schedule = Schedule { stages, warps, ..Schedule::default() };
+        for arch in ["sm_80", "sm_90"] {
+            let image = match compile(kernel, &schedule, target(arch)) {
+                Ok(image) => image,
+                Err(e) if e.is_refusal() => continue,
+                Err(e) => panic!("{name}: {e}"),
+            };
+            *ran += 1;
+            let at = format!("{name} {sizes:?} {arch} stages={stages} warps={warps}");
+            match trial.simulate(&image, &trial.dims) {
+                Err(fault) => wrong.push(format!("{at}: {fault}")),
+                Ok(found) if found != expected => wrong.push(format!("{at}: {} bytes", differing(&found, &expected))),
+                Ok(_) => {}
+            }
+        }
+    }
+    wrong
+}
+
+fn differing(found: &[Vec<u8>], expected: &[Vec<u8>]) -> usize {
+    let pairs = found.iter().flatten().zip(expected.iter().flatten());
+    pairs.filter(|(a, b)| a != b).count()
+}
+
+/// A kernel of `tests/cases/exact`, in an element type; `tf32` is f32 with products of tf32.
+fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/exact/{name}.tile"));
+    let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let precise = |line: &str| match line.split_once(" : ") {
+        Some((dot, ty)) if element == "tf32" && dot.contains("= dot") => format!("{dot} precision tf32 : {ty}\n"),
+        _ => format!("{line}\n"),
+    };
+    let source: String = source.replace("bf16", element.trim_start_matches('t')).lines().map(precise).collect();
+    parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{name} in {element}: {e}\n{source}"))
+}
+
+const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
+
+/// Sizes of a kernel: dims by name.
+type Sizes = &'static [(&'static str, u64)];
+
+/// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
+const CASES: [(&str, &[Sizes]); 8] = [
+    ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
+    ("transposed", &[&[("M", 24), ("N", 33), ("K", 56)]]),
+    ("chained", &[&[("N", 32), ("H", 64)], &[("N", 21), ("H", 72)]]),
+    ("sums", &[&[("N", 48), ("T", 3)], &[("N", 37), ("T", 3)]]),
+    ("steps", &[&[("B", 2)]]),
+    ("masked", &[&[("B", 2)]]),
+    ("elementwise", &[&[("N", 8)], &[("N", 13)]]),
+    ("negated", &[&[("N", 13)]]),
+];
+
+#[track_caller]
+fn none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn products_and_sums_are_exact() {
+    let (mut wrong, mut ran, mut refused) = (Vec::new(), 0, Vec::new());
+    for (name, sizes) in CASES {
+        for element in ELEMENTS {
+            let kernel = exact_case(name, element);
+            if check_ring(&kernel).is_err() {
+                refused.push((name, element));
+                continue;
+            }
+            for sizes in sizes {
+                wrong.extend(disagreements(&format!("{name} {element}"), &kernel, sizes, &mut ran));
+            }
+        }
+    }
+    none(&wrong);
+    assert_eq!(refused, [("elementwise", "bf16")]);
+    assert!(ran > 200, "{ran}");
+}
+
+/// The case files of the compiler that mean something in the ring, by the rule and not by name.
+#[test]
+fn case_files_are_exact() {
+    let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
+    for name in case_names() {
+        let kernel = case(&name);
+        if check_ring(&kernel).is_ok() {
+            let sizes = [("M", 136), ("N", 48), ("K", 200)];
+            wrong.extend(disagreements(&name, &kernel, &sizes, &mut ran));
+            names.push(name);
+        }
+    }
+    none(&wrong);
+    assert!(["gemm", "gemm_tf32"].iter().all(|n| names.iter().any(|name| name == n)), "{names:?}");
+    assert!(ran >= 10, "{ran}");
+}
+
+/// The shipped kernels that mean something in the ring, by the rule and not by name.
+#[test]
+fn shipped_kernels_are_exact() {
+    let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
+    let smallest = |kernel: &str, dtype| {
+        let all = cases::verification().into_iter();
+        let mut all: Vec<_> =
+            all.filter(|p| p.kernel.name == kernel && p.dtype == dtype && !p.dims.contains(&0)).collect();
+        all.sort_by_key(|p| p.dims.iter().product::<u64>());
+        all.truncate(3);
+        all
+    };
+    for def in registry() {
+        for dtype in cases::DTYPES {
+            for p in smallest(def.name, dtype) {
+                let kernel = build(&p, &p.kernel.default_config());
+                if check_ring(&kernel).is_err() {
+                    continue;
+                }
+                let sizes: Vec<(&str, u64)> =
+                    p.kernel.dims.iter().map(|d| d.name).zip(p.dims.iter().copied()).collect();
+                wrong.extend(disagreements(&p.to_string(), &kernel, &sizes, &mut ran));
+                names.push(p.kernel.name);
+            }
+        }
+    }
+    none(&wrong);
+    assert!(names.contains(&"poly1") && names.contains(&"poly4"), "{names:?}");
+    assert!(!names.contains(&"softmax") && !names.contains(&"memory_read"), "{names:?}");
+    assert!(ran >= 36, "{ran}");
+}
+
+#[test]
+fn what_has_no_meaning_in_the_ring_is_refused() {
+    let refusal = |name, dims: &[u64]| {
+        let (kernel, _) = shipped(name, DType::F32, dims, "warps=4");
+        check_ring(&kernel).map_err(|e| e.to_string()).expect_err(name)
+    };
+    assert!(refusal("softmax", &[4, 64]).contains("`max` of floats has no meaning in the ring"));
+    assert!(refusal("rms_norm", &[4, 64]).contains("no meaning in the ring"));
+    let (kernel, _) = shipped("softmax", DType::F32, &[4, 64], "warps=4");
+    assert!(Trial::new(&kernel, &[("N", 4)]).reference().is_err());
+}
+
+/// A product over several tiles of K with a ragged tail, its PTX and what it should make.
+fn gemm() -> (Verified<Kernel>, KernelImage) {
+    let kernel = exact_case("batched", "bf16");
+    let schedule = Schedule { stages: 3, warps: 2, ..Schedule::default() };
+    let image = compile(&kernel, &schedule, target("sm_80")).unwrap_or_else(|e| panic!("{e}"));
+    (kernel, image)
+}
+
+const GEMM: Sizes = &[("G", 1), ("M", 32), ("N", 16), ("K", 104)];
+
+/// Edits the statements of the PTX, and expects that it then runs and that the result is wrong.
+#[track_caller]
+fn shows(edit: impl FnOnce(&[String]) -> Vec<String>) {
+    let (kernel, mut image) = gemm();
+    let trial = Trial::new(&kernel, GEMM);
+    let expected = trial.reference().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(trial.simulate(&image, &trial.dims).as_ref(), Ok(&expected));
+    // A statement over several lines goes on with two tabs.
+    let statements: Vec<String> = image.ptx.replace("\n\t\t", " ").lines().map(str::to_owned).collect();
+    image.ptx = edit(&statements).join("\n");
+    let found = trial.simulate(&image, &trial.dims).unwrap_or_else(|fault| panic!("does not run: {fault}"));
+    assert!(differing(&found, &expected) > 0, "the mistake does not show");
+}
+
+/// The statements whose instruction begins so.
+fn statements(lines: &[String], opcode: &str) -> Vec<usize> {
+    (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with(opcode)).collect()
+}
+
+/// The first matrix product, its results and its sums.
+fn product(lines: &[String]) -> (usize, String, String) {
+    let at = statements(lines, "mma.sync")[0];
+    let groups: Vec<&str> = lines[at].split('{').skip(1).filter_map(|part| part.split('}').next()).collect();
+    let [results, .., sums] = groups[..] else { panic!("{}", lines[at]) };
+    (at, results.to_owned(), sums.to_owned())
+}
+
+#[test]
+fn a_product_left_out_is_exactly_wrong() {
+    shows(|lines| {
+        let (at, results, sums) = product(lines);
+        let moves = results.split(',').zip(sums.split(',')).map(|(d, c)| format!("mov.b32 {d}, {c};"));
+        [&lines[..at], &[moves.collect::<String>()], &lines[at + 1..]].concat()
+    });
+}
+
+#[test]
+fn a_product_done_twice_is_exactly_wrong() {
+    shows(|lines| {
+        let (at, results, sums) = product(lines);
+        let again = lines[at].replace(&sums, &results);
+        [&lines[..=at], &[again], &lines[at + 1..]].concat()
+    });
+}
+
+#[test]
+fn stages_exchanged_are_exactly_wrong() {
+    shows(|lines| {
+        let copies = statements(lines, "cp.async.c");
+        let place = |i: usize| lines[i].split(['[', ']']).nth(1).unwrap_or_default().to_owned();
+        // The stages of a ring lie at offsets from one register.
+        let base = |i: usize| place(i).split('+').next().map(str::to_owned);
+        let pairs = copies.iter().flat_map(|&i| copies.iter().map(move |&j| (i, j)));
+        let stages = |&(i, j): &(usize, usize)| i < j && base(i) == base(j) && place(i) != place(j);
+        let Some((first, other)) = pairs.into_iter().find(stages) else { panic!("no copies to two stages") };
+        let mut edited = lines.to_vec();
+        for (i, j) in [(first, other), (other, first)] {
+            edited[i] = lines[i].replacen(&format!("[{}]", place(i)), &format!("[{}]", place(j)), 1);
+        }
+        // Only the order is wrong: nothing is read while it is copied.
+        for i in statements(lines, "cp.async.wait_group") {
+            edited[i] = "cp.async.wait_group 0;".to_owned();
+        }
+        edited
+    });
+}
+
+#[test]
+fn a_tail_left_out_is_exactly_wrong() {
+    let (kernel, image) = gemm();
+    let trial = Trial::new(&kernel, GEMM);
+    let expected = trial.reference().unwrap_or_else(|e| panic!("{e}"));
+    let told: Vec<u64> = trial.dims.iter().map(|&n| if n == 104 { 96 } else { n }).collect();
+    let found = trial.simulate(&image, &told).unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(differing(&found, &expected) > 0);
+}

@@ -1,0 +1,248 @@
+//! Every shipped kernel in the simulator: right results, no faults, no bank conflicts but those on record; and the
+//! same kernels with a mistake put in, which is found.
+
+use crate::command::{folder, has, json, prints, refuses};
+use atlas::dsl::{Config, DType};
+use atlas::ops::simulate::{Cover, Job, Simulated, jobs};
+use atlas::ops::{Comparison, Problem, cases};
+use atlas::runtime::simulator::fault::FaultKind;
+use atlas::runtime::simulator::launch::Policy;
+use atlas::runtime::{
+    CacheDir, Device, KernelImage, RuntimeError, SimOptions, Store, Target, build_kernel, kernel_key, specialize,
+};
+use rayon::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Who runs next, and the seed of it.
+const SCHEDULES: [(Policy, u64); 4] =
+    [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2), (Policy::Random, 3)];
+
+/// Warp instructions that none of these launches comes near.
+const BUDGET: u64 = 1 << 26;
+
+fn options((policy, seed): (Policy, u64)) -> SimOptions {
+    SimOptions { policy, seed, budget: BUDGET }
+}
+
+/// Accesses of shared memory of one opcode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Accesses {
+    requests: u64,
+    conflicts: u64,
+}
+
+/// Accesses of shared memory by opcode, of one launch or of many.
+type ByOpcode = BTreeMap<String, Accesses>;
+
+/// What is wrong with a launch under a schedule, or what it did to shared memory.
+fn simulate(job: &Job, schedule: (Policy, u64), cache: &CacheDir) -> Result<ByOpcode, String> {
+    let at = || format!("{job}, {schedule:?}");
+    let Simulated { comparison, run } =
+        job.run(options(schedule), cache.clone()).map_err(|e| format!("{}: {e}", at()))?;
+    if !comparison.passes(job.problem.bound()) {
+        return Err(format!("{}: {comparison:?}", at()));
+    }
+    let mut accesses = ByOpcode::new();
+    for access in run.iter().flat_map(|run| run.accesses()).filter(|a| a.shared.requests > 0) {
+        let row = accesses.entry(access.opcode).or_default();
+        row.requests += access.shared.requests;
+        row.conflicts += access.shared.conflicts;
+    }
+    Ok(accesses)
+}
+
+/// Conflicts by kernel, element type and opcode, in the launches that have any.
+fn conflict_table(launches: &[(&Job, ByOpcode)]) -> String {
+    let mut rows: BTreeMap<(&str, &str, &str), (u64, Accesses)> = BTreeMap::new();
+    for (job, accesses) in launches {
+        for (opcode, a) in accesses.iter().filter(|(_, a)| a.conflicts > 0) {
+            let key = (job.problem.kernel.name, job.problem.dtype.name(), opcode.as_str());
+            let (launches, sum) = rows.entry(key).or_default();
+            *launches += 1;
+            sum.requests += a.requests;
+            sum.conflicts += a.conflicts;
+        }
+    }
+    let mut text = format!(
+        "{:<20} {:<5} {:<28} {:>8} {:>9} {:>9}\n",
+        "kernel", "dtype", "access", "launches", "requests", "conflicts"
+    );
+    for ((kernel, dtype, opcode), (launches, Accesses { requests, conflicts })) in rows {
+        text += &format!("{kernel:<20} {dtype:<5} {opcode:<28} {launches:>8} {requests:>9} {conflicts:>9}\n");
+    }
+    text
+}
+
+#[test]
+fn shipped_kernels_are_right_under_every_schedule() {
+    let jobs = jobs(&Target::all(), Cover::Pairs, |_| true).unwrap_or_else(|e| panic!("{e}"));
+    let folder = folder();
+    let cache = CacheDir::At(folder.path().to_owned());
+    // The counts of an access depend on its addresses alone, not on who runs when.
+    let all = |job: &Job| {
+        let mut results = SCHEDULES.iter().map(|&schedule| simulate(job, schedule, &cache));
+        let first = results.next().unwrap_or_else(|| panic!("no schedule"))?;
+        results.try_for_each(|other| other.map(drop))?;
+        Ok(first)
+    };
+    let results: Vec<Result<ByOpcode, String>> = jobs.par_iter().map(all).collect();
+    let mut failures = Vec::new();
+    let mut launches = Vec::new();
+    for (job, result) in jobs.iter().zip(results) {
+        match result {
+            Ok(accesses) => launches.push((job, accesses)),
+            Err(what) => failures.push(what),
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} launches fail:\n{}", failures.len(), jobs.len(), failures.join("\n"));
+    assert!(jobs.len() > 1000, "{} launches", jobs.len());
+    // What ldmatrix and mma.sync use is swizzled, so that none of it conflicts.
+    for (job, accesses) in &launches {
+        for (opcode, a) in
+            accesses.iter().filter(|(opcode, _)| opcode.starts_with("ldmatrix") || opcode.starts_with("st"))
+        {
+            assert_eq!(a.conflicts, 0, "{job}: {opcode}");
+        }
+    }
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| insta::assert_snapshot!("bank_conflicts", conflict_table(&launches)));
+}
+
+/// Solves a problem with a kernel whose PTX is edited after compiling.
+fn edited(p: &Problem, config: &str, arch: &str, edit: impl Fn(&str) -> String) -> Result<Comparison, RuntimeError> {
+    let target = crate::kernels::target(arch);
+    let config: Config = config.parse().unwrap_or_else(|e| panic!("{config}: {e}"));
+    let plain = Device::sim_with(target, SimOptions::default(), CacheDir::Off);
+    let inputs = p.inputs();
+    let mut prepared = p.prepare(&plain, &inputs)?;
+    let launch = prepared.resolve(Some(&config))?;
+    let image = launch.image().unwrap_or_else(|| panic!("{p}: nothing to run"));
+    let image = KernelImage { ptx: edit(&image.ptx), ..image.clone() };
+    let bound = p.bind(&plain)?;
+    let kernel = build_kernel(p.kernel, &specialize(&bound), launch.config())?;
+    let folder = folder();
+    let cache = CacheDir::At(folder.path().to_owned());
+    Store::new(cache.clone()).put(&kernel_key(&kernel, config.schedule, target), image);
+    let device = Device::sim_with(target, SimOptions { budget: BUDGET, ..SimOptions::default() }, cache);
+    let comparison = p.check(&device, Some(&config))?;
+    assert_eq!((device.stats().disk_hits, device.stats().compiled), (1, 0), "the edited kernel ran");
+    Ok(comparison)
+}
+
+fn without_line(text: &str, what: &str, nth: usize) -> String {
+    let mut seen = 0;
+    let keep = |line: &&str| {
+        let hit = line.trim_start().starts_with(what);
+        seen += usize::from(hit);
+        !(hit && seen == nth + 1)
+    };
+    text.lines().filter(keep).collect::<Vec<_>>().join("\n")
+}
+
+fn memory_read() -> Problem {
+    cases::problem("memory_read", DType::Bf16, &[1, 70, 48, 136]).unwrap_or_else(|| panic!("no such kernel"))
+}
+
+const MEMORY_READ: &str = "BN=32 BH=32 stages=2 warps=4";
+
+/// What the simulator finds where each barrier in turn is removed.
+fn without_barriers(p: &Problem, config: &str, arch: &str) -> Vec<Option<FaultKind>> {
+    let is_barrier = |line: &str| line.trim_start().starts_with("bar.sync");
+    let count = Cell::new(0);
+    let whole = edited(p, config, arch, |ptx| {
+        count.set(ptx.lines().filter(|l| is_barrier(l)).count());
+        ptx.to_owned()
+    });
+    assert!(whole.unwrap_or_else(|e| panic!("{e}")).passes(p.bound()));
+    let found = |nth| match edited(p, config, arch, |ptx| without_line(ptx, "bar.sync", nth)) {
+        Ok(_) => None,
+        Err(RuntimeError::Fault(fault)) => {
+            let text = fault.to_string();
+            assert!(text.starts_with(&format!("error[ATL627]: `{}` on sim:{arch}: ", p.kernel.name)), "{text}");
+            Some(fault.fault.kind)
+        }
+        Err(other) => panic!("{other}"),
+    };
+    (0..count.get()).map(found).collect()
+}
+
+#[test]
+fn a_fault_names_the_line_of_the_kernel() {
+    let weakened = |ptx: &str| ptx.replace("bar.sync \t0;", "bar.warp.sync \t-1;");
+    let Err(RuntimeError::Fault(fault)) = edited(&memory_read(), MEMORY_READ, "sm_90", weakened) else {
+        panic!("a barrier of each warp alone is not enough");
+    };
+    let text = fault.to_string();
+    assert!(text.contains(" from ops/src/memory_read.rs:"), "{text}");
+    assert!(fault.fault.party.is_some_and(|p| p.source.is_some()), "{text}");
+}
+
+#[test]
+fn a_barrier_that_is_missing_is_a_race() {
+    for arch in ["sm_80", "sm_90"] {
+        let found = without_barriers(&memory_read(), MEMORY_READ, arch);
+        let races = found.iter().filter(|kind| **kind == Some(FaultKind::Race)).count();
+        assert!(races >= 2, "{arch}: {found:?}");
+        // One of the barriers before the loop is covered by the one before it.
+        assert!(found.iter().filter(|kind| kind.is_none()).count() <= 1, "{arch}: {found:?}");
+    }
+}
+
+#[test]
+fn a_wait_that_is_missing_is_found() {
+    let outcome = edited(&memory_read(), MEMORY_READ, "sm_80", |ptx| without_line(ptx, "cp.async.wait_group", 0));
+    match outcome {
+        Err(RuntimeError::Fault(fault)) => {
+            assert!(matches!(fault.fault.kind, FaultKind::InFlight | FaultKind::Race), "{fault}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_wrong_result_is_noticed() {
+    let p = cases::problem("poly2", DType::F32, &[5, 40]).unwrap_or_else(|| panic!("no such kernel"));
+    let check = |edit: fn(&str) -> String| edited(&p, "BN=8 warps=4", "sm_80", edit).unwrap_or_else(|e| panic!("{e}"));
+    assert!(check(str::to_owned).passes(p.bound()));
+    let wrong = check(|ptx| {
+        assert!(ptx.contains("mul.f32") || ptx.contains("mul.rn.f32"));
+        ptx.replacen("mul.f32", "add.f32", 1).replacen("mul.rn.f32", "add.rn.f32", 1)
+    });
+    assert!(!wrong.passes(p.bound()), "{wrong:?}");
+}
+
+#[test]
+fn stale_shared_memory_changes_nothing() {
+    // The simulator knows which bytes were never written; hardware leaves there what the last kernel wrote. Poison
+    // shows whether what is read of it reaches the result.
+    let p = cases::problem("newton_schulz_small", DType::Bf16, &[2, 8, 24]).unwrap_or_else(|| panic!("no such kernel"));
+    for arch in ["sm_80", "sm_90"] {
+        let poisoned = edited(&p, "warps=2", arch, |ptx| ptx.replacen("\tld.param", &format!("{POISON}\tld.param"), 1));
+        let c = poisoned.unwrap_or_else(|e| panic!("{e}"));
+        assert!(c.passes(p.bound()), "{arch}: {c:?}");
+    }
+}
+
+/// Writes NaN to the first 2 KiB of shared memory.
+const POISON: &str = "{\n.reg .b32 %poison<3>;\nmov.u32 %poison0, %tid.x;\nshl.b32 %poison0, %poison0, 5;\n\
+    mov.b32 %poison1, 0x7fc07fc0;\nst.shared.v4.b32 [%poison0], {%poison1, %poison1, %poison1, %poison1};\n\
+    st.shared.v4.b32 [%poison0+16], {%poison1, %poison1, %poison1, %poison1};\nbar.sync 0;\n}\n";
+
+#[test]
+fn the_command_line_simulates() {
+    let args = ["verify", "--device", "sim:sm_80", "--only", "poly1", "--schedule", "random", "--seed", "3", "--json"];
+    let verified = json(&args);
+    assert_eq!(verified["failed"], 0, "{verified}");
+    let row = &verified["results"][0];
+    assert_eq!((&row["arch"], &row["bank_conflicts"]), (&"sm_80".into(), &0.into()), "{row}");
+    assert!(row["config"].as_str().is_some_and(|config| config.contains("warps=")), "{row}");
+    has(&refuses(&["verify", "--device", "sim", "--arch", "sm_75"]), &["sm_75", "sm_90"]);
+    has(&refuses(&["bench", "--device", "sim:sm_90"]), &["measures GPUs"]);
+    has(&refuses(&["demo", "--device", "sim:sm_90"]), &["verify --device sim"]);
+    let explained = json(&["explain", "softmax", "--dims", "N=7,D=40", "--simulate", "--json"]);
+    assert_eq!(explained["sim"]["bank_conflicts"], 0, "{explained}");
+    has(&prints(&["explain", "poly2", "--simulate"]), &["warp instructions, 0 bank conflicts", "st.global"]);
+}
