@@ -29,9 +29,15 @@ fn is_one_of(kernel: &str, dims: &[u64], good: &[&str]) {
 
 #[test]
 fn rows_are_spread_so_that_an_sm_has_enough_bytes_in_flight() {
-    let good = ["BN=1 stages=2 warps=4", "BN=1 stages=2 warps=8", "BN=2 stages=2 warps=8"];
+    // Measured within 0.5 % of the best; 4 warps are 1 % behind.
+    let good = [
+        "BN=1 stages=2 warps=16",
+        "BN=1 stages=2 warps=16 occupancy=4",
+        "BN=1 stages=2 warps=8",
+        "BN=1 stages=2 warps=8 occupancy=4",
+    ];
     is_one_of("rms_norm", &[32_768, 8192], &good);
-    is_one_of("softmax", &[32_768, 8192], &[&good[..], &["BN=2 stages=2 warps=4"]].concat());
+    is_one_of("softmax", &[32_768, 8192], &good);
 }
 
 #[test]
