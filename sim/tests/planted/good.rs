@@ -24,8 +24,8 @@ pub(crate) const SCHEDULES: [(Policy, u64); 6] = [
 enum Source {
     /// In the index of compiled kernels, by the name of the set-up.
     Index,
-    /// Among the snapshots of what Atlas emits.
-    Snapshot(&'static str),
+    /// What Atlas emitted once: kept, so that edits of it stay what they are when the compiler moves on.
+    Emitted(&'static str),
     /// Beside this file.
     Written,
 }
@@ -51,7 +51,7 @@ impl Base {
         shared: u32,
         setup: fn() -> Setup,
     ) -> Base {
-        Base { name, source: Source::Snapshot(path), params, shared, setup }
+        Base { name, source: Source::Emitted(path), params, shared, setup }
     }
 
     const fn written(name: &'static str, shared: u32, setup: fn() -> Setup) -> Base {
@@ -63,11 +63,11 @@ impl Base {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = match self.source {
             Source::Index => return index::kernel(self.name),
-            Source::Snapshot(path) => folder.join(format!("../snapshots/ptx/{path}.snap")),
+            Source::Emitted(file) => folder.join(format!("tests/planted/emitted/{file}.ptx")),
             Source::Written => folder.join(format!("tests/planted/{}.ptx", self.name)),
         };
         let file = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        // A snapshot begins with a header.
+        // A comment of the compiler stands before.
         let text = file[file.find(".version").expect("PTX")..].to_owned();
         let entry = text.split_once(".entry ").expect("an entry").1.split('(').next().unwrap().to_owned();
         let program = harness::compile(&text, &entry).unwrap_or_else(|e| panic!("{}: {e}", self.name));
@@ -89,16 +89,16 @@ impl Base {
 
 /// All of them.
 pub(crate) const BASES: &[Base] = &[
-    Base::atlas(("rms_norm_bf16", "sm_80/rms_norm_bf16"), &["x", "w", "y", "eps", "n"], 8, atlas::rms_norm),
-    Base::atlas(("softmax_bf16", "sm_90/softmax_bf16"), &["x", "y", "n"], 0, atlas::softmax),
+    Base::atlas(("rms_norm_bf16", "sm_80_rms_norm_bf16"), &["x", "w", "y", "eps", "n"], 8, atlas::rms_norm),
+    Base::atlas(("softmax_bf16", "sm_90_softmax_bf16"), &["x", "y", "n"], 0, atlas::softmax),
     Base::atlas(
-        ("gemm_tf32", "sm_80/gemm_tf32"),
+        ("gemm_tf32", "sm_80_gemm_tf32"),
         &["a", "b", "c", "m", "n", "k", "a.stride", "b.stride", "c.stride"],
         8192,
         atlas::gemm,
     ),
     Base::atlas(
-        ("memory_read_bf16", "sm_90/memory_read_bf16"),
+        ("memory_read_bf16", "sm_90_memory_read_bf16"),
         &[
             "x",
             "w2",
@@ -119,13 +119,13 @@ pub(crate) const BASES: &[Base] = &[
         atlas::memory_read,
     ),
     Base::atlas(
-        ("newton_schulz_sm_80", "sm_80/newton_schulz_small_bf16"),
+        ("newton_schulz_sm_80", "sm_80_newton_schulz_small_bf16"),
         &["g", "y", "n"],
         1536,
         atlas::newton_schulz,
     ),
     Base::atlas(
-        ("newton_schulz_sm_90", "sm_90/newton_schulz_small_bf16"),
+        ("newton_schulz_sm_90", "sm_90_newton_schulz_small_bf16"),
         &["g", "y", "n"],
         1536,
         atlas::newton_schulz,
