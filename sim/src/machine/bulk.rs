@@ -1,7 +1,7 @@
 //! Bulk and tensor copies: issued by one thread, told by an mbarrier or by groups of that thread.
 
 use super::address::{self, Target};
-use super::flight::{Flight, Home, Landing, Move};
+use super::flight::{Flight, Home, Landing, Move, bounded};
 use super::warp::{LANES, lanes};
 use super::{At, Flow, Machine};
 use crate::alu;
@@ -251,6 +251,7 @@ impl Machine<'_> {
             self.read_out(&mut out)?;
         }
         if let Some(warp) = self.warp_mut(at) {
+            bounded(warp.outgoings.flying.len())?;
             warp.outgoings.flying.push(out);
         }
         Ok(())

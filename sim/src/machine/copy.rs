@@ -2,7 +2,7 @@
 
 use super::access::region;
 use super::address::{self, Target};
-use super::flight::{Flight, Home, Landing, Move};
+use super::flight::{Flight, Home, Landing, Move, bounded};
 use super::warp::{LANES, lanes};
 use super::{At, Flow, Machine};
 use crate::fault::{Fault, FaultKind, Result};
@@ -99,6 +99,7 @@ impl Machine<'_> {
                 self.perform_copy(at, &copy)?;
             }
             if let Some(warp) = self.warp_mut(at) {
+                bounded(warp.copies.flying.len())?;
                 warp.copies.flying.push(copy);
             }
         }

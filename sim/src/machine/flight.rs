@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::mbarrier::Key;
-use crate::fault::Result;
+use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::{AsyncId, Region};
 use crate::race::Epoch;
 
@@ -55,6 +55,17 @@ pub(crate) struct Landing {
     pub(crate) flights: Vec<Flight>,
 }
 
+/// Operations of one kind that a warp, or the machine, may have in flight: no real kernel comes near.
+const MOST_IN_FLIGHT: usize = 1 << 14;
+
+/// Refuses to let operations pile up that nothing waits for.
+pub(crate) fn bounded(in_flight: usize) -> Result<()> {
+    if in_flight < MOST_IN_FLIGHT {
+        return Ok(());
+    }
+    Err(Fault::new(FaultKind::Budget, format!("{in_flight} asynchronous operations are in flight: nothing waits")))
+}
+
 impl Machine<'_> {
     /// The region of a home, and where an offset or address is in it.
     pub(crate) fn home(&mut self, home: Home, at: u64, bytes: u64) -> Option<(&mut Region, u64)> {
@@ -98,6 +109,7 @@ impl Machine<'_> {
     /// An operation lands, now or when the policy says.
     pub(crate) fn launch_landing(&mut self, landing: Landing) -> Result<()> {
         if self.schedule.late() {
+            bounded(self.late.len())?;
             self.late.push_back(landing);
             return Ok(());
         }
@@ -119,5 +131,16 @@ impl Machine<'_> {
             Some(landing) => self.perform_landing(landing).map(|()| true),
             None => Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_do_not_pile_up() {
+        assert_eq!(bounded(MOST_IN_FLIGHT - 1), Ok(()));
+        assert_eq!(bounded(MOST_IN_FLIGHT).map_err(|f| f.kind), Err(FaultKind::Budget));
     }
 }

@@ -1,6 +1,6 @@
 //! `wgmma`: products by four warps together, in flight until their group is waited for.
 
-use super::flight::{Flight, Home};
+use super::flight::{Flight, Home, bounded};
 use super::strand::Wait;
 use super::warp::{LANES, Row};
 use super::{At, Flow, Machine};
@@ -154,10 +154,12 @@ impl Machine<'_> {
                     *state |= how;
                 }
             }
+            bounded(warp.products.flying.len())?;
             warp.products.flying.push((warp.products.groups, used));
         }
         let of = self.ctas.get_mut(at.cta).and_then(|c| c.warpgroups.get_mut(at.warp / WARPS));
         if let Some(of) = of {
+            bounded(of.flying.len())?;
             of.flying.push(Product { group: group.unwrap_or(0), flight });
         }
         Ok(())
