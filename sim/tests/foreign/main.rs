@@ -1,4 +1,5 @@
-//! Kernels that nvcc and Triton compiled, executed by the simulator and compared with plain arithmetic in f64.
+//! Kernels that nvcc and Triton compiled, executed by the simulator and compared with plain arithmetic in f64; and
+//! these and others with mistakes planted in them.
 
 mod attention;
 mod data;
@@ -8,6 +9,8 @@ mod harness;
 mod hopper;
 mod index;
 mod integers;
+#[path = "../planted/mod.rs"]
+mod planted;
 mod products;
 mod programs;
 mod rows;

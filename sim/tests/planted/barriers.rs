@@ -1,6 +1,6 @@
 //! Barriers of a CTA and of a cluster: dropped, late, of the wrong threads, in divergent code.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const BARRIERS: &[Plant] = &[

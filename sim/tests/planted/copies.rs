@@ -1,6 +1,6 @@
 //! `cp.async`: waits and groups that are missing or one off, stages that are confused.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const COPIES: &[Plant] = &[

@@ -1,9 +1,9 @@
 //! Every instruction that synchronises, taken out of every kernel, one at a time: which of them nothing misses.
 
-use crate::good::{BASES, Base, first_failure};
+use super::good::{BASES, Base, first_failure};
+use super::plant::snapshot;
 use crate::harness::{self, Failure};
 use crate::index::Kernel;
-use crate::plant::snapshot;
 use rayon::prelude::*;
 use std::fmt::Write;
 

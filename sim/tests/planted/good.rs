@@ -1,9 +1,10 @@
 //! The kernels that mistakes are planted in: their texts, their launches, and that nothing is found in them.
 
+use super::{atlas, hopper};
 use crate::harness::{self, Failure};
 use crate::index::{self, Kernel, Param};
 use crate::setup::Setup;
-use crate::{atlas, elementwise, foreign_hopper, hopper, integers, products, programs, rows};
+use crate::{elementwise, integers, products, programs, rows};
 use atlas_sim::fault::Fault;
 use atlas_sim::launch::Policy;
 use atlas_sim::program::Program;
@@ -148,8 +149,8 @@ pub(crate) const BASES: &[Base] = &[
     Base::foreign("triton_matmul_tma", products::triton_matmul_tma),
     Base::foreign("wgmma_tma", products::wgmma_tma),
     Base::foreign("wgmma_specialised", products::wgmma_specialised),
-    Base::foreign("bulk_copy", foreign_hopper::bulk_copy),
-    Base::foreign("multicast", foreign_hopper::multicast),
+    Base::foreign("bulk_copy", crate::hopper::bulk_copy),
+    Base::foreign("multicast", crate::hopper::multicast),
     Base::written("ring", 22560, hopper::ring),
     Base::written("pingpong", 20512, hopper::pingpong),
     Base::written("cluster_ring", 20512, hopper::cluster_ring),

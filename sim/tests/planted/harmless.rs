@@ -1,6 +1,6 @@
 //! Changes after which a kernel is as right as before: nothing may be found.
 
-use crate::plant::{Plant, drop, none_found, swap};
+use super::plant::{Plant, drop, none_found, swap};
 
 const ARRIVE: &str = "@%first mbarrier.arrive.shared::cta.b64 _, [%bar+22544];";
 const EXPECT: &str = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar+22528], 10240;";

@@ -1,6 +1,6 @@
 //! Memory: beyond its end, misaligned, not written before, not to be written.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const MEMORY: &[Plant] = &[

@@ -1,6 +1,6 @@
 //! Order between CTAs and between threads: acquire, release, fences, atomics and their scopes.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const ACQUIRE: &str = "ld.acquire.gpu.global.b32";

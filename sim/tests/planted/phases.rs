@@ -1,6 +1,6 @@
 //! mbarriers: parities, counts, bytes, inits and arrivals that are wrong or not there.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const ARRIVE: &str = "@%first mbarrier.arrive.shared::cta.b64 _, [%bar+22544];";

@@ -1,6 +1,6 @@
 //! Mistakes as edits of a text, and what finds them.
 
-use crate::good::{BASES, Found, first_failure};
+use super::good::{BASES, Found, first_failure};
 use crate::harness::{self, Failure};
 use atlas_sim::fault::FaultKind;
 use rayon::prelude::*;

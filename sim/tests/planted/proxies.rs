@@ -1,6 +1,6 @@
 //! Fences between proxies, and bulk copies out of shared memory that are not waited for.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const FENCE: &str = "fence.proxy.async.shared::cta;";

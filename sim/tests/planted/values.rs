@@ -1,6 +1,6 @@
 //! Mistakes that break no rule and make results wrong.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const VALUES: &[Plant] = &[

@@ -1,6 +1,6 @@
 //! Lanes of a warp: shuffles with the wrong mask, instructions that all lanes must execute together.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const WARPS: &[Plant] = &[

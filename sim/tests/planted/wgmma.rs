@@ -1,6 +1,6 @@
 //! `wgmma`: fences, groups, descriptors, and stages that are given back while they are read.
 
-use crate::plant::{Plant, all_found, drop, swap};
+use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;
 
 const WAIT: &str = "wgmma.wait_group.sync.aligned 0;";
