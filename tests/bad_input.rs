@@ -144,6 +144,9 @@ fn illegal_configs_of_a_tile_file_are_refused() {
         has(&with("warps=0"), &["ATL302", "warps = 0"]);
         has(&with("warps=64"), &["ATL302", "warps = 64"]);
         has(&with("stages=9"), &["ATL302", "stages = 9"]);
+        for occupancy in ["0", "17", "50000000", "4294967295"] {
+            has(&with(&format!("occupancy={occupancy}")), &["ATL302", &format!("occupancy = {occupancy} ")]);
+        }
         // 128 x 256 sums do not fit the registers of one warp.
         has(&with("warps=1"), &["ATL302", "registers per thread"]);
     }

@@ -95,6 +95,13 @@ pub enum ParamKind {
     },
 }
 
+impl ParamKind {
+    /// True for a tensor that the kernel only loads.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, ParamKind::Tensor { access: Access::In, .. })
+    }
+}
+
 /// A kernel parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamData {

@@ -20,7 +20,8 @@ enum Memory {
 }
 
 impl Storage {
-    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a simulated one. Never empty, so that addresses differ.
+    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a simulated one. Never empty, so
+    /// that addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
         let room = bytes.max(16);
         let (memory, address) = match device.backend() {

@@ -11,8 +11,8 @@ use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::layout::Fragment;
 use crate::target::Target;
-use atlas_dsl::ir::{Access, ParamKind, Stride, ValueDef};
-use atlas_dsl::{Inst, Kernel, Op, Param, Schedule, Value};
+use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
+use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// Why a loaded tile goes through shared memory.
@@ -328,7 +328,10 @@ impl Placement {
             }
             let demand = demanded.iter().find(|d| d.0 == v).map(|d| d.1);
             // What the kernel also writes is loaded when its turn comes, not copied ahead of the stores before it.
-            let is_load = matches!(kernel.def_op(v), Some((_, Op::Load { param, .. })) if is_input(kernel, *param));
+            let is_load = match kernel.def_op(v) {
+                Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
+                _ => false,
+            };
             self.homes[v] = Some(match (demand, is_load) {
                 (Some(reason), true) => Home::Copied(reason),
                 (Some(_), false) => match kernel.values[v].def {
@@ -413,10 +416,6 @@ fn memory_bytes(kernel: &Kernel, v: Value) -> Option<u32> {
     let loaded = matches!(kernel.def_op(v), Some((_, Op::Load { .. })));
     let stored = kernel.insts.values().any(|op| matches!(op, Op::Store { value, .. } if *value == v));
     (loaded || stored).then(|| kernel.ty(v).dtype.bytes())
-}
-
-fn is_input(kernel: &Kernel, param: Param) -> bool {
-    matches!(kernel.params[param].kind, ParamKind::Tensor { access: Access::In, .. })
 }
 
 /// The widest vector, in elements, in which a tile of a tensor can be copied: limited by 16 bytes, the

@@ -3,7 +3,7 @@
 use super::{Cache, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
-use atlas_dsl::ir::{Access, DimData, GridExtent, Loc, ParamData, ParamKind, TableData};
+use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 
@@ -271,11 +271,6 @@ impl Kernel {
             locs: SecondaryMap::new(),
             approximate_math: false,
         }
-    }
-
-    /// True for a tensor that the kernel does not write.
-    pub fn is_read_only(&self, param: Param) -> bool {
-        matches!(self.params[param].kind, ParamKind::Tensor { access: Access::In, .. })
     }
 
     /// The lowest PTX version that knows the kernel's instructions.

@@ -107,9 +107,10 @@ impl Verifier<'_> {
         if !Target::all().iter().any(|t| t.sm == k.target.sm) {
             self.error(406, at, format!("the compiler does not lower for {}", k.target));
         }
-        if k.occupancy == 0 || k.occupancy.saturating_mul(k.threads) > 2048 {
+        if k.occupancy == 0 || k.occupancy.saturating_mul(k.threads) > k.target.sm_threads() {
+            let held = k.target.sm_threads();
             let message =
-                format!("an occupancy of {} CTAs of {} threads; a multiprocessor holds 2048", k.occupancy, k.threads);
+                format!("an occupancy of {} CTAs of {} threads; a multiprocessor holds {held}", k.occupancy, k.threads);
             self.error(407, at, message);
         }
         if k.threads == 0 || k.threads > 1024 || !k.threads.is_multiple_of(32) {

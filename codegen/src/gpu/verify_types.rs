@@ -5,7 +5,7 @@ use super::part::part_layout;
 use super::verify::Verifier;
 use super::{CopyAtom, Inst, Op, Operand, Owner, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
-use atlas_dsl::ir::{Access, DimSize, Loc, ParamKind};
+use atlas_dsl::ir::{DimSize, Loc, ParamKind};
 use atlas_dsl::op::{BinaryOp, UnaryOp};
 use atlas_dsl::types::broadcast_shapes;
 use atlas_dsl::{DType, Param};
@@ -308,7 +308,7 @@ impl<'k> Verifier<'k> {
     /// 451.
     pub(super) fn is_out(&mut self, param: Param, loc: Loc) {
         let data = &self.kernel.params[param];
-        if matches!(data.kind, ParamKind::Tensor { access: Access::In, .. }) {
+        if data.kind.is_read_only() {
             self.error(451, loc, format!("`{}` is stored to, but is not `out`", data.name));
         }
     }

@@ -156,7 +156,9 @@ impl<'c> Emitter<'c, '_> {
         Ok(policy)
     }
 
-    /// Loads 32-bit words, `offset` bytes past an address, that nothing writes during the launch, under an L2 policy. LLVM has no load with one.
+    /// Loads 32-bit words, `offset` bytes past an address, that nothing writes during the launch, under an L2 policy:
+    /// LLVM has no load with one.
+    ///
     /// One that drops its lines stays where it is: it is there to read again what registers would else have to hold.
     pub(super) fn load_words_hinted(
         &mut self,

@@ -114,14 +114,11 @@ impl<'c> Emitter<'c, '_> {
         k: u32,
     ) -> R<Vec<IntValue<'c>>> {
         let buffer = self.k.buffers[from.buffer].clone();
-        let place = if k_contiguous { (outer.1, k) } else { (k, outer.1) };
-        let (low, high) = {
-            let place = (place.0 + from.origin.0, place.1 + from.origin.1);
-            buffer.layout.split(place.0 * buffer.layout.pitch + place.1 * buffer.dtype.bytes())
-        };
+        let (row_at, col_at) = if k_contiguous { (outer.1, k) } else { (k, outer.1) };
+        let (row_at, col_at) = (row_at + from.origin.0, col_at + from.origin.1);
+        let (low, high) = buffer.layout.split(row_at * buffer.layout.pitch + col_at * buffer.dtype.bytes());
         let key = (from.buffer, outer.0.value, outer_first, low);
-        if let Some((_, first)) = made.iter().find(|(k, _)| *k == key) {
-            let (from_high, at) = *first;
+        if let Some(&(_, (from_high, at))) = made.iter().find(|(k, _)| *k == key) {
             let offset = self.i32(i64::from(high) - i64::from(from_high));
             // SAFETY: address arithmetic within one buffer.
             let at = unsafe { self.b.build_gep(self.cx.i8_type(), at, &[offset], "")? };
@@ -131,13 +128,11 @@ impl<'c> Emitter<'c, '_> {
         let (lane_row, lane_col) = self.lane_place(k_contiguous == outer_first)?;
         let zero = Masked { value: self.i32(0), bits: 0 };
         let (row, col) = if k_contiguous {
-            ((self.sum(outer.0, lane_row)?, outer.1), (self.sum(zero, lane_col)?, k))
+            (self.sum(outer.0, lane_row)?, self.sum(zero, lane_col)?)
         } else {
-            ((self.sum(zero, lane_row)?, k), (self.sum(outer.0, lane_col)?, outer.1))
+            (self.sum(zero, lane_row)?, self.sum(outer.0, lane_col)?)
         };
-        let row = (row.0, row.1 + from.origin.0);
-        let col = (col.0, col.1 + from.origin.1);
-        let offset = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), row, col)?;
+        let offset = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), (row, row_at), (col, col_at))?;
         let at = self.shared_pointer(from, offset)?;
         // A clamped position is a runtime value that holds its constant part: it shares with nothing.
         made.push((key, (high, at)));

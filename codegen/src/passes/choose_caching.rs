@@ -11,7 +11,7 @@ pub fn choose_caching(k: &mut Kernel) {
     let insts: Vec<_> = k.insts.keys().collect();
     for inst in insts {
         if let Op::LoadGlobal { param, cache: Cache::Normal, .. } = k.insts[inst]
-            && k.is_read_only(param)
+            && k.params[param].kind.is_read_only()
             && let Op::LoadGlobal { cache, .. } = &mut k.insts[inst]
         {
             *cache = Cache::Keep;

@@ -190,7 +190,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             }
             out
         }
-        Op::LoadGlobal { param, slices, .. } if !k.is_read_only(*param) => {
+        Op::LoadGlobal { param, slices, .. } if !k.params[*param].kind.is_read_only() => {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
         Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),

@@ -77,7 +77,7 @@ fn split(k: &mut Kernel, block: Block) {
 fn remake(k: &Kernel, narrow: Value) -> Op {
     let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Again(narrow) };
     match &k.insts[def] {
-        Op::LoadGlobal { param, slices, .. } if k.is_read_only(*param) => {
+        Op::LoadGlobal { param, slices, .. } if k.params[*param].kind.is_read_only() => {
             Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::Drop }
         }
         _ => Op::Again(narrow),

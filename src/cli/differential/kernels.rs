@@ -9,7 +9,7 @@ use atlas_codegen::{KernelImage, Target};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
 use atlas_ops::{Comparison, Problem, cases};
-use atlas_runtime::{BoundArg, BoundLaunch, Device, Launch as _, Machine, RawLaunch, RawParam, Tensor};
+use atlas_runtime::{BoundArg, Device, Machine, RawLaunch, RawParam, Tensor};
 use atlas_runtime::{choose_for, specialize};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
@@ -87,54 +87,45 @@ fn trials_of(p: &Problem, target: Target, sms: u32) -> Vec<Trial> {
     configs.iter().map(|config| trial(ready(p, target, config), &config.to_string())).collect()
 }
 
-/// Runs `f` on the problem bound to host tensors.
-fn with_bound<T>(p: &Problem, f: impl FnOnce(&BoundLaunch) -> Result<T>) -> Result<T> {
-    let device = Device::cpu();
-    let mut prepared = p.prepare(&device, &p.inputs())?;
-    f(&p.kernel.bind(&device, prepared.args())?)
-}
-
 /// The config that the cost model prefers and the one that it likes least.
 fn configs(p: &Problem, target: Target, sms: u32) -> Result<Vec<Config>> {
-    with_bound(p, |bound| {
-        let machine = Machine { target: Some(target), sms };
-        let selection = choose_for(p.kernel, &specialize(bound), bound.dims(), machine);
-        let legal: Vec<Config> = selection.legal().map(|c| c.config.clone()).collect();
-        let first = legal.first().with_context(|| format!("no config is legal for {p} on {target}"))?;
-        let last = legal.last().filter(|last| *last != first);
-        Ok([Some(first), last].into_iter().flatten().cloned().collect())
-    })
+    let bound = p.bind(&Device::cpu())?;
+    let machine = Machine { target: Some(target), sms };
+    let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), machine);
+    let legal: Vec<Config> = selection.legal().map(|c| c.config.clone()).collect();
+    let first = legal.first().with_context(|| format!("no config is legal for {p} on {target}"))?;
+    let last = legal.last().filter(|last| *last != first);
+    Ok([Some(first), last].into_iter().flatten().cloned().collect())
 }
 
 fn ready(p: &Problem, target: Target, config: &Config) -> Result<Ready> {
-    with_bound(p, |bound| {
-        let kernel = (p.kernel.build)(&specialize(bound), config)?;
-        let image = stages::image(kernel, &config.schedule, target).map_err(|failure| match failure {
-            Failure::Refused(reason) => anyhow!("refused: {reason}"),
-            Failure::Other(e) => e,
-        })?;
-        let raw = RawLaunch::new(bound, &image)?;
-        let mut buffers = Vec::new();
-        let mut output = None;
-        for (arg, bound) in bound.args().iter().enumerate() {
-            buffers.push(match bound {
-                BoundArg::Scalar { .. } => Vec::new(),
-                BoundArg::Tensor { tensor, access } => {
-                    let offsets = offsets(tensor);
-                    let bytes = buffer(tensor, &offsets)?;
-                    if *access == Access::Out {
-                        output = Some(View { arg, dtype: tensor.dtype(), offsets });
-                    }
-                    bytes
+    let bound = p.bind(&Device::cpu())?;
+    let kernel = (p.kernel.build)(&specialize(&bound), config)?;
+    let image = stages::image(kernel, &config.schedule, target).map_err(|failure| match failure {
+        Failure::Refused(reason) => anyhow!("refused: {reason}"),
+        Failure::Other(e) => e,
+    })?;
+    let raw = RawLaunch::new(&bound, &image)?;
+    let mut buffers = Vec::new();
+    let mut output = None;
+    for (arg, bound) in bound.args().iter().enumerate() {
+        buffers.push(match bound {
+            BoundArg::Scalar { .. } => Vec::new(),
+            BoundArg::Tensor { tensor, access } => {
+                let offsets = offsets(tensor);
+                let bytes = buffer(tensor, &offsets)?;
+                if *access == Access::Out {
+                    output = Some(View { arg, dtype: tensor.dtype(), offsets });
                 }
-            });
-        }
-        let output = output.context("the kernel has no output")?;
-        let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)?;
-        let mut ready = Ready { image, raw, program, buffers, output, simulated: Vec::new() };
-        ready.simulated = ready.simulate()?;
-        Ok(ready)
-    })
+                bytes
+            }
+        });
+    }
+    let output = output.context("the kernel has no output")?;
+    let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)?;
+    let mut ready = Ready { image, raw, program, buffers, output, simulated: Vec::new() };
+    ready.simulated = ready.simulate()?;
+    Ok(ready)
 }
 
 /// Offsets in bytes of a tensor's elements from its first, row-major.

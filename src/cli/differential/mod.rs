@@ -15,7 +15,7 @@ mod verdict;
 use super::show::{self, Progress};
 use anyhow::{Result, bail};
 use atlas_ops::Problem;
-use atlas_runtime::Device;
+use atlas_runtime::{Device, DeviceId};
 use atlas_sim::forms::{self, Case};
 use serde_json::{Value, json};
 use verdict::Verdict;
@@ -47,7 +47,7 @@ struct Chosen {
 pub(super) fn run(device: &str, only: Option<&str>, as_json: bool) -> Result<bool> {
     let chosen = Chosen::new(only)?;
     let device = super::input::device(device)?;
-    if !device.id().to_string().starts_with("cuda:") {
+    if !matches!(device.id(), DeviceId::Cuda(_)) {
         bail!("--differential compares a GPU with the simulator, and `{device}` is no GPU; name one: --device cuda:0");
     }
     let kernels = kernels::trials(&chosen.kernels, &device);

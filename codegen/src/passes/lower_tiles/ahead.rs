@@ -3,7 +3,7 @@
 use super::Lower;
 use crate::error::CompileError;
 use crate::gpu;
-use atlas_dsl::ir::{Access, ParamKind, ValueDef};
+use atlas_dsl::ir::ValueDef;
 use atlas_dsl::op::{BinaryOp, LoopKind};
 use atlas_dsl::{Block, Inst, Op, Value};
 
@@ -78,8 +78,7 @@ impl Lower<'_> {
     /// True if a load reads an input at coordinates that only scalars of `blocks` or of outside decide.
     fn can_start(&self, inst: Inst, blocks: &[Block]) -> bool {
         let Op::Load { param, .. } = &self.tile.insts[inst] else { return false };
-        let input = matches!(self.tile.params[*param].kind, ParamKind::Tensor { access: Access::In, .. });
-        let mut ready = input;
+        let mut ready = self.tile.params[*param].kind.is_read_only();
         self.tile.insts[inst].visit_operands(|v| ready &= self.is_scalar_of_outside(v, blocks));
         ready
     }

@@ -72,12 +72,11 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
     if schedule.stages == 0 || schedule.stages > 8 {
         return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
     }
-    if schedule.occupancy == 0 || schedule.occupancy * schedule.warps * 32 > target.sm_threads() {
+    let (threads, most) = (schedule.warps * 32, target.sm_threads());
+    if schedule.occupancy == 0 || schedule.occupancy.saturating_mul(threads) > most {
         return Err(CompileError::refusal(format!(
-            "occupancy = {} with {} threads; a multiprocessor of {target} holds {} threads",
-            schedule.occupancy,
-            schedule.warps * 32,
-            target.sm_threads()
+            "occupancy = {} with {threads} threads; a multiprocessor of {target} holds {most} threads",
+            schedule.occupancy
         )));
     }
     let uses = Uses::of(tile);
@@ -88,7 +87,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         ));
     }
     let placement = Placement::of(tile, &uses, schedule, target)?;
-    let mut k = gpu::Kernel::new(&tile.name, target, schedule.warps * 32);
+    let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
