@@ -5,12 +5,15 @@
 //! constant along. A contraction needs its neutral there and gets it by a refill unless this analysis
 //! proves that it is there already.
 
+use super::{Uses, reach};
+use crate::gpu::Reach;
 use atlas_dsl::builder::{fold_binary, fold_unary};
 use atlas_dsl::op::{Predicate, Slice};
 use atlas_dsl::{Block, Dim, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 
-/// Elements of a tile along `axis` are real where the sliced coordinate lies inside `dim`.
+/// Elements of a tile along `axis` are real where the sliced coordinate lies inside `dim`; all of them, or none, if the
+/// slice is one element, repeated along the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constraint {
     /// Tile axis.
@@ -34,14 +37,15 @@ struct Info {
 /// The raggedness of every value of a kernel.
 #[derive(Clone, Debug)]
 pub struct Extents {
+    uses: Uses,
     info: SecondaryMap<Value, Info>,
     escapes: bool,
 }
 
 impl Extents {
     /// Analyses a kernel.
-    pub fn of(kernel: &Kernel) -> Extents {
-        let mut e = Extents { info: SecondaryMap::new(), escapes: false };
+    pub fn of(kernel: &Kernel, uses: &Uses) -> Extents {
+        let mut e = Extents { uses: uses.clone(), info: SecondaryMap::new(), escapes: false };
         e.block(kernel, kernel.body);
         e
     }
@@ -136,7 +140,7 @@ impl Extents {
                     if matches!(slice, Slice::At(_)) {
                         continue;
                     }
-                    if !is_full(kernel, *slice, dim) {
+                    if reach(kernel, &self.uses, *slice, dim) != Reach::Inside {
                         constraints.push(Constraint { axis, slice: *slice, dim });
                     }
                     axis += 1;
@@ -175,8 +179,15 @@ impl Extents {
             }
             Op::Broadcast { value, shape } => {
                 let i = get(value);
-                let lead = (shape.len() - kernel.ty(*value).rank()) as u8;
-                let constraints = i.constraints.iter().map(|c| Constraint { axis: c.axis + lead, ..*c }).collect();
+                let from = &kernel.ty(*value).shape;
+                let lead = (shape.len() - from.len()) as u8;
+                let wider = |axis: u8| from[usize::from(axis)] != shape[usize::from(axis + lead)];
+                let stretch = |c: &Constraint| Constraint {
+                    axis: c.axis + lead,
+                    slice: if wider(c.axis) { one_element(c.slice) } else { c.slice },
+                    ..*c
+                };
+                let constraints = i.constraints.iter().map(stretch).collect();
                 Info { constraints, fill: if i.uniform { i.fill } else { None }, uniform: i.uniform }
             }
             Op::Reshape { value, shape } => {
@@ -224,12 +235,11 @@ impl Extents {
     }
 }
 
-/// True if a slice never reaches past its dim.
-fn is_full(kernel: &Kernel, slice: Slice, dim: Dim) -> bool {
+/// The one element that a slice of extent 1 is: what is repeated along an axis is real where that element is.
+fn one_element(slice: Slice) -> Slice {
     match slice {
-        Slice::At(_) | Slice::Whole => true,
-        Slice::Span { .. } => false,
-        Slice::Tile { size, .. } => kernel.dims[dim].size.divisor().is_multiple_of(u64::from(size)),
+        Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Slice::At(v),
+        Slice::At(_) | Slice::Whole => slice,
     }
 }
 

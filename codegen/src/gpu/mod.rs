@@ -8,6 +8,7 @@
 //! committed, waited for, read and released, by iteration number. An `mma` yields an in-flight value;
 //! until `wait.mma` gives the fragment, neither it nor its operands may be touched.
 
+mod access;
 pub mod atom;
 mod kernel;
 mod op;
@@ -26,7 +27,8 @@ pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
     Value, ValueData, ValueDef,
 };
-pub use op::{Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
+pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
+pub use op::{Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;

@@ -2,7 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::parse::{Parsed, Parser, pair};
-use super::{BlockData, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid, Value};
+use super::{BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::text::{Cursor, TokenKind as T};
@@ -198,7 +198,8 @@ impl Parser<'_> {
             let size = self.text.int()?;
             let offset = self.plus()?;
             let len = if self.text.eat(T::DotDotPlus) { self.text.int()? } else { size };
-            return Ok(Slice::Tile { index: v, size, offset, len });
+            let known = [Reach::Inside, Reach::PastEnd].into_iter().find(|r| self.text.eat_word(r.word()));
+            return Ok(Slice::Tile { index: v, size, offset, len, reach: known.unwrap_or(Reach::Anywhere) });
         }
         if self.text.at(T::Plus) || self.text.at(T::DotDotPlus) {
             let offset = self.plus()?;

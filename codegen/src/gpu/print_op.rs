@@ -1,7 +1,7 @@
 //! The operations of the text form of GPU IR, written.
 
 use super::print::{Printer, commas};
-use super::{Block, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Value};
+use super::{Block, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Value};
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::text::float_text;
 use std::fmt::{self, Display, Formatter, Write};
@@ -155,10 +155,13 @@ impl Printer<'_> {
                 f.write_str(&self.value(coord))?;
                 f.write_str(if in_bounds { " in_bounds" } else { "" })
             }
-            Slice::Tile { index, size, offset, len } => {
+            Slice::Tile { index, size, offset, len, reach } => {
                 write!(f, "{} : {size}", self.value(index))?;
                 plus(f, offset)?;
-                if len == size { Ok(()) } else { write!(f, " ..+ {len}") }
+                if len != size {
+                    write!(f, " ..+ {len}")?;
+                }
+                if reach == Reach::Anywhere { Ok(()) } else { write!(f, " {}", reach.word()) }
             }
             Slice::Span { start, offset, len } => {
                 f.write_str(&self.value(start))?;

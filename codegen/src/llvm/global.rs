@@ -1,10 +1,11 @@
 //! Global memory: addresses, masks, loads, stores and asynchronous copies.
 
 use super::coords::Masked;
+use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
 use crate::analysis::vector_elements;
 use crate::error::CompileError;
-use crate::gpu::{Cache, CopyAtom, SharedRef, Slice, Value};
+use crate::gpu::{Cache, CopyAtom, Reach, SharedRef, Slice, Value};
 use crate::layout::Fragment;
 use crate::passes::inner_divisor;
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -37,6 +38,8 @@ pub(super) struct Masks<'c> {
 /// The tensor side of an access.
 struct View<'c> {
     dtype: DType,
+    /// The kernel does not write the tensor.
+    read_only: bool,
     base: PointerValue<'c>,
     /// Address of the tile's element 0.
     origin: PointerValue<'c>,
@@ -109,11 +112,11 @@ impl<'c> Emitter<'c, '_> {
             _ => 1,
         };
         let origin = self.offset_pointer(*dtype, base, offset)?;
-        Ok(View { dtype: *dtype, base, origin, strides: tile_strides, vector: vector_elements(&kind, inner) })
+        Ok(View { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides, vector: vector_elements(&kind, inner) })
     }
 
     fn offset_pointer(&self, dtype: DType, base: PointerValue<'c>, elements: IntValue<'c>) -> R<PointerValue<'c>> {
-        // SAFETY: address arithmetic only; accesses outside the tensor are masked or redirected.
+        // SAFETY: address arithmetic only; accesses outside the tensor are masked.
         Ok(unsafe { self.b.build_gep(element(self.cx, dtype), base, &[elements], "")? })
     }
 
@@ -147,18 +150,13 @@ impl<'c> Emitter<'c, '_> {
                     });
                 }
                 Slice::Whole { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
-                Slice::Tile { size, len, .. } => {
-                    if self.k.dims[dim].size.divisor().is_multiple_of(u64::from(size)) {
-                        self.pad_bound(&mut masks, layout, axis, len)?;
-                    } else {
-                        let left = self.b.build_int_sub(self.dim_size(dim)?, self.start(slice)?, "")?;
-                        let whole = self.i32(i64::from(len));
-                        let short = self.b.build_int_compare(IntPredicate::SLT, left, whole, "")?;
-                        let limit = self.b.build_select(short, left, whole, "")?.into_int_value();
+                Slice::Tile { len, .. } => match self.tile_limit(slice, dim)? {
+                    None => self.pad_bound(&mut masks, layout, axis, len)?,
+                    Some(limit) => {
                         let thread = self.thread_coord(layout, axis)?;
                         masks.bounds.push(Bound { axis, start: None, limit, known: None, thread });
                     }
-                }
+                },
                 Slice::Span { len, .. } => {
                     self.pad_bound(&mut masks, layout, axis, len)?;
                     let start = self.start(slice)?;
@@ -169,6 +167,28 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         Ok(masks)
+    }
+
+    /// How many elements of a tile, from its first accessed one on, lie in the dim, at most those accessed; not above 0
+    /// if none does, `None` if all do.
+    fn tile_limit(&self, slice: Slice, dim: Dim) -> R<Option<IntValue<'c>>> {
+        let Slice::Tile { index, size, offset: _, len, reach } = slice else {
+            return Err(CompileError::bug("a limit of what is no tile"));
+        };
+        if reach == Reach::Inside {
+            return Ok(None);
+        }
+        let left = self.b.build_int_sub(self.dim_size(dim)?, self.start(slice)?, "")?;
+        let whole = self.i32(i64::from(len));
+        let short = self.b.build_int_compare(IntPredicate::SLT, left, whole, "")?;
+        let limit = self.b.build_select(short, left, whole, "")?.into_int_value();
+        if reach == Reach::PastEnd {
+            return Ok(Some(limit));
+        }
+        // Of a number that counts no tile of the dim not even the product with the size is what it seems.
+        let counts =
+            self.b.build_int_compare(IntPredicate::ULT, self.int(index)?, self.dim_tiles(dim, size)?, "")?;
+        Ok(Some(self.b.build_select(counts, limit, self.i32(0), "")?.into_int_value()))
     }
 
     fn pad_bound(&mut self, masks: &mut Masks<'c>, layout: &Fragment, axis: u8, len: u32) -> R<()> {
@@ -308,23 +328,14 @@ impl<'c> Emitter<'c, '_> {
         let mut out = Vec::with_capacity(n as usize);
         for reg in (0..n).step_by(run as usize) {
             let real = self.mask(&mut masks, &layout, reg)?;
-            let (mut at, mut offset) = self.element_address(&view, &layout, thread, reg)?;
-            if real.is_some() || !hinted {
-                at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
-                offset = 0;
-            }
-            if let Some(p) = real {
-                at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
-            }
+            let (at, offset) = self.element_address(&view, &layout, thread, reg)?;
             let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
-            let value = if hinted {
-                self.load_hinted(ty, at, offset * i64::from(view.dtype.bytes()), bytes, cache)?
+            let value = if real.is_some() || hinted {
+                let offset = offset * i64::from(view.dtype.bytes());
+                self.load_masked(ty, at, (offset, bytes), (view.read_only, cache), real)?
             } else {
+                let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
                 self.load_aligned(ty, at, bytes)?
-            };
-            let value = match real {
-                None => value,
-                Some(p) => self.b.build_select(p, value, value.get_type().const_zero(), "")?,
             };
             if run == 1 {
                 out.push(value);
@@ -337,19 +348,25 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// A load of memory that the kernel does not write, with a word to the L2 cache.
-    fn load_hinted(
+    /// A load under a predicate, or with a word to the L2 cache: of `place.1` bytes, `place.0` bytes past an address.
+    fn load_masked(
         &mut self,
         ty: inkwell::types::BasicTypeEnum<'c>,
         at: PointerValue<'c>,
-        offset: i64,
-        bytes: u32,
-        cache: Cache,
+        (offset, bytes): (i64, u32),
+        (read_only, cache): (bool, Cache),
+        real: Option<IntValue<'c>>,
     ) -> R<BasicValueEnum<'c>> {
-        let words = self.load_words_hinted(at, offset, cache, bytes / 4)?;
-        let i32t = self.cx.i32_type();
-        let mut packed = i32t.vec_type(bytes / 4).get_undef();
-        for (i, word) in words.into_iter().enumerate() {
+        // A policy goes with the 4, 8 and 16 bytes that it was measured with.
+        let cache = if bytes >= 4 { cache } else { Cache::Normal };
+        let words = (bytes / 4).max(1);
+        let access = WordAccess { words, narrow: bytes == 2, offset, read_only, cache };
+        let loaded = self.load_words(at, &access, real)?;
+        if let [word] = loaded[..] {
+            return Ok(self.b.build_bit_cast(word, ty, "")?);
+        }
+        let mut packed = self.i32_type().vec_type(words).get_undef();
+        for (i, word) in loaded.into_iter().enumerate() {
             packed = self.b.build_insert_element(packed, word, self.i32(i as i64), "")?;
         }
         Ok(self.b.build_bit_cast(packed, ty, "")?)
@@ -495,16 +512,18 @@ impl<'c> Emitter<'c, '_> {
                 let c = coords[axis];
                 let extent = if rank == 2 && axis == 0 { rows } else { cols };
                 axis += 1;
-                let ragged = match slice {
-                    Slice::Tile { size, .. } => !self.k.dims[dim].size.divisor().is_multiple_of(u64::from(size)),
-                    Slice::Span { .. } => true,
-                    _ => false,
+                let limit = match slice {
+                    Slice::Tile { .. } => self.tile_limit(slice, dim)?,
+                    _ => None,
                 };
-                if extent > len {
+                if let Some(limit) = limit {
+                    let p = self.b.build_int_compare(IntPredicate::SLT, c, limit, "")?;
+                    real = both(self, real, p)?;
+                } else if extent > len {
                     let p = self.b.build_int_compare(IntPredicate::ULT, c, self.i32(i64::from(len)), "")?;
                     real = both(self, real, p)?;
                 }
-                if ragged {
+                if let Slice::Span { .. } = slice {
                     let at = self.b.build_int_add(c, self.start(slice)?, "")?;
                     let p = self.b.build_int_compare(IntPredicate::ULT, at, self.dim_size(dim)?, "")?;
                     real = both(self, real, p)?;
@@ -516,10 +535,6 @@ impl<'c> Emitter<'c, '_> {
                 offset = self.b.build_int_add(offset, term, "")?;
             }
             let from = self.offset_pointer(view.dtype, view.origin, offset)?;
-            let from = match real {
-                None => from,
-                Some(p) => self.b.build_select(p, from, view.base, "")?.into_pointer_value(),
-            };
             let open = Masked { value: row, bits: u32::MAX };
             let open_col = Masked { value: col, bits: u32::MAX };
             let at = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), (open, 0), (open_col, 0))?;
@@ -539,6 +554,11 @@ impl<'c> Emitter<'c, '_> {
             };
             match atom {
                 CopyAtom::CpAsync(_) => {
+                    // Of no bytes none is read, but the address has to be one.
+                    let from = match real {
+                        None => from,
+                        Some(p) => self.b.build_select(p, from, view.base, "")?.into_pointer_value(),
+                    };
                     let real = match real {
                         None => None,
                         Some(p) => {
@@ -549,10 +569,10 @@ impl<'c> Emitter<'c, '_> {
                     self.cp_async(bytes, at, from, real)?;
                 }
                 _ => {
-                    let v = self.load_aligned(element(self.cx, view.dtype), from, bytes)?;
+                    let ty = element(self.cx, view.dtype);
                     let v = match real {
-                        None => v,
-                        Some(p) => self.b.build_select(p, v, v.get_type().const_zero(), "")?,
+                        None => self.load_aligned(ty, from, bytes)?,
+                        Some(_) => self.load_masked(ty, from, (0, bytes), (view.read_only, Cache::Normal), real)?,
                     };
                     self.store_run("shared", at, &[v], view.dtype, None)?;
                 }

@@ -7,7 +7,23 @@ use inkwell::InlineAsmDialect;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Module;
 use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, FunctionType};
-use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue, IntValue, PointerValue};
+use inkwell::values::{
+    BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, FunctionValue, IntValue, PointerValue,
+};
+
+/// One access of global memory, in words.
+pub(super) struct WordAccess {
+    /// 1, 2 or 4.
+    pub words: u32,
+    /// One word of 16 bits instead of words of 32.
+    pub narrow: bool,
+    /// Bytes past the address.
+    pub offset: i64,
+    /// Nothing writes the tensor during the launch.
+    pub read_only: bool,
+    /// What the L2 cache does with the lines.
+    pub cache: Cache,
+}
 
 /// An intrinsic by name; LLVM attaches its attributes.
 pub(super) fn declare<'c>(module: &Module<'c>, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
@@ -156,41 +172,81 @@ impl<'c> Emitter<'c, '_> {
         Ok(policy)
     }
 
-    /// Loads 32-bit words, `offset` bytes past an address, that nothing writes during the launch, under an L2 policy:
-    /// LLVM has no load with one.
+    /// Loads the words of one access of global memory by an instruction of its own: LLVM has no load with a predicate or
+    /// an L2 policy. Where the predicate fails nothing is read and the words are 0: a load that were sent elsewhere could
+    /// meet another thread's store, or memory that is not there.
     ///
-    /// One that drops its lines stays where it is: it is there to read again what registers would else have to hold.
-    pub(super) fn load_words_hinted(
+    /// A load that drops its lines stays where it is: it is there to read again what registers would else have to hold.
+    pub(super) fn load_words(
         &mut self,
         at: PointerValue<'c>,
-        offset: i64,
-        cache: Cache,
-        words: u32,
+        access: &WordAccess,
+        real: Option<IntValue<'c>>,
     ) -> R<Vec<IntValue<'c>>> {
-        let policy = self.cache_policy(cache)?;
-        let fixed = cache == Cache::Drop;
-        let i32t = self.i32_type();
-        let list = (0..words).map(|i| format!("${i}")).collect::<Vec<_>>().join(", ");
-        let (suffix, data) = match words {
-            1 => ("b32".to_owned(), list),
-            n => (format!("v{n}.b32"), format!("{{{list}}}")),
+        let WordAccess { words, narrow, offset, read_only, cache } = *access;
+        let policy = match cache {
+            Cache::Normal => None,
+            _ => Some(self.cache_policy(cache)?),
         };
-        let text = format!("ld.global.nc.L2::cache_hint.{suffix} {data}, [${words}+{offset}], ${};", words + 1);
-        let constraints = format!("{}l,l", "=r,".repeat(words as usize));
-        let args: [BasicMetadataTypeEnum<'c>; 2] = [at.get_type().into(), policy.get_type().into()];
+        let (ty, suffix, reg) = match narrow {
+            true => (self.cx.i16_type(), "b16", "h"),
+            false => (self.i32_type(), "b32", "r"),
+        };
+        let n = words as usize;
+        let list = (0..n).map(|i| format!("${i}")).collect::<Vec<_>>();
+        let (vector, data) = match words {
+            1 => (String::new(), list[0].clone()),
+            _ => (format!(".v{words}"), format!("{{{}}}", list.join(", "))),
+        };
+        let nc = if read_only { ".nc" } else { "" };
+        let hint = if policy.is_some() { ".L2::cache_hint" } else { "" };
+        let mut next = n + 1;
+        let mut operand = || {
+            next += 1;
+            format!("${}", next - 1)
+        };
+        let hinted = policy.map_or(String::new(), |_| format!(", {}", operand()));
+        let load = format!("ld.global{nc}{hint}{vector}.{suffix} {data}, [${n}+{offset}]{hinted};");
+        let text = match real {
+            None => load,
+            Some(_) => {
+                let zeros: String = list.iter().map(|r| format!("mov.{suffix} {r}, 0; ")).collect();
+                format!("{zeros}@{} {load}", operand())
+            }
+        };
+        // What is zeroed before the address is read must not share its register.
+        let out = if real.is_some() { format!("=&{reg},") } else { format!("={reg},") };
+        let mut constraints = format!("{}l", out.repeat(n));
+        let mut args: Vec<BasicMetadataValueEnum<'c>> = vec![at.into()];
+        let mut types: Vec<BasicMetadataTypeEnum<'c>> = vec![at.get_type().into()];
+        for (v, constraint) in policy.into_iter().map(|p| (p, ",l")).chain(real.map(|p| (p, ",b"))) {
+            constraints.push_str(constraint);
+            args.push(v.into());
+            types.push(v.get_type().into());
+        }
+        if !read_only {
+            constraints.push_str(",~{memory}");
+        }
+        let fixed = cache == Cache::Drop || !read_only;
         let ty = match words {
-            1 => i32t.fn_type(&args, false),
-            n => self.cx.struct_type(&vec![i32t.into(); n as usize], false).fn_type(&args, false),
+            1 => ty.fn_type(&types, false),
+            _ => self.cx.struct_type(&vec![ty.into(); n], false).fn_type(&types, false),
         };
         let asm = self.cx.create_inline_asm(ty, text, constraints, fixed, false, Some(InlineAsmDialect::ATT), false);
-        let result = self.b.build_indirect_call(ty, asm, &[at.into(), policy.into()], "")?;
-        let result = result.try_as_basic_value().unwrap_basic();
+        let call = self.b.build_indirect_call(ty, asm, &args, "")?;
+        self.never_unwinds(call);
+        let result = call.try_as_basic_value().unwrap_basic();
         if words == 1 {
             return Ok(vec![result.into_int_value()]);
         }
         (0..words)
             .map(|i| Ok(self.b.build_extract_value(result.into_struct_value(), i, "")?.into_int_value()))
             .collect()
+    }
+
+    fn never_unwinds(&self, call: CallSiteValue<'c>) {
+        let nounwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
+        call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
     }
 
     /// Stores 32-bit (or one 16-bit) words where the predicate holds.
@@ -220,8 +276,7 @@ impl<'c> Emitter<'c, '_> {
         let mut args: Vec<BasicMetadataValueEnum<'c>> = vec![p.into(), to.into()];
         args.extend(words.iter().map(|&w| BasicMetadataValueEnum::from(w)));
         let call = self.b.build_indirect_call(ty, asm, &args, "")?;
-        let nounwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
-        call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
+        self.never_unwinds(call);
         Ok(())
     }
 }

@@ -246,10 +246,9 @@ impl<'c> Emitter<'c, '_> {
     fn dim_tiles(&self, d: Dim, size: u32) -> R<IntValue<'c>> {
         let n = self.dim_size(d)?;
         let i32t = self.cx.i32_type();
-        // ceil(n / size) without overflow: n >= 1 in any launched kernel.
-        let less = self.b.build_int_sub(n, i32t.const_int(1, false), "")?;
-        let q = self.b.build_int_unsigned_div(less, i32t.const_int(u64::from(size), false), "")?;
-        Ok(self.b.build_int_add(q, i32t.const_int(1, false), "")?)
+        // ceil(n / size), also of 0. Unsigned, the sum cannot overflow: n < 2^31 and size <= 2^20.
+        let up = self.b.build_int_add(n, i32t.const_int(u64::from(size - 1), false), "")?;
+        Ok(self.b.build_int_unsigned_div(up, i32t.const_int(u64::from(size), false), "")?)
     }
 
     fn i32(&self, x: i64) -> IntValue<'c> {

@@ -4,7 +4,7 @@ use super::coords::Masked;
 use super::global::VectorOf;
 use super::{Emitter, R, Regs, SHARED, element};
 use crate::error::CompileError;
-use crate::gpu::{SharedRef, Value};
+use crate::gpu::{SharedRef, Value, is_read_by_matrix, is_written_by_matrix, writable};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use inkwell::values::{IntValue, PointerValue};
@@ -75,32 +75,14 @@ impl<'c> Emitter<'c, '_> {
         Ok(all)
     }
 
-    /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2,
-    /// which may be padded, else the tile's own.
-    fn writable(&self, at: &SharedRef, layout: &Fragment) -> Vec<u32> {
-        let shared = &self.k.buffers[at.buffer].layout;
-        match layout.shape[..] {
-            [first, second] => {
-                // A range must not spill into its neighbour; across it, and beyond a tile that is no range, the padding is
-                // its own. Buffers are padded to 16 columns, and so are ranges.
-                let (rows, cols) = if at.transposed { (second, first) } else { (first, second) };
-                let partial = at.origin.1 != 0 || (!at.transposed && cols.next_multiple_of(16) < shared.cols);
-                let rows = if at.origin.0 == 0 { shared.rows } else { rows };
-                let cols = if partial { cols } else { shared.cols };
-                if at.transposed { vec![cols, rows] } else { vec![rows, cols] }
-            }
-            _ => layout.shape.clone(),
-        }
-    }
-
     pub(super) fn load_shared(&mut self, from: &SharedRef, result: Option<Value>) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let (dtype, layout) = self.k.tile(result);
         refuse_bool(dtype)?;
         let layout = layout.clone();
         let shared = self.k.buffers[from.buffer].layout;
-        let limits = self.writable(from, &layout);
-        if dtype.is_half() && Self::is_blocks(from, &layout, &limits) {
+        let limits = writable(self.k, from, &layout);
+        if is_read_by_matrix(self.k, from, dtype, &layout) {
             return self.load_blocks_of(from, dtype, &layout);
         }
         let run = self.shared_run(from, &layout, dtype.bytes());
@@ -140,11 +122,10 @@ impl<'c> Emitter<'c, '_> {
         let layout = layout.clone();
         let regs = self.regs(value)?.clone();
         let shared = self.k.buffers[to.buffer].layout;
-        let limits = self.writable(to, &layout);
+        let limits = writable(self.k, to, &layout);
         let run = self.shared_run(to, &layout, dtype.bytes());
         let first = self.is_first_copy(&layout)?;
-        let whole = first.is_none() && self.k.target.has_stmatrix();
-        if dtype.is_half() && whole && Self::is_blocks(to, &layout, &limits) {
+        if is_written_by_matrix(self.k, to, dtype, &layout) {
             return self.store_blocks_of(to, dtype, &layout, &regs);
         }
         for reg in (0..layout.reg_count()).step_by(run as usize) {
@@ -158,27 +139,6 @@ impl<'c> Emitter<'c, '_> {
             self.store_run("shared", at, &regs[reg as usize..(reg + run) as usize], dtype, real)?;
         }
         Ok(())
-    }
-
-    /// True if a layout is made of 16x16 blocks whose 8x8 quarters lie over a warp as `ldmatrix` deals
-    /// them, and all of it lies in the buffer: an accumulator's layout, read or written along rows.
-    fn is_blocks(at: &SharedRef, layout: &Fragment, limits: &[u32]) -> bool {
-        let lanes = [crate::layout::Mode::new(4, 2, 1), crate::layout::Mode::new(8, 1, 0)];
-        layout.shape.len() == 2
-            && !at.transposed
-            && at.origin.1.is_multiple_of(8)
-            && layout.threads.len() >= 2
-            && layout.threads[..2] == lanes
-            && layout.threads[2..].iter().all(|m| m.stride.is_multiple_of(8))
-            && layout.reg_count().is_multiple_of(8)
-            && (0..layout.reg_count()).step_by(8).all(|r| {
-                let base = layout.reg_coord(r);
-                (0..8).all(|i| {
-                    let c = layout.reg_coord(r + i);
-                    c[0] == base[0] + i / 2 % 2 * 8 && c[1] == base[1] + i % 2 + i / 4 * 8
-                })
-            })
-            && (0..2).all(|a| layout.cover(a as u8) <= limits[a])
     }
 
     /// Address of this lane's row of the four quarters of the block at a register.

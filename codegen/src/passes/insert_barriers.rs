@@ -10,7 +10,9 @@
 //! barrier of its own.
 
 use super::allocate_shared::buffers_of;
-use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
+use crate::gpu::{
+    Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, is_read_by_matrix, is_written_by_matrix,
+};
 use crate::layout::Fragment;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
@@ -155,9 +157,15 @@ fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) 
 /// The accesses that a barrier must order. Ring buffers are left to the ring's protocol when they are
 /// filled; reads of them are recorded, so that the next `acquire` sees them.
 fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
+    // Padding is read and written too: up to the atoms' blocks.
     let rect = |r: &SharedRef, rows: u32, cols: u32| {
         let (rows, cols) = if r.transposed { (cols, rows) } else { (rows, cols) };
-        (r.origin.0, r.origin.1, rows, cols)
+        (r.origin.0, r.origin.1, rows.next_multiple_of(16), cols.next_multiple_of(16))
+    };
+    // Warps beyond the last block of a product read what follows.
+    let rest = |r: &SharedRef| {
+        let layout = &k.buffers[r.buffer].layout;
+        (r.origin.0, r.origin.1, layout.rows - r.origin.0, layout.cols - r.origin.1)
     };
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
@@ -167,7 +175,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 Some(&[rows, cols]) => rect(r, rows, cols),
                 _ => whole(r.buffer),
             };
-            let private = layout.and_then(|l| private(l, r));
+            let dtype = k.buffers[r.buffer].dtype;
+            let private = layout.filter(|l| !is_read_by_matrix(k, r, dtype, l)).and_then(|l| private(l, r));
             vec![Access { place: Place::Shared(r.buffer), rect, write: false, private }]
         }
         Op::StoreShared { to, value } => {
@@ -176,19 +185,19 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 [rows, cols] => rect(to, rows, cols),
                 _ => whole(to.buffer),
             };
-            let private = private(k.tile(*value).1, to);
+            let (dtype, layout) = k.tile(*value);
+            let private = if is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
             vec![Access { place: Place::Shared(to.buffer), rect, write: true, private }]
         }
         Op::ZeroShared(b) => vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None }],
-        Op::Mma { a, b, shape: (m, n, kk), .. } => {
-            let mut out = Vec::new();
-            for (o, rows, cols) in [(a, *m, *kk), (b, *kk, *n)] {
-                if let Operand::Shared(r) = o {
-                    let place = Place::Shared(r.buffer);
-                    out.push(Access { place, rect: rect(r, rows, cols), write: false, private: None });
+        Op::Mma { a, b, .. } => {
+            let shared = |o: &Operand| match o {
+                Operand::Shared(r) => {
+                    Some(Access { place: Place::Shared(r.buffer), rect: rest(r), write: false, private: None })
                 }
-            }
-            out
+                Operand::Fragment(_) => None,
+            };
+            [a, b].into_iter().filter_map(shared).collect()
         }
         Op::LoadGlobal { param, slices, .. } if !k.params[*param].kind.is_read_only() => {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)

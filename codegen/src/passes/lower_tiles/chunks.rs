@@ -16,9 +16,6 @@ impl Lower<'_> {
     pub(super) fn choose_ranges(&mut self, block: Block) -> Result<(), CompileError> {
         let budget = register_budget(&self.schedule);
         let insts = self.tile.blocks[block].insts.clone();
-        for &inst in &insts {
-            self.ranges[inst] = vec![None];
-        }
         for &inst in insts.iter().rev() {
             for root in self.root_values(inst) {
                 let mut tree = Vec::new();
@@ -47,7 +44,8 @@ impl Lower<'_> {
                     continue;
                 }
                 let len = cols / pieces;
-                self.ranges[inst] = (0..pieces).map(|i| Some((i * len, len))).collect();
+                let ranges = (0..pieces).map(|i| Some((i * len, len))).collect();
+                self.ranges.insert((inst, root), ranges);
                 for v in tree {
                     self.lazy[v] = true;
                 }
@@ -174,8 +172,8 @@ impl Lower<'_> {
         self.placement.layout(v).map_or(0, |l| (l.reg_count() * bytes).div_ceil(4))
     }
 
-    /// The column ranges in which an instruction evaluates its root.
-    pub(super) fn ranges_of(&self, inst: Inst) -> Vec<Columns> {
-        self.ranges[inst].clone()
+    /// The column ranges in which an instruction evaluates one of its roots.
+    pub(super) fn ranges_of(&self, inst: Inst, root: Value) -> Vec<Columns> {
+        self.ranges.get(&(inst, root)).cloned().unwrap_or_else(|| vec![None])
     }
 }

@@ -60,7 +60,7 @@ impl Lower<'_> {
         let dtype = self.tile.ty(value).dtype;
         let wide = if op == ReduceOp::Sum { dtype.accumulator() } else { dtype };
         let mut folded: Option<gpu::Value> = None;
-        for columns in self.ranges_of(inst) {
+        for columns in self.ranges_of(inst, value) {
             let layout = self.layout_for_fold(value, columns)?;
             let f = self.fragment(value, columns, &layout)?;
             let f = self.refill(value, f, columns, &axes, neutral(op, dtype))?;
@@ -73,7 +73,7 @@ impl Lower<'_> {
             });
         }
         let folded = folded.ok_or_else(|| CompileError::bug("a fold of nothing"))?;
-        let layout = self.layout_for_fold(value, self.ranges_of(inst)[0])?;
+        let layout = self.layout_for_fold(value, self.ranges_of(inst, value)[0])?;
         let (_, across) = fold_in_warps(&layout, &axes);
         let mut result = folded;
         if let Some(gathered) = across {

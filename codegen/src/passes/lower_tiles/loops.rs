@@ -33,7 +33,7 @@ impl Lower<'_> {
                     None => self.resident_buffer(param, init)?,
                 };
                 self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
-                for columns in self.ranges_of(inst) {
+                for columns in self.ranges_of(inst, init) {
                     self.store_columns(init, buffer, columns)?;
                 }
             } else {
@@ -114,20 +114,7 @@ impl Lower<'_> {
         for (k, _, layout) in &carried_fragments {
             next.push(self.fragment(yields[*k], None, layout)?);
         }
-        for (k, &y) in yields.iter().enumerate() {
-            let param = params[k + 1];
-            if *self.placement.home(param) != Home::Carried || y == param {
-                continue;
-            }
-            let Some(Resident { buffer, .. }) = self.residents[param] else { continue };
-            let ranges = self.ranges_of(last);
-            if ranges.len() > 1 {
-                self.check_in_place(y, param)?;
-            }
-            for columns in ranges {
-                self.store_columns(y, buffer, columns)?;
-            }
-        }
+        self.store_carried(last, &yields, &params[1..])?;
         if let Some(token) = token {
             self.push_effect(GpuOp::Release(token));
         }
@@ -192,95 +179,4 @@ impl Lower<'_> {
         self.push_effect(GpuOp::Commit(ring, None));
         Ok(())
     }
-
-    /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the
-    /// loaded tile after that: every thread then overwrites just the elements that it has read.
-    fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
-        let block = self.uses.block_of(at);
-        let mut open = vec![init];
-        let mut tree = Vec::new();
-        let mut leaf = None;
-        while let Some(v) = open.pop() {
-            if self.tile.ty(v).shape != self.tile.ty(init).shape || *self.placement.home(v) == Home::Anywhere {
-                continue;
-            }
-            match self.tile.def_op(v) {
-                Some((_, Op::Load { .. })) if matches!(self.placement.home(v), Home::Copied(_)) => {
-                    if leaf.is_some_and(|l| l != v) {
-                        return Ok(None);
-                    }
-                    leaf = Some(v);
-                }
-                Some((inst, op)) if is_elementwise(op) && self.uses.block_of(inst) == block => {
-                    tree.push(inst);
-                    op.visit_operands(|o| open.push(o));
-                }
-                _ => return Ok(None),
-            }
-        }
-        let Some(leaf) = leaf else { return Ok(None) };
-        // Other uses must be over before: they end in folds, which are made where they stand.
-        let early = self
-            .uses
-            .get(leaf)
-            .iter()
-            .all(|u| tree.contains(&u.inst) || (Some(u.block) == block && self.feeds_folds_only(u.inst, at)));
-        if !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
-            return Ok(None);
-        }
-        let Some(Resident { buffer, .. }) = self.residents[leaf] else { return Ok(None) };
-        let ty = self.tile.ty(init);
-        let wanted = crate::layout::SharedLayout::conflict_free(
-            ty.shape[0].next_multiple_of(16),
-            ty.shape[1].next_multiple_of(16),
-            ty.dtype.bytes(),
-        );
-        let data = &self.k.buffers[buffer];
-        if data.layout != wanted || data.stages != 1 {
-            return Ok(None);
-        }
-        self.resident(leaf)?;
-        Ok(Some(buffer))
-    }
-
-    /// True if all that an instruction computes ends in folds that come before `at`.
-    fn feeds_folds_only(&self, inst: Inst, at: Inst) -> bool {
-        let block = self.uses.block_of(at);
-        let op = &self.tile.insts[inst];
-        if matches!(op, Op::Reduce { .. }) {
-            return self.uses.block_of(inst) == block;
-        }
-        is_elementwise(op)
-            && self.uses.block_of(inst) == block
-            && self.tile.results[inst]
-                .iter()
-                .all(|&r| self.uses.get(r).iter().all(|u| Some(u.block) == block && self.feeds_folds_only(u.inst, at)))
-    }
-
-    /// A carried buffer may be overwritten range by range only if what computes a range reads no other
-    /// range of it.
-    fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
-        let mut open = vec![y];
-        while let Some(v) = open.pop() {
-            if v == param || !self.lazy[v] {
-                continue;
-            }
-            let Some((inst, op)) = self.tile.def_op(v) else { continue };
-            if let Op::Dot { a, b, .. } = *op {
-                let whole_left = !self.placement.left_from_registers(self.tile, inst) && self.root(a).0 == param;
-                let (root, transposed) = self.root(b);
-                if whole_left || (root == param && transposed) {
-                    return Err(CompileError::refusal(
-                        "a tile carried in shared memory is read whole by the product that replaces it, and does not fit in registers",
-                    ));
-                }
-            }
-            op.visit_operands(|o| open.push(o));
-        }
-        Ok(())
-    }
-}
-
-fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..))
 }

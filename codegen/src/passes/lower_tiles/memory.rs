@@ -1,11 +1,11 @@
 //! Loads, stores, and tiles kept in shared memory.
 
 use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
+use crate::analysis::{Home, StagingReason, constant, contiguous_run, reach, vector_elements};
 use crate::error::CompileError;
-use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, RingData, Scope, SharedRef, Type};
+use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
-use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
+use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::Slice;
 use atlas_dsl::{Dim, Inst, Op, Param, Value};
 
@@ -13,16 +13,17 @@ impl Lower<'_> {
     /// A Tile IR slice of a dim as a GPU IR slice.
     pub(super) fn slice(&mut self, slice: Slice, dim: Dim) -> Result<gpu::Slice, CompileError> {
         let scalar = self.scalar_layout();
+        let reach = reach(self.tile, &self.uses, slice, dim);
         Ok(match slice {
             Slice::At(v) => {
-                let in_bounds = match self.tile.values[v].def {
-                    ValueDef::Grid(axis) => self.tile.grid[axis as usize].extent == GridExtent::Points(dim),
-                    _ => false,
-                };
-                gpu::Slice::At { coord: self.fragment(v, None, &scalar)?, in_bounds }
+                gpu::Slice::At { coord: self.fragment(v, None, &scalar)?, in_bounds: reach == Reach::Inside }
             }
             Slice::Tile { index, size } => {
-                gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size }
+                gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size, reach }
+            }
+            // A constant part of a constant dim.
+            Slice::Span { start, len } if reach == Reach::Inside => {
+                gpu::Slice::Whole { offset: constant(self.tile, start).unwrap_or_default() as u32, len }
             }
             Slice::Span { start, len } => {
                 gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len }
@@ -169,7 +170,7 @@ impl Lower<'_> {
     /// Evaluates a value that lives in shared memory alone, range by range.
     pub(super) fn store_resident_in_ranges(&mut self, v: Value, inst: Inst) -> Result<(), CompileError> {
         let buffer = self.resident_buffer(v, v)?;
-        for columns in self.ranges_of(inst) {
+        for columns in self.ranges_of(inst, v) {
             self.store_columns(v, buffer, columns)?;
         }
         Ok(())
@@ -212,7 +213,7 @@ impl Lower<'_> {
             return Err(CompileError::bug("not a store"));
         };
         let slices = self.slices(param, &slices)?;
-        for columns in self.ranges_of(inst) {
+        for columns in self.ranges_of(inst, value) {
             let mut slices = slices.clone();
             if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
                 *last = narrow(*last, columns);

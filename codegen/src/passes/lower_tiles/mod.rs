@@ -9,6 +9,7 @@
 //! budget is evaluated by column ranges, so that no more than one range is live at a time.
 
 mod ahead;
+mod carried;
 mod chunks;
 mod dots;
 mod loops;
@@ -56,8 +57,8 @@ struct Lower<'a> {
     residents: SecondaryMap<Value, Option<Resident>>,
     /// Values evaluated by their root, column range by column range.
     lazy: SecondaryMap<Value, bool>,
-    /// Column ranges of each root.
-    ranges: SecondaryMap<Inst, Vec<Columns>>,
+    /// Column ranges in which an instruction evaluates a root of its own, where they are several.
+    ranges: BTreeMap<(Inst, Value), Vec<Columns>>,
     /// Stores whose tile is made in any layout.
     any_layout: SecondaryMap<Inst, bool>,
     /// Rings of loops whose first stages are on their way already.
@@ -80,7 +81,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         )));
     }
     let uses = Uses::of(tile);
-    let extents = Extents::of(tile);
+    let extents = Extents::of(tile, &uses);
     if extents.ragged_tile_leaves_its_loop() {
         return Err(CompileError::refusal(
             "a loop carries a tile that is ragged along the dim the loop counts; fold it inside the loop, or use a tile size that divides the dim",
@@ -108,7 +109,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         fragments: BTreeMap::new(),
         residents: SecondaryMap::new(),
         lazy: SecondaryMap::new(),
-        ranges: SecondaryMap::new(),
+        ranges: BTreeMap::new(),
         any_layout: SecondaryMap::new(),
         started: SecondaryMap::new(),
     };
@@ -142,7 +143,7 @@ impl Lower<'_> {
             Op::Load { .. } => self.lower_load(inst),
             _ => {
                 let Some(v) = result else { return Ok(()) };
-                if self.ranges[inst].len() > 1 {
+                if self.ranges_of(inst, v).len() > 1 {
                     // The root of a tree that is kept in shared memory alone.
                     return self.store_resident_in_ranges(v, inst);
                 }
@@ -247,8 +248,8 @@ fn narrow(slice: gpu::Slice, columns: Columns) -> gpu::Slice {
     let Some((first, count)) = columns else { return slice };
     match slice {
         gpu::Slice::At { .. } => slice,
-        gpu::Slice::Tile { index, size, offset, .. } => {
-            gpu::Slice::Tile { index, size, offset: offset + first, len: count }
+        gpu::Slice::Tile { index, size, offset, reach, .. } => {
+            gpu::Slice::Tile { index, size, offset: offset + first, len: count, reach }
         }
         gpu::Slice::Span { start, offset, .. } => gpu::Slice::Span { start, offset: offset + first, len: count },
         gpu::Slice::Whole { offset, .. } => gpu::Slice::Whole { offset: offset + first, len: count },

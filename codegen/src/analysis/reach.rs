@@ -1,0 +1,71 @@
+//! How far a slice reaches out of its dim: what is proved of its coordinate.
+//!
+//! Promise: [`Reach::Inside`] only if every element of the slice lies in the dim in every run, whatever the sizes bound at
+//! launch; [`Reach::PastEnd`] only if the first element does. [`Reach::Anywhere`] is always right.
+//!
+//! Argument. A coordinate is in range for one of four reasons, each a fact of the same dim and the same size of tile:
+//! the grid counts it; a loop counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim; a
+//! loop counts it up to a constant that a constant dim allows; it is a constant that a constant dim allows. A program
+//! or an iterate in which none of these held would not run. A tile whose number is in range begins inside; where its size
+//! divides the dim it also ends inside, for a multiple of the size has no ragged tile.
+//!
+//! What would break it: a coordinate that counts tiles of another dim, or of another size; one computed from a coordinate
+//! (`n + 1`); a loop that begins below 0; loads of iterates that do not run. All of these are `Anywhere`, or guarded by
+//! the same bound where a pass issues them early.
+
+use super::Uses;
+use crate::gpu::Reach;
+use atlas_dsl::ir::{DimSize, GridExtent, ValueDef};
+use atlas_dsl::op::Slice;
+use atlas_dsl::{Dim, Kernel, Op, Value};
+
+/// How far a slice of a dim reaches; an element is [`Reach::Inside`] or [`Reach::Anywhere`].
+pub fn reach(kernel: &Kernel, uses: &Uses, slice: Slice, dim: Dim) -> Reach {
+    let size = kernel.dims[dim].size;
+    match slice {
+        Slice::Whole => Reach::Inside,
+        Slice::At(v) if in_range(kernel, uses, v, dim, None) => Reach::Inside,
+        Slice::At(_) => Reach::Anywhere,
+        Slice::Tile { index, size: tile } if in_range(kernel, uses, index, dim, Some(tile)) => {
+            if size.divisor().is_multiple_of(u64::from(tile)) { Reach::Inside } else { Reach::PastEnd }
+        }
+        Slice::Tile { .. } => Reach::Anywhere,
+        Slice::Span { start, len } => match (constant(kernel, start), size) {
+            (Some(first), DimSize::Const(n)) if first >= 0 && first as u64 + u64::from(len) <= n => Reach::Inside,
+            _ => Reach::Anywhere,
+        },
+    }
+}
+
+/// The value of an i32 constant.
+pub fn constant(kernel: &Kernel, v: Value) -> Option<i64> {
+    match kernel.def_op(v) {
+        Some((_, Op::Splat { value, .. })) if value.fract() == 0.0 => Some(*value as i64),
+        _ => None,
+    }
+}
+
+/// True if a number lies in the range that counts a dim's tiles of a size, or its elements.
+fn in_range(kernel: &Kernel, uses: &Uses, v: Value, dim: Dim, tile: Option<u32>) -> bool {
+    let most = match kernel.dims[dim].size {
+        DimSize::Const(n) => Some(n.div_ceil(u64::from(tile.unwrap_or(1))) as i64),
+        DimSize::Dynamic { .. } => None,
+    };
+    match kernel.values[v].def {
+        ValueDef::Grid(axis) => match (kernel.grid[axis as usize].extent, tile) {
+            (GridExtent::Points(d), None) => d == dim,
+            (GridExtent::Tiles { dim: d, size }, Some(tile)) => d == dim && size == tile,
+            _ => false,
+        },
+        ValueDef::BlockParam(body, 0) => {
+            let Some(Op::Loop { lo, hi, .. }) = uses.loop_of(body).map(|l| &kernel.insts[l]) else { return false };
+            let counts = match (kernel.def_op(*hi).map(|(_, op)| op), tile) {
+                (Some(&Op::DimTiles { dim: d, size }), Some(tile)) => d == dim && size == tile,
+                (Some(&Op::DimSize(d)), None) => d == dim,
+                _ => constant(kernel, *hi).is_some_and(|hi| most.is_some_and(|most| hi <= most)),
+            };
+            counts && constant(kernel, *lo).is_some_and(|lo| lo >= 0)
+        }
+        _ => constant(kernel, v).is_some_and(|c| c >= 0 && most.is_some_and(|most| c < most)),
+    }
+}

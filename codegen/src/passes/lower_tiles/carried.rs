@@ -1,0 +1,176 @@
+//! Tiles that a loop carries in shared memory: the buffer each lives in, and the order in which they are replaced.
+//!
+//! All tiles of a loop are assigned together: each next tile is computed from the present ones. Buffers are updated in
+//! place, so a buffer may be overwritten only when nothing is still to be read from it. What is computed already lies in
+//! registers; what is evaluated only when it is stored reads the buffers that [`Lower::reads_carried`] finds.
+
+use super::{Lower, Resident};
+use crate::analysis::{Home, Use};
+use crate::error::CompileError;
+use crate::gpu;
+use atlas_dsl::{Inst, Op, Value};
+use std::collections::BTreeSet;
+
+/// A tile on its way to the buffer of the tile that it replaces.
+struct Update {
+    next: Value,
+    param: Value,
+    buffer: gpu::Buffer,
+}
+
+impl Lower<'_> {
+    /// Stores what an iterate leaves to the buffers of the tiles that it replaces.
+    pub(super) fn store_carried(&mut self, yield_: Inst, yields: &[Value], params: &[Value]) -> Result<(), CompileError> {
+        let mut updates = Vec::new();
+        for (&next, &param) in yields.iter().zip(params) {
+            if *self.placement.home(param) == Home::Carried
+                && next != param
+                && let Some(Resident { buffer, .. }) = self.residents[param]
+            {
+                updates.push(Update { next, param, buffer });
+            }
+        }
+        while !updates.is_empty() {
+            let reads: Vec<_> = updates.iter().map(|u| self.reads_carried(yield_, u.next)).collect();
+            let read_by_another = |i: usize| (0..updates.len()).find(|&j| j != i && reads[j].contains(&updates[i].param));
+            let Some(free) = (0..updates.len()).find(|&i| read_by_another(i).is_none()) else {
+                // Tiles that exchange places: one waits in registers.
+                let next = updates[read_by_another(0).unwrap_or(0)].next;
+                let layout = self.layout_of(next)?;
+                self.fragment(next, None, &layout)?;
+                self.ranges.insert((yield_, next), vec![None]);
+                continue;
+            };
+            let Update { next, param, buffer } = updates.remove(free);
+            let ranges = self.ranges_of(yield_, next);
+            if ranges.len() > 1 {
+                self.check_in_place(next, param)?;
+            }
+            for columns in ranges {
+                self.store_columns(next, buffer, columns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The values whose buffers are read when a value is evaluated, now or column range by column range.
+    fn reads_carried(&self, yield_: Inst, v: Value) -> BTreeSet<Value> {
+        // Column ranges are made from the buffers again, whole tiles from what was made of them.
+        let whole = self.ranges_of(yield_, v).len() == 1;
+        let mut reads = BTreeSet::new();
+        let mut open = vec![v];
+        let mut seen = BTreeSet::new();
+        while let Some(v) = open.pop() {
+            if !seen.insert(v) || (whole && self.fragments.contains_key(&(v, None))) {
+                continue;
+            }
+            if matches!(self.placement.home(v), Home::Carried | Home::Copied(_)) {
+                reads.insert(v);
+                continue;
+            }
+            let Some((inst, op)) = self.tile.def_op(v) else { continue };
+            if let Op::Dot { a, b, .. } = *op {
+                // Operands are read where they lie in shared memory, whether a fragment of them exists or not.
+                let left = (!self.placement.left_from_registers(self.tile, inst)).then_some(a);
+                reads.extend(left.into_iter().chain([b]).map(|o| self.root(o).0));
+            }
+            op.visit_operands(|o| open.push(o));
+        }
+        reads
+    }
+
+    /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the
+    /// loaded tile after that: every thread then overwrites just the elements that it has read.
+    pub(super) fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
+        let block = self.uses.block_of(at);
+        let mut open = vec![init];
+        let mut tree = Vec::new();
+        let mut leaf = None;
+        while let Some(v) = open.pop() {
+            if self.tile.ty(v).shape != self.tile.ty(init).shape || *self.placement.home(v) == Home::Anywhere {
+                continue;
+            }
+            match self.tile.def_op(v) {
+                Some((_, Op::Load { .. })) if matches!(self.placement.home(v), Home::Copied(_)) => {
+                    if leaf.is_some_and(|l| l != v) {
+                        return Ok(None);
+                    }
+                    leaf = Some(v);
+                }
+                Some((inst, op)) if is_elementwise(op) && self.uses.block_of(inst) == block => {
+                    tree.push(inst);
+                    op.visit_operands(|o| open.push(o));
+                }
+                _ => return Ok(None),
+            }
+        }
+        let Some(leaf) = leaf else { return Ok(None) };
+        // What is made on the way serves this loop alone, once; what else reads the loaded tile is over before, for it
+        // ends in folds, which are made where they stand.
+        let serves = |u: &Use| tree.contains(&u.inst) || u.inst == at;
+        let once = self.uses.get(init).iter().filter(|u| u.inst == at).count() == 1;
+        let own = tree.iter().flat_map(|&i| &self.tile.results[i]).all(|&r| self.uses.get(r).iter().all(serves));
+        let before = |u: &Use| Some(u.block) == block && self.feeds_earlier_folds_only(u.inst, at);
+        let early = self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));
+        if !once || !own || !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
+            return Ok(None);
+        }
+        let Some(Resident { buffer, .. }) = self.residents[leaf] else { return Ok(None) };
+        let ty = self.tile.ty(init);
+        let wanted = crate::layout::SharedLayout::conflict_free(
+            ty.shape[0].next_multiple_of(16),
+            ty.shape[1].next_multiple_of(16),
+            ty.dtype.bytes(),
+        );
+        let data = &self.k.buffers[buffer];
+        if data.layout != wanted || data.stages != 1 {
+            return Ok(None);
+        }
+        self.resident(leaf)?;
+        Ok(Some(buffer))
+    }
+
+    /// True if all that an instruction computes ends in folds that come before `at` in its block.
+    fn feeds_earlier_folds_only(&self, inst: Inst, at: Inst) -> bool {
+        let Some(block) = self.uses.block_of(at) else { return false };
+        if self.uses.block_of(inst) != Some(block) {
+            return false;
+        }
+        let op = &self.tile.insts[inst];
+        if matches!(op, Op::Reduce { .. }) {
+            let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);
+            return place(inst) < place(at);
+        }
+        is_elementwise(op)
+            && self.tile.results[inst]
+                .iter()
+                .all(|&r| self.uses.get(r).iter().all(|u| self.feeds_earlier_folds_only(u.inst, at)))
+    }
+
+    /// A carried buffer may be overwritten range by range only if what computes a range reads no other
+    /// range of it.
+    fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
+        let mut open = vec![y];
+        while let Some(v) = open.pop() {
+            if v == param || !self.lazy[v] {
+                continue;
+            }
+            let Some((inst, op)) = self.tile.def_op(v) else { continue };
+            if let Op::Dot { a, b, .. } = *op {
+                let whole_left = !self.placement.left_from_registers(self.tile, inst) && self.root(a).0 == param;
+                let (root, transposed) = self.root(b);
+                if whole_left || (root == param && transposed) {
+                    return Err(CompileError::refusal(
+                        "a tile carried in shared memory is read whole by the product that replaces it, and does not fit in registers",
+                    ));
+                }
+            }
+            op.visit_operands(|o| open.push(o));
+        }
+        Ok(())
+    }
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..))
+}
