@@ -160,7 +160,7 @@ atlas_kernel! {
         for n in grid(tiles(N, BN)) {
             let mut total = zeros::<f32>([BN, O]);
             for d in tiles(D, BD) {
-                total += sum(load(x[n, d]).cast::<f32>(), 1);
+                total += sum(load(x[n, d]).cast::<f32>(), axis = 1);
             }
             store(y[n, ..], total);
         }

@@ -37,20 +37,6 @@ impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
     }
 }
 
-/// `max(x, 1)`: a fold of axis 1 of a tile; on a scalar, the element-wise operation with the number 1.
-pub fn fold_or_binary(b: &mut Builder, loc: Loc, op: ReduceOp, x: Operand, axis: u8) -> Operand {
-    let is_scalar = match x {
-        Operand::Value(_) => b.shape_of(x).is_empty(),
-        Operand::Literal(_) => true,
-        Operand::Poison => return x,
-    };
-    match op {
-        ReduceOp::Max if is_scalar => b.binary(loc, BinaryOp::Max, x, i32::from(axis)),
-        ReduceOp::Min if is_scalar => b.binary(loc, BinaryOp::Min, x, i32::from(axis)),
-        _ => b.reduce(loc, op, x, axis),
-    }
-}
-
 /// `full::<f32>([A, B], value)`.
 pub fn fill(b: &mut Builder, loc: Loc, value: Operand, dtype: DType, shape: &[u32]) -> Operand {
     match value {

@@ -170,11 +170,19 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
         Op::Load { param, slices } => vec![access(kernel, *param, slices, loc)?],
         Op::Store { param, slices, value } => {
             let want = access(kernel, *param, slices, loc)?;
-            if *ty(*value) != want {
-                return err(
+            let found = ty(*value);
+            if *found != want {
+                let d = Diagnostic::new(
                     111,
-                    format!("store to `{}` wants {want}, found {}", kernel.params[*param].name, ty(*value)),
+                    loc,
+                    format!("store to `{}` wants {want}, found {found}", kernel.params[*param].name),
                 );
+                let broadcasts = broadcast_shapes(&found.shape, &want.shape).as_ref() == Some(&want.shape);
+                return Err(if found.dtype == want.dtype && broadcasts {
+                    d.note(format!("a store does not broadcast: write `broadcast(.., {:?})`", want.shape))
+                } else {
+                    d
+                });
             }
             vec![]
         }

@@ -6,6 +6,7 @@
 //! | `entity` | typed ids |
 //! | `op`, `infer` | the one table of operations, and their typing rules |
 //! | `ir` | kernels |
+//! | `fold` | what is known of constants after element-wise operations, on every device |
 //! | `builder` | the only way for code to append operations |
 //! | `text` | tokens, shared by every text form |
 //! | `print`, `parse` | the text form, written and read |
@@ -21,6 +22,7 @@ pub mod config;
 pub mod def;
 pub mod diag;
 pub mod entity;
+pub mod fold;
 pub mod infer;
 pub mod ir;
 pub mod op;

@@ -17,7 +17,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]).cast::<f32>();
-            let mean = sum(xs * xs, 1) / size(D).cast::<f32>();
+            let mean = sum(xs * xs, axis = 1) / size(D).cast::<f32>();
             let ws = load(w[..]).cast::<f32>();
             store(y[n, ..], (xs * rsqrt(mean + eps) * ws).cast::<T>());
         }

@@ -12,8 +12,8 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]).cast::<f32>();
-            let e = exp(xs - max(xs, 1));
-            store(y[n, ..], (e / sum(e, 1)).cast::<T>());
+            let e = exp(xs - max(xs, axis = 1));
+            store(y[n, ..], (e / sum(e, axis = 1)).cast::<T>());
         }
     }
 }

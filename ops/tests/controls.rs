@@ -80,7 +80,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let e = exp(load(x[n, ..]).cast::<f32>());
-            store(y[n, ..], (e / sum(e, 1)).cast::<T>());
+            store(y[n, ..], (e / sum(e, axis = 1)).cast::<T>());
         }
     }
 
@@ -91,7 +91,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]).cast::<f32>();
-            let mean = sum(xs * xs, 1) / size(D).cast::<f32>();
+            let mean = sum(xs * xs, axis = 1) / size(D).cast::<f32>();
             store(y[n, ..], (xs * rsqrt(mean + 0.0 * eps) * load(w[..]).cast::<f32>()).cast::<T>());
         }
     }

@@ -133,6 +133,8 @@ pub(crate) enum ExprKind {
     Array(Vec<Expr>),
     /// `..`
     Whole,
+    /// `axis = 1`, an argument with a name.
+    Named(Ident, Box<Expr>),
 }
 
 /// Declares an operation enum with its spelling in kernels and its variant in emitted code.

@@ -189,7 +189,14 @@ impl Checker<'_> {
                 format!("`{name}` has elements of {}, but {x} is not a whole number", target.elem),
             );
         } else if !found.is_literal() && !stores_to(from, to) {
-            self.error(111, value.place, format!("store to `{name}` wants a tile {}, found {}", list(to), list(from)));
+            let (wanted, found) = (list(to), list(from));
+            let mend = if broadcasts_to(from, to) {
+                format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
+            } else {
+                String::new()
+            };
+            let found = if from.is_empty() { "a scalar".to_owned() } else { found };
+            self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
         }
     }
 
@@ -286,7 +293,8 @@ impl Checker<'_> {
                 );
                 self.error(116, l.place, message);
             }
-            self.vars[c] = want;
+            // A mistake in the body is not reported again after it.
+            self.vars[c] = if left.shape.is_some() { want } else { left };
         }
     }
 
@@ -347,14 +355,6 @@ impl Checker<'_> {
                 let ty = self.expr(value);
                 self.reduce(*op, ty, *axis, value.place)
             }
-            ExprKind::FoldOrBinary { op, value, axis } => {
-                let ty = self.expr(value);
-                match &ty.shape {
-                    Some(s) if s.is_empty() => Ty { coordinate: None, ..ty },
-                    Some(_) => self.reduce(*op, ty, Some(*axis), value.place),
-                    None => ty,
-                }
-            }
             ExprKind::Load { param, index } => self.access(*param, index).0,
             ExprKind::Fill { dtype, shape, value } => {
                 let (to, x) = (elem(*dtype), self.expr(value));
@@ -374,9 +374,25 @@ impl Checker<'_> {
                 }
                 Ty::tile(Elem::Fixed(DType::I32), shape)
             }
+            ExprKind::Broadcast { value, shape } => self.broadcast(value, shape),
             ExprKind::CallFn { index, args } => self.call(*index, args),
             ExprKind::Bad => Ty::unknown(),
         }
+    }
+
+    fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
+        let (ty, to) = (self.expr(value), self.sizes(shape));
+        let Some(from) = &ty.shape else { return Ty { shape: Some(to), coordinate: None, ..ty } };
+        if ty.is_literal() {
+            let message =
+                format!("`broadcast` needs a tile or a scalar, found {ty}; write `full::<f32>({}, ..)`", list(&to));
+            return self.mistake(107, value.place, message);
+        }
+        if !broadcasts_to(from, &to) {
+            let message = format!("a tile {} does not broadcast to {}", list(from), list(&to));
+            return self.mistake(107, value.place, message);
+        }
+        Ty { shape: Some(to), coordinate: None, ..ty }
     }
 
     fn sizes(&self, shape: &[Extent]) -> Vec<Size> {

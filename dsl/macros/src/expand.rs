@@ -422,10 +422,6 @@ impl Writer<'_> {
                     None => quote!(__b.reduce_all(#loc, #root::ReduceOp::#op, #x)),
                 }
             }
-            ExprKind::FoldOrBinary { op, value, axis: (axis, _) } => {
-                let (x, op) = (self.operand(value, out), op.variant());
-                quote!(#root::fold_or_binary(__b, #loc, #root::ReduceOp::#op, #x, #axis))
-            }
             ExprKind::Load { param, index } => {
                 let (param, index) = (param_variable(*param), self.indices(index, out));
                 quote!(__b.load(#loc, #param, &[#(#index),*]))
@@ -439,6 +435,11 @@ impl Writer<'_> {
             ExprKind::Iota { shape, axis: (axis, _) } => {
                 let shape = self.extents(shape, e.token, out);
                 quote!(__b.iota(#loc, #shape, #axis))
+            }
+            ExprKind::Broadcast { value, shape } => {
+                let value = self.operand(value, out);
+                let shape = self.extents(shape, e.token, out);
+                quote!(__b.broadcast(#loc, #value, #shape))
             }
             ExprKind::CallFn { index, args } => {
                 let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();

@@ -413,6 +413,20 @@ fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut E
     read.into_iter().collect()
 }
 
+/// What a call is given: expressions, or `name = value`, which `syn` reads as an assignment.
+fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
+    let argument = |e: &syn::Expr, errors: &mut Errors| match e {
+        syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
+            let (name, value) = (ident_of(&a.left)?, expression(&a.right, errors)?);
+            let token = name.span();
+            Some(Expr { kind: ExprKind::Named(name, Box::new(value)), place: Place::of(e), token })
+        }
+        e => expression(e, errors),
+    };
+    let read: Vec<Option<Expr>> = list.into_iter().map(|e| argument(e, errors)).collect();
+    read.into_iter().collect()
+}
+
 fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
     let place = Place::of(e);
     let mut token = place.start;
@@ -457,12 +471,12 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 errors.push(5, Place::of(&c.func), "only built-in functions and tile fns can be called in a kernel");
                 return None;
             };
-            ExprKind::Call { name, generics, args: expressions(&c.args, errors)? }
+            ExprKind::Call { name, generics, args: arguments(&c.args, errors)? }
         }
         syn::Expr::MethodCall(m) => {
             token = m.method.span();
             let receiver = boxed(&m.receiver, errors);
-            let args = expressions(&m.args, errors);
+            let args = arguments(&m.args, errors);
             let generics = match &m.turbofish {
                 Some(t) => generics(t).or_else(|| {
                     errors.push(22, Place::of(t), "expected an element type");

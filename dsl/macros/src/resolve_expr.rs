@@ -9,9 +9,36 @@ use proc_macro2::Ident;
 use syn::Path;
 
 /// The built-in functions.
-pub(crate) const FUNCTIONS: [&str; 28] = [
-    "load", "store", "dot", "select", "sum", "max", "min", "zeros", "full", "iota", "size", "span", "tiles", "grid",
-    "pipeline", "abs", "exp", "exp2", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "cast", "t",
+pub(crate) const FUNCTIONS: [&str; 29] = [
+    "load",
+    "store",
+    "dot",
+    "select",
+    "sum",
+    "max",
+    "min",
+    "zeros",
+    "full",
+    "iota",
+    "broadcast",
+    "size",
+    "span",
+    "tiles",
+    "grid",
+    "pipeline",
+    "abs",
+    "exp",
+    "exp2",
+    "log",
+    "tanh",
+    "erf",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "sigmoid",
+    "cast",
+    "t",
 ];
 
 /// The methods.
@@ -73,8 +100,13 @@ impl Resolver<'_> {
                 self.errors.push(
                     20,
                     e.place,
-                    "a list in brackets is only written as the extents of `zeros`, `full` and `iota`",
+                    "a list in brackets is only written as the extents of `zeros`, `full`, `iota` and `broadcast`",
                 );
+                return None;
+            }
+            ast::ExprKind::Named(name, _) => {
+                let message = format!("no argument is called `{name}` here; only a fold has one: `sum(x, axis = 1)`");
+                self.errors.push(21, e.place, message);
                 return None;
             }
             ast::ExprKind::Whole => {
@@ -202,6 +234,10 @@ impl Resolver<'_> {
                 let axis = self.axis(&args[1])?;
                 ExprKind::Iota { shape: self.extents(&args[0])?, axis }
             }
+            "broadcast" => {
+                self.arity(e, args, name, &["x", "[extents]"])?;
+                ExprKind::Broadcast { value: self.boxed(&args[0]), shape: self.extents(&args[1])? }
+            }
             "size" => {
                 self.arity(e, args, name, &["DIM"])?;
                 let ast::ExprKind::Name(dim) = &args[0].kind else {
@@ -243,29 +279,36 @@ impl Resolver<'_> {
         None
     }
 
+    /// `sum(x)`, `sum(x, axis = 1)` and the same of `max` and `min`; `max(x, y)`, which is element-wise.
     fn fold(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
         let op = ReduceOp::from_text(&name.to_string())?;
-        let [first, rest @ ..] = args else {
-            self.errors.push(
-                21,
-                e.place,
-                format!("`{name}` takes a tile and, if one axis is to be folded, its number; found 0 arguments"),
-            );
-            return None;
+        let elementwise = match op {
+            ReduceOp::Sum => None,
+            ReduceOp::Max => Some(BinaryOp::Max),
+            ReduceOp::Min => Some(BinaryOp::Min),
         };
-        let value = self.boxed(first);
-        match (rest, op) {
-            ([], _) => Some(ExprKind::Reduce { op, value, axis: None }),
-            ([axis], ReduceOp::Sum) => Some(ExprKind::Reduce { op, value, axis: Some(self.axis(axis)?) }),
-            ([axis], _) if matches!(axis.kind, ast::ExprKind::Literal { whole: true, .. }) => {
-                Some(ExprKind::FoldOrBinary { op, value, axis: self.axis(axis)? })
+        match (args, elementwise) {
+            ([value], _) => Some(ExprKind::Reduce { op, value: self.boxed(value), axis: None }),
+            ([value, ast::Expr { kind: ast::ExprKind::Named(what, axis), .. }], _) if what == "axis" => {
+                Some(ExprKind::Reduce { op, value: self.boxed(value), axis: Some(self.axis(axis)?) })
             }
-            ([other], _) => {
-                let op = if op == ReduceOp::Max { BinaryOp::Max } else { BinaryOp::Min };
-                Some(ExprKind::Binary(op, value, self.boxed(other)))
+            ([x, y], Some(op)) => Some(ExprKind::Binary(op, self.boxed(x), self.boxed(y))),
+            ([_, axis], None) => {
+                let number = match axis.kind {
+                    ast::ExprKind::Literal { value, whole: true } => format!("{value}"),
+                    _ => "1".to_owned(),
+                };
+                let message = format!("the axis of a fold is named: write `{name}(x, axis = {number})`");
+                self.errors.push(21, axis.place, message);
+                None
             }
             _ => {
-                self.errors.push(21, e.place, format!("`{name}` takes 1 or 2 arguments, found {}", args.len()));
+                let elementwise = if op == ReduceOp::Sum { String::new() } else { format!(", or `{name}(x, y)`") };
+                let message = format!(
+                    "`{name}` is written `{name}(x)` or `{name}(x, axis = 1)`{elementwise}; found {} arguments",
+                    args.len()
+                );
+                self.errors.push(21, e.place, message);
                 None
             }
         }

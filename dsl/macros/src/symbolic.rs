@@ -224,15 +224,15 @@ pub(crate) fn broadcast(a: &[Size], b: &[Size]) -> Result<Vec<Size>, (Size, Size
         .collect()
 }
 
-/// True if a tile of extents `shape` can be brought to `target` by a loop's carry: it broadcasts to exactly that.
+/// True if a tile of extents `shape` broadcasts to exactly `target`.
 pub(crate) fn broadcasts_to(shape: &[Size], target: &[Size]) -> bool {
     shape.len() <= target.len() && shape.iter().rev().zip(target.iter().rev()).all(|(s, t)| s.is_one() || s.agrees(t))
 }
 
-/// True if a tile of extents `shape` can be stored to a place of extents `target`.
+/// True if a tile of extents `shape` can be stored to a place of extents `target`: they are equal, or differ in rank
+/// by axes of extent 1.
 pub(crate) fn stores_to(shape: &[Size], target: &[Size]) -> bool {
+    let agree = |a: &[Size], b: &[Size]| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.agrees(y));
     let core = |s: &[Size]| s.iter().filter(|e| !e.is_one()).cloned().collect::<Vec<_>>();
-    let (a, b) = (core(shape), core(target));
-    let same_core = a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.agrees(y));
-    broadcasts_to(shape, target) || (shape.len() != target.len() && same_core)
+    agree(shape, target) || (shape.len() != target.len() && agree(&core(shape), &core(target)))
 }

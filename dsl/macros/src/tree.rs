@@ -170,12 +170,6 @@ pub(crate) enum ExprKind {
         value: Box<Expr>,
         axis: Option<(u8, Place)>,
     },
-    /// `max(x, 1)`: a fold of a tile, element-wise on a scalar.
-    FoldOrBinary {
-        op: ReduceOp,
-        value: Box<Expr>,
-        axis: (u8, Place),
-    },
     Load {
         param: usize,
         index: Vec<Index>,
@@ -188,6 +182,10 @@ pub(crate) enum ExprKind {
     Iota {
         shape: Vec<Extent>,
         axis: (u8, Place),
+    },
+    Broadcast {
+        value: Box<Expr>,
+        shape: Vec<Extent>,
     },
     CallFn {
         index: usize,

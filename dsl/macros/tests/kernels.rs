@@ -45,7 +45,7 @@ atlas_kernel! {
 
     tile fn mean_square(z) {
         let squares = z * z;
-        sum(squares, 1)
+        sum(squares, axis = 1)
     }
 
     /// Root-mean-square norm of rows.
@@ -66,8 +66,8 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let rows = load(x[n, ..]);
-            let e = exp(rows - max(rows, 1));
-            store(y[n, ..], e / sum(e, 1));
+            let e = exp(rows - max(rows, axis = 1));
+            store(y[n, ..], e / sum(e, axis = 1));
         }
     }
 
@@ -106,15 +106,15 @@ atlas_kernel! {
             let mut count = 0.0;
             for d in tiles(D, BD) {
                 let part = load(x[n, d]);
-                least = min(least, min(part, 1));
-                most = max(most, max(part, 1));
+                least = min(least, min(part, axis = 1));
+                most = max(most, max(part, axis = 1));
                 for _ in 0..2 {
                     count += 1.0;
                 }
             }
             store(lo[n], least);
             store(hi[n], most);
-            store(all[n], count);
+            store(all[n], broadcast(count, [BN]));
         }
     }
 
@@ -130,6 +130,17 @@ atlas_kernel! {
         }
     }
 
+    /// Two arguments of `max` are element-wise, whatever the second one is; a store takes what was broadcast.
+    kernel rectified(x: &Tensor<f32, [N, D]>, most: &mut Tensor<f32, [N]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let rows = max(load(x[n, ..]), 0);
+            store(most[n], max(rows, axis = 1));
+            store(y[n, ..], broadcast(min(rows, axis = 0), [BN, D]));
+        }
+    }
+
     /// A window of taps at an offset.
     kernel window(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [32] }
@@ -140,7 +151,7 @@ atlas_kernel! {
                 total += TAPS[i] * load(x[span(n * BN + i - 1, BN + WINDOW)]);
             }
             let folded = max(n, 1);
-            store(y[n], sum(select(folded > 2, total, -total)));
+            store(y[n], broadcast(sum(select(folded > 2, total, -total)), [BN]));
         }
     }
 }
@@ -204,7 +215,17 @@ fn a_definition_says_what_was_declared() {
     assert_eq!(dims, [("G", false), ("N", false), ("D", true), ("H", false)]);
     assert_eq!(memory_read.configs().len(), 2 * 2 * 3 * 2);
     let names: Vec<_> = registry().iter().map(|k| k.name).collect();
-    let all = ["broadcasts", "memory_read", "min_max", "newton_schulz", "polynomial", "rms_norm", "softmax", "window"];
+    let all = [
+        "broadcasts",
+        "memory_read",
+        "min_max",
+        "newton_schulz",
+        "polynomial",
+        "rectified",
+        "rms_norm",
+        "softmax",
+        "window",
+    ];
     assert_eq!(names, all);
 }
 
@@ -264,6 +285,15 @@ fn loops_carry_what_they_assign() {
 fn rows_columns_and_scalars_broadcast() {
     let k = build(&broadcasts);
     assert_eq!(stored(&k), [TileType::new(DType::F32, [16, 64])]);
+}
+
+#[test]
+fn a_literal_makes_no_fold() {
+    let k = build(&rectified);
+    assert_eq!(count(&k, |op| matches!(op, Op::Binary(BinaryOp::Max, ..))), 1);
+    assert_eq!(count(&k, |op| matches!(op, Op::Reduce { axes, .. } if axes[..] == [1])), 1);
+    assert_eq!(count(&k, |op| matches!(op, Op::Reduce { axes, .. } if axes[..] == [0])), 1);
+    assert_eq!(stored(&k), [TileType::new(DType::F32, [16]), TileType::new(DType::F32, [16, 64])]);
 }
 
 #[test]

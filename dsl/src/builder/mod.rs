@@ -224,8 +224,10 @@ impl Builder {
 
     /// Broadcast to a shape.
     pub fn broadcast(&mut self, loc: Loc, x: Operand, shape: &[u32]) -> Operand {
-        let Operand::Value(v) = x else { return x };
-        self.broadcast_value(loc, v, shape).map_or(Operand::Poison, Operand::Value)
+        match x {
+            Operand::Value(v) => self.broadcast_value(loc, v, shape).map_or(Operand::Poison, Operand::Value),
+            x => self.on_value(loc, x, "broadcast", |value| Op::Broadcast { value, shape: shape.to_vec() }),
+        }
     }
 
     /// Adds or drops axes of extent 1.
@@ -274,7 +276,7 @@ impl Builder {
         }
     }
 
-    /// Stores a tile; a scalar value fills it, a literal adapts.
+    /// Stores a tile of the slices' extents, but for axes of extent 1 if the ranks differ. A literal fills it.
     pub fn store(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand) {
         let Some(slices) = self.slices(loc, index) else { return };
         let target = match infer(&self.kernel, &Op::Load { param, slices: slices.clone() }, loc) {
@@ -286,15 +288,12 @@ impl Builder {
             v => v,
         };
         let Operand::Value(v) = value else { return };
-        // A scalar, or a tile that differs by axes of extent 1 alone, is brought to the target's extents.
         let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
         let shape = self.kernel.ty(v).shape.clone();
-        let value = if shape == target.shape {
-            Operand::Value(v)
-        } else if shape.len() != target.shape.len() && core(&shape) == core(&target.shape) {
+        let value = if shape.len() != target.shape.len() && core(&shape) == core(&target.shape) {
             self.reshape(loc, Operand::Value(v), &target.shape)
         } else {
-            self.broadcast(loc, Operand::Value(v), &target.shape)
+            Operand::Value(v)
         };
         if let Operand::Value(value) = value {
             self.push(loc, Op::Store { param, slices, value });

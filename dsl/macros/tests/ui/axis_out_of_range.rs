@@ -7,7 +7,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let rows = load(x[n, ..]);
-            store(y[n, ..], rows / sum(rows, 2));
+            store(y[n, ..], rows / sum(rows, axis = 2));
         }
     }
 }

@@ -2,7 +2,7 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    tile fn normalize(z) { z / sum(z, 1) }
+    tile fn normalize(z) { z / sum(z, axis = 1) }
 
     pub kernel rows(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [64] }

@@ -7,7 +7,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let rows = load(x[n, ..]);
-            let sums = sum(rows, 3) + rouws;
+            let sums = sum(rows, axis = 3) + rouws;
             store(y[n, ..], rows.cast::<f32>() + sums);
             store(y[n, ..], rows.cast::<f32>());
         }

@@ -1,0 +1,285 @@
+//! Constants through element-wise operations, typed: what is known of a result where every device agrees on it.
+//!
+//! A compiler asks this about elements that nobody computes on purpose, such as what a layout's padding holds. So an
+//! answer may only be given where every implementation that the language allows gives it: `exp(0)` is 1 on all of
+//! them, `exp(1)` is not one number. The sign of a zero is not kept.
+
+use crate::op::{BinaryOp, Predicate, UnaryOp};
+use crate::types::DType;
+use half::{bf16, f16};
+
+/// What is known of an element of some type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Known {
+    /// This value, which the type holds exactly; a bool is 0 or 1. Never NaN; may be infinite.
+    Exact(f64),
+    /// Some value that is neither infinite nor NaN.
+    Finite,
+}
+
+use Known::{Exact, Finite};
+
+/// The largest magnitude below which f64 holds every whole number.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
+
+impl Known {
+    /// A constant in a type, rounded to it; `None` for NaN and for what the type cannot hold.
+    pub fn constant(dtype: DType, x: f64) -> Option<Known> {
+        match dtype {
+            DType::Bool => Some(Exact(f64::from(u8::from(x != 0.0)))),
+            DType::I32 => integer(x).filter(|&i| i32::try_from(i).is_ok()).and_then(|_| exact(x)),
+            DType::I64 => integer(x).and_then(|_| exact(x)),
+            float => exact(round(float, x)),
+        }
+    }
+
+    /// True if the value is neither infinite nor NaN.
+    fn is_finite(self) -> bool {
+        match self {
+            Exact(x) => x.is_finite(),
+            Finite => true,
+        }
+    }
+
+    fn is(self, x: f64) -> bool {
+        self == Exact(x)
+    }
+
+    /// What is known of a value that is one of two.
+    pub fn join(self, other: Known) -> Option<Known> {
+        match (self, other) {
+            (a, b) if a == b => Some(a),
+            (a, b) => (a.is_finite() && b.is_finite()).then_some(Finite),
+        }
+    }
+}
+
+/// What is known of `op x`, for an `x` of type `dtype`.
+pub fn unary(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
+    match (op, x) {
+        (UnaryOp::Not, Exact(x)) => Some(Exact(1.0 - x)),
+        (UnaryOp::Not, Finite) => Some(Finite),
+        (UnaryOp::Neg | UnaryOp::Abs, _) if dtype.is_int() => integer_sign(op, dtype, x),
+        (UnaryOp::Neg, Exact(x)) => exact(-x),
+        (UnaryOp::Abs, Exact(x)) => exact(x.abs()),
+        (UnaryOp::Neg | UnaryOp::Abs, Finite) => Some(Finite),
+        (UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Cos, Exact(0.0)) => Some(Exact(1.0)),
+        (UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sqrt | UnaryOp::Sin, Exact(0.0)) => Some(Exact(0.0)),
+        // A half of it may be computed by approximate instructions.
+        (UnaryOp::Sigmoid, Exact(0.0)) => Some(Finite),
+        _ => None,
+    }
+}
+
+/// `-x` wraps at the least number; `abs` of it differs among devices.
+fn integer_sign(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
+    let Exact(value) = x else { return Some(Finite) };
+    match op {
+        UnaryOp::Neg => wrap(dtype, -i128::from(integer(value)?)),
+        _ if dtype == DType::I32 && value == f64::from(i32::MIN) => None,
+        _ => exact(value.abs()),
+    }
+}
+
+/// What is known of `x op y`, for operands of type `dtype`.
+pub fn binary(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
+    match dtype {
+        DType::Bool => logical(op, x, y),
+        DType::I32 | DType::I64 => integers(op, dtype, x, y),
+        _ => floats(op, dtype, x, y),
+    }
+}
+
+fn logical(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
+    let decides = match op {
+        BinaryOp::And => 0.0,
+        BinaryOp::Or => 1.0,
+        _ => return None,
+    };
+    Some(match (x, y) {
+        (a, b) if a.is(decides) || b.is(decides) => Exact(decides),
+        (Exact(_), Exact(_)) => Exact(1.0 - decides),
+        _ => Finite,
+    })
+}
+
+fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
+    let (Exact(a), Exact(b)) = (x, y) else { return unknown_integers(op, x, y) };
+    let (a, b) = (i128::from(integer(a)?), i128::from(integer(b)?));
+    match op {
+        BinaryOp::Add => wrap(dtype, a + b),
+        BinaryOp::Sub => wrap(dtype, a - b),
+        BinaryOp::Mul => wrap(dtype, a * b),
+        BinaryOp::Min => wrap(dtype, a.min(b)),
+        BinaryOp::Max => wrap(dtype, a.max(b)),
+        // By zero, and where the quotient does not fit, devices differ.
+        BinaryOp::Div | BinaryOp::Rem if b == 0 || (b == -1 && dtype == DType::I32 && a == i128::from(i32::MIN)) => {
+            None
+        }
+        BinaryOp::Div => wrap(dtype, a / b),
+        BinaryOp::Rem => wrap(dtype, a % b),
+        BinaryOp::And | BinaryOp::Or => None,
+    }
+}
+
+/// An integer is always finite; the question is whether there is one.
+fn unknown_integers(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
+    match op {
+        BinaryOp::Mul if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => Some(Finite),
+        BinaryOp::Div | BinaryOp::Rem => match y {
+            Exact(y) if y != 0.0 && y != -1.0 => Some(Finite),
+            _ => None,
+        },
+        BinaryOp::And | BinaryOp::Or => None,
+    }
+}
+
+fn floats(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
+    match (op, x, y) {
+        // A reciprocal of less than the least normal single may be infinite.
+        (BinaryOp::Div, Exact(0.0), Exact(y)) if y.is_finite() && y.abs() >= f64::from(f32::MIN_POSITIVE) => {
+            Some(Exact(0.0))
+        }
+        (BinaryOp::Add, Exact(a), Exact(b)) => arithmetic(dtype, a, b, |a, b| a + b, |a, b| a + b),
+        (BinaryOp::Sub, Exact(a), Exact(b)) => arithmetic(dtype, a, b, |a, b| a - b, |a, b| a - b),
+        (BinaryOp::Mul, Exact(a), Exact(b)) => arithmetic(dtype, a, b, |a, b| a * b, |a, b| a * b),
+        (BinaryOp::Min, Exact(a), Exact(b)) => exact(a.min(b)),
+        (BinaryOp::Max, Exact(a), Exact(b)) => exact(a.max(b)),
+        (BinaryOp::Min | BinaryOp::Max, a, b) => extreme(op, a, b),
+        (BinaryOp::Add | BinaryOp::Sub, a, b) if a.is(0.0) || b.is(0.0) => a.join(b).map(|_| Finite),
+        (BinaryOp::Mul, Exact(c), Finite) | (BinaryOp::Mul, Finite, Exact(c)) => match c {
+            0.0 => Some(Exact(0.0)),
+            c if c.abs() <= 1.0 => Some(Finite),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Of two of which one is not known.
+fn extreme(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
+    let least = if op == BinaryOp::Min { f64::NEG_INFINITY } else { f64::INFINITY };
+    match (a, b) {
+        (a, b) if a.is(least) || b.is(least) => Some(Exact(least)),
+        // The other infinity never wins.
+        (a, b) if a.is(-least) || b.is(-least) => Some(Finite),
+        (a, b) => a.join(b).map(|_| Finite),
+    }
+}
+
+/// f64 in f64; the other floats in f32, rounded once.
+fn arithmetic(
+    dtype: DType,
+    a: f64,
+    b: f64,
+    wide: impl Fn(f64, f64) -> f64,
+    single: impl Fn(f32, f32) -> f32,
+) -> Option<Known> {
+    let result = match dtype {
+        DType::F64 => wide(a, b),
+        dtype => round(dtype, f64::from(single(a as f32, b as f32))),
+    };
+    // What is below the least normal number may be flushed to zero.
+    let flushed = |x: f64| x != 0.0 && x.abs() < least_normal(dtype);
+    if [a, b, result].into_iter().any(flushed) { None } else { exact(result) }
+}
+
+/// What is known of a comparison of operands of type `dtype`.
+pub fn compare(pred: Predicate, _dtype: DType, x: Known, y: Known) -> Option<Known> {
+    let (Exact(x), Exact(y)) = (x, y) else { return Some(Finite) };
+    let holds = match pred {
+        Predicate::Eq => x == y,
+        Predicate::Ne => x != y,
+        Predicate::Lt => x < y,
+        Predicate::Le => x <= y,
+        Predicate::Gt => x > y,
+        Predicate::Ge => x >= y,
+    };
+    Some(Exact(f64::from(u8::from(holds))))
+}
+
+/// What is known of a choice; the sides may be unknown.
+pub fn select(cond: Option<Known>, on_true: Option<Known>, on_false: Option<Known>) -> Option<Known> {
+    match cond {
+        Some(Exact(0.0)) => on_false,
+        Some(Exact(_)) => on_true,
+        _ => on_true?.join(on_false?),
+    }
+}
+
+/// What is known of a conversion.
+pub fn cast(from: DType, to: DType, x: Known) -> Option<Known> {
+    if from == to {
+        return Some(x);
+    }
+    match (x, to) {
+        (_, DType::Bool) => None,
+        (Exact(x), DType::I32) if from == DType::I64 => exact(f64::from(integer(x)? as i32)),
+        (Exact(x), DType::I32) => exact(f64::from(x as i32)),
+        (Exact(x), DType::I64) => integer(x.trunc()).and_then(|i| exact(i as f64)),
+        (Exact(x), float) => {
+            let once = round(float, x);
+            // A device may go through f32.
+            if once == round(float, f64::from(x as f32)) { exact(once) } else { None }
+        }
+        (Finite, DType::I32 | DType::I64) => Some(Finite),
+        (Finite, float) => (most(from) <= most(float)).then_some(Finite),
+    }
+}
+
+/// The largest finite value of a type, or one below which all its values lie.
+fn most(dtype: DType) -> f64 {
+    match dtype {
+        DType::Bool => 1.0,
+        DType::I32 => 2_147_483_648.0,
+        DType::I64 => 9_223_372_036_854_775_808.0,
+        DType::F16 => f16::MAX.to_f64(),
+        DType::Bf16 => bf16::MAX.to_f64(),
+        DType::F32 => f64::from(f32::MAX),
+        DType::F64 => f64::MAX,
+    }
+}
+
+fn least_normal(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => f16::MIN_POSITIVE.to_f64(),
+        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    }
+}
+
+/// `x` as a value of a float type, rounded once.
+fn round(dtype: DType, x: f64) -> f64 {
+    match dtype {
+        DType::F16 => f16::from_f32(to_odd(x)).to_f64(),
+        DType::Bf16 => bf16::from_f32(to_odd(x)).to_f64(),
+        DType::F32 => f64::from(x as f32),
+        _ => x,
+    }
+}
+
+/// `x` in f32 rounded to odd, so that a second rounding to 16 bits is as good as one.
+fn to_odd(x: f64) -> f32 {
+    let y = x as f32;
+    let wide = f64::from(y);
+    if wide == x || !y.is_finite() || y.to_bits() & 1 == 1 {
+        return y;
+    }
+    f32::from_bits(if wide.abs() < x.abs() { y.to_bits() + 1 } else { y.to_bits() - 1 })
+}
+
+fn exact(x: f64) -> Option<Known> {
+    // Adding 0 drops the sign of a zero.
+    (!x.is_nan()).then_some(Exact(x + 0.0))
+}
+
+/// A whole number that f64 holds without doubt.
+fn integer(x: f64) -> Option<i64> {
+    (x.fract() == 0.0 && x.abs() < WHOLE).then_some(x as i64)
+}
+
+fn wrap(dtype: DType, x: i128) -> Option<Known> {
+    let wrapped = if dtype == DType::I32 { i64::from(x as i32) } else { x as i64 };
+    integer(wrapped as f64).filter(|&i| i == wrapped).and_then(|i| exact(i as f64))
+}
