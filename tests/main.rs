@@ -1,5 +1,7 @@
 //! Tests of the whole: one binary.
 
+#[cfg(feature = "llvm")]
+mod agreement;
 mod bad_input;
 mod cli;
 mod command;

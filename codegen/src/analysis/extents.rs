@@ -7,8 +7,8 @@
 
 use super::{Uses, reach};
 use crate::gpu::Reach;
-use atlas_dsl::builder::{fold_binary, fold_unary};
-use atlas_dsl::op::{Predicate, Slice};
+use atlas_dsl::fold::{self, Known};
+use atlas_dsl::op::Slice;
 use atlas_dsl::{Block, Dim, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 
@@ -28,9 +28,9 @@ pub struct Constraint {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Info {
     constraints: Vec<Constraint>,
-    /// What every element outside the tensor, and all padding, holds.
-    fill: Option<f64>,
-    /// The same constant everywhere, real elements included.
+    /// What is known of every element outside the tensor, and of all padding.
+    fill: Option<Known>,
+    /// The same holds of every element, real ones included.
     uniform: bool,
 }
 
@@ -55,8 +55,8 @@ impl Extents {
         &self.info[v].constraints
     }
 
-    /// What elements outside the tensor, and padding, hold; `None` if it varies.
-    pub fn fill(&self, v: Value) -> Option<f64> {
+    /// What is known of elements outside the tensor, and of padding.
+    pub fn fill(&self, v: Value) -> Option<Known> {
         self.info[v].fill
     }
 
@@ -71,7 +71,7 @@ impl Extents {
     pub fn needs_refill(&self, v: Value, axes: &[u8], neutral: f64, padded: bool) -> bool {
         let info = &self.info[v];
         let ragged = info.constraints.iter().any(|c| axes.contains(&c.axis));
-        (ragged || padded) && info.fill != Some(neutral)
+        (ragged || padded) && info.fill != Some(Known::Exact(neutral))
     }
 
     fn block(&mut self, kernel: &Kernel, block: Block) {
@@ -129,7 +129,10 @@ impl Extents {
     fn transfer(&self, kernel: &Kernel, op: &Op) -> Info {
         let get = |v: &Value| &self.info[*v];
         match op {
-            Op::Splat { value, .. } => Info { constraints: vec![], fill: Some(*value), uniform: true },
+            Op::Splat { value, dtype, .. } => {
+                let fill = Known::constant(*dtype, *value);
+                Info { constraints: vec![], fill, uniform: fill.is_some() }
+            }
             Op::Load { param, slices } => {
                 let atlas_dsl::ir::ParamKind::Tensor { dims, .. } = &kernel.params[*param].kind else {
                     return Info::default();
@@ -145,37 +148,20 @@ impl Extents {
                     }
                     axis += 1;
                 }
-                Info { constraints, fill: Some(0.0), uniform: false }
+                Info { constraints, fill: Some(Known::Exact(0.0)), uniform: false }
             }
             Op::Unary(op, v) => {
                 let i = get(v);
-                Info { fill: i.fill.and_then(|x| fold_unary(*op, x)), ..i.clone() }
+                i.with(i.fill.and_then(|x| fold::unary(*op, kernel.ty(*v).dtype, x)))
             }
-            Op::Cast(_, v) => get(v).clone(),
-            Op::Binary(op, a, b) => {
-                let mut out = merge(&[get(a), get(b)]);
-                out.fill = match (out.fill.is_some(), get(a).fill, get(b).fill) {
-                    (true, Some(x), Some(y)) => fold_binary(*op, x, y),
-                    _ => None,
-                };
-                out
+            Op::Cast(to, v) => {
+                let i = get(v);
+                i.with(i.fill.and_then(|x| fold::cast(kernel.ty(*v).dtype, *to, x)))
             }
-            Op::Compare(p, a, b) => {
-                let mut out = merge(&[get(a), get(b)]);
-                out.fill = match (out.fill.is_some(), get(a).fill, get(b).fill) {
-                    (true, Some(x), Some(y)) => Some(f64::from(u8::from(compare(*p, x, y)))),
-                    _ => None,
-                };
-                out
-            }
+            Op::Binary(op, a, b) => merge([get(a), get(b)], |[x, y]| fold::binary(*op, kernel.ty(*a).dtype, x, y)),
+            Op::Compare(p, a, b) => merge([get(a), get(b)], |[x, y]| fold::compare(*p, kernel.ty(*a).dtype, x, y)),
             Op::Select { cond, on_true, on_false } => {
-                let mut out = merge(&[get(cond), get(on_true), get(on_false)]);
-                out.fill = match (out.fill.is_some(), get(cond).fill) {
-                    (true, Some(c)) if c != 0.0 => get(on_true).fill,
-                    (true, Some(_)) => get(on_false).fill,
-                    _ => None,
-                };
-                out
+                merge([get(cond), get(on_true), get(on_false)], |[c, x, y]| fold::select(Some(c), Some(x), Some(y)))
             }
             Op::Broadcast { value, shape } => {
                 let i = get(value);
@@ -188,6 +174,7 @@ impl Extents {
                     ..*c
                 };
                 let constraints = i.constraints.iter().map(stretch).collect();
+                // Padding along the axis repeats what is real.
                 Info { constraints, fill: if i.uniform { i.fill } else { None }, uniform: i.uniform }
             }
             Op::Reshape { value, shape } => {
@@ -251,16 +238,24 @@ fn add(into: &mut Vec<Constraint>, more: &[Constraint]) {
     }
 }
 
-/// Facts of an element-wise operation but for the fill's value: the fill is `Some` if all operands'
-/// fills hold on one and the same set of elements.
-fn merge(operands: &[&Info]) -> Info {
+impl Info {
+    /// The facts of an element-wise function of one value, which maps the fill to this.
+    fn with(&self, fill: Option<Known>) -> Info {
+        Info { constraints: self.constraints.clone(), fill, uniform: self.uniform && fill.is_some() }
+    }
+}
+
+/// Facts of an element-wise operation. Its fill is that of its operands' fills if all of them hold on one and the same
+/// set of elements.
+fn merge<const N: usize>(operands: [&Info; N], f: impl FnOnce([Known; N]) -> Option<Known>) -> Info {
     let mut constraints = Vec::new();
     for o in operands {
         add(&mut constraints, &o.constraints);
     }
     let same_set = operands.iter().all(|o| o.uniform || o.constraints.len() == constraints.len());
-    let known = operands.iter().all(|o| o.fill.is_some());
-    Info { constraints, fill: (same_set && known).then_some(0.0), uniform: operands.iter().all(|o| o.uniform) }
+    let fills: Option<Vec<Known>> = operands.iter().map(|o| o.fill).collect();
+    let fill = fills.filter(|_| same_set).and_then(|f| <[Known; N]>::try_from(f).ok()).and_then(f);
+    Info { constraints, fill, uniform: operands.iter().all(|o| o.uniform) && fill.is_some() }
 }
 
 /// Facts that hold of either value.
@@ -270,15 +265,4 @@ fn join(a: &Info, b: &Info) -> Info {
     let same_set = |i: &Info| i.uniform || i.constraints.len() == constraints.len();
     let fill = if a.fill == b.fill && same_set(a) && same_set(b) { a.fill } else { None };
     Info { uniform: a.uniform && b.uniform && fill.is_some(), constraints, fill }
-}
-
-fn compare(p: Predicate, x: f64, y: f64) -> bool {
-    match p {
-        Predicate::Eq => x == y,
-        Predicate::Ne => x != y,
-        Predicate::Lt => x < y,
-        Predicate::Le => x <= y,
-        Predicate::Gt => x > y,
-        Predicate::Ge => x >= y,
-    }
 }

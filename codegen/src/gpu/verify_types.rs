@@ -250,7 +250,9 @@ impl<'k> Verifier<'k> {
     fn slice_index(&self, slice: &Slice) -> Option<String> {
         let (v, outside) = match *slice {
             Slice::At { coord, .. } => (coord, false),
-            Slice::Tile { index, size, offset, len, reach: _ } => (index, u64::from(offset) + u64::from(len) > size.into()),
+            Slice::Tile { index, size, offset, len, reach: _ } => {
+                (index, u64::from(offset) + u64::from(len) > size.into())
+            }
             Slice::Span { start, .. } => (start, false),
             Slice::Whole { .. } => return (slice.len() == Some(0)).then(|| "a slice of 0 elements".to_owned()),
         };

@@ -112,7 +112,14 @@ impl<'c> Emitter<'c, '_> {
             _ => 1,
         };
         let origin = self.offset_pointer(*dtype, base, offset)?;
-        Ok(View { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides, vector: vector_elements(&kind, inner) })
+        Ok(View {
+            dtype: *dtype,
+            read_only: kind.is_read_only(),
+            base,
+            origin,
+            strides: tile_strides,
+            vector: vector_elements(&kind, inner),
+        })
     }
 
     fn offset_pointer(&self, dtype: DType, base: PointerValue<'c>, elements: IntValue<'c>) -> R<PointerValue<'c>> {
@@ -186,8 +193,7 @@ impl<'c> Emitter<'c, '_> {
             return Ok(Some(limit));
         }
         // Of a number that counts no tile of the dim not even the product with the size is what it seems.
-        let counts =
-            self.b.build_int_compare(IntPredicate::ULT, self.int(index)?, self.dim_tiles(dim, size)?, "")?;
+        let counts = self.b.build_int_compare(IntPredicate::ULT, self.int(index)?, self.dim_tiles(dim, size)?, "")?;
         Ok(Some(self.b.build_select(counts, limit, self.i32(0), "")?.into_int_value()))
     }
 

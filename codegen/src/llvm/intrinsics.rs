@@ -7,9 +7,7 @@ use inkwell::InlineAsmDialect;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Module;
 use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, FunctionType};
-use inkwell::values::{
-    BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, FunctionValue, IntValue, PointerValue,
-};
+use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, FunctionValue, IntValue, PointerValue};
 
 /// One access of global memory, in words.
 pub(super) struct WordAccess {

@@ -3,8 +3,8 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Ring,
-    Reach, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
+    Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
+    Ring, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -213,7 +213,13 @@ impl Generator {
         let (offset, len) = (self.small(), self.int());
         match self.below(4) {
             0 => Slice::At { coord: self.value(), in_bounds: self.coin() },
-            1 => Slice::Tile { index: self.value(), size: self.int(), offset, len, reach: Reach::ALL[self.below(3) as usize] },
+            1 => Slice::Tile {
+                index: self.value(),
+                size: self.int(),
+                offset,
+                len,
+                reach: Reach::ALL[self.below(3) as usize],
+            },
             2 => Slice::Span { start: self.value(), offset, len },
             _ => Slice::Whole { offset, len },
         }

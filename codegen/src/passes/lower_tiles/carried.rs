@@ -20,7 +20,12 @@ struct Update {
 
 impl Lower<'_> {
     /// Stores what an iterate leaves to the buffers of the tiles that it replaces.
-    pub(super) fn store_carried(&mut self, yield_: Inst, yields: &[Value], params: &[Value]) -> Result<(), CompileError> {
+    pub(super) fn store_carried(
+        &mut self,
+        yield_: Inst,
+        yields: &[Value],
+        params: &[Value],
+    ) -> Result<(), CompileError> {
         let mut updates = Vec::new();
         for (&next, &param) in yields.iter().zip(params) {
             if *self.placement.home(param) == Home::Carried
@@ -32,7 +37,8 @@ impl Lower<'_> {
         }
         while !updates.is_empty() {
             let reads: Vec<_> = updates.iter().map(|u| self.reads_carried(yield_, u.next)).collect();
-            let read_by_another = |i: usize| (0..updates.len()).find(|&j| j != i && reads[j].contains(&updates[i].param));
+            let read_by_another =
+                |i: usize| (0..updates.len()).find(|&j| j != i && reads[j].contains(&updates[i].param));
             let Some(free) = (0..updates.len()).find(|&i| read_by_another(i).is_none()) else {
                 // Tiles that exchange places: one waits in registers.
                 let next = updates[read_by_another(0).unwrap_or(0)].next;

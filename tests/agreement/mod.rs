@@ -1,0 +1,228 @@
+//! One kernel on the CPU, on every simulated GPU under three schedules, and on a real one if asked for: they agree.
+//!
+//! The CPU device is the reference; each other device runs the config of its own choice and every config of the tune
+//! space, up to a limit. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
+
+mod wrong_code;
+
+use atlas::dsl::{Config, DType, KernelDef};
+use atlas::runtime::simulator::launch::Policy;
+use atlas::runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
+use half::{bf16, f16};
+
+/// Configs that a kernel is tried with beside the one that is chosen.
+const CONFIGS: usize = 4;
+
+/// An argument as the host has it.
+#[derive(Clone)]
+pub(crate) enum Given {
+    /// Read by the kernel.
+    In(Data),
+    /// Written, and perhaps read, by the kernel.
+    Out(Data),
+    /// A number.
+    F32(f32),
+    /// A whole number.
+    I32(i32),
+}
+
+/// Elements of a tensor, and how they lie.
+#[derive(Clone)]
+pub(crate) struct Data {
+    dtype: DType,
+    shape: Vec<usize>,
+    values: Vec<f64>,
+    /// Elements before, and after, each row.
+    around: (usize, usize),
+}
+
+/// A number between -1 and 1 that looks random, the same for the same index.
+pub(crate) fn noise(i: usize) -> f64 {
+    let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((x >> 40) as f64 / f64::from(1 << 23)) - 1.0
+}
+
+/// An input of elements made from their row-major index.
+pub(crate) fn input(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Given {
+    Given::In(data(dtype, shape, f))
+}
+
+/// An input of noise.
+pub(crate) fn random(dtype: DType, shape: &[usize]) -> Given {
+    let salt = shape.iter().fold(17, |a, &b| a * 31 + b);
+    input(dtype, shape, |i| noise(i + salt))
+}
+
+/// An output; NaN before the launch.
+pub(crate) fn output(dtype: DType, shape: &[usize]) -> Given {
+    let unwritten = if dtype.is_float() { f64::NAN } else { -77.0 };
+    Given::Out(data(dtype, shape, |_| unwritten))
+}
+
+/// An output that the kernel reads first.
+pub(crate) fn in_place(dtype: DType, shape: &[usize]) -> Given {
+    Given::Out(data(dtype, shape, |i| noise(i + 5)))
+}
+
+fn data(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Data {
+    let values = (0..shape.iter().product()).map(f).collect();
+    Data { dtype, shape: shape.to_vec(), values, around: (0, 0) }
+}
+
+impl Given {
+    /// The same as a view into wider rows: so many elements before each row, so many after.
+    pub(crate) fn within(mut self, before: usize, after: usize) -> Given {
+        if let Given::In(d) | Given::Out(d) = &mut self {
+            d.around = (before, after);
+        }
+        self
+    }
+}
+
+/// What stands around a view; it is neither read nor written.
+const AROUND: f64 = 99.0;
+
+/// A tensor with what stands around it.
+struct Placed {
+    whole: Tensor,
+    view: Tensor,
+}
+
+fn upload(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Result<Tensor, RuntimeError> {
+    match dtype {
+        DType::F32 => device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape),
+        DType::F16 => device.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape),
+        DType::Bf16 => device.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
+        DType::F64 => device.tensor_from(values, shape),
+        DType::I32 => device.tensor_from(&values.iter().map(|&v| v as i32).collect::<Vec<_>>(), shape),
+        DType::I64 => device.tensor_from(&values.iter().map(|&v| v as i64).collect::<Vec<_>>(), shape),
+        DType::Bool => panic!("no tensor is bool"),
+    }
+}
+
+impl Data {
+    fn place(&self, device: &Device) -> Result<Placed, RuntimeError> {
+        let Some((&row, outer)) = self.shape.split_last() else { panic!("a tensor has an axis") };
+        let (before, after) = self.around;
+        let mut shape = outer.to_vec();
+        shape.push(before + row + after);
+        let mut values = Vec::new();
+        for r in 0..outer.iter().product() {
+            values.extend(vec![AROUND; before]);
+            values.extend(&self.values[r * row..(r + 1) * row]);
+            values.extend(vec![AROUND; after]);
+        }
+        let whole = upload(device, self.dtype, &values, &shape)?;
+        let view = whole.slice(outer.len(), before..before + row)?;
+        Ok(Placed { whole, view })
+    }
+}
+
+/// The outputs, and what stands around them, after a launch.
+fn run(
+    kernel: &'static KernelDef,
+    device: &Device,
+    config: Option<&Config>,
+    given: &[Given],
+) -> Result<Vec<Vec<f64>>, RuntimeError> {
+    let mut placed = Vec::new();
+    for g in given {
+        placed.push(match g {
+            Given::In(d) | Given::Out(d) => Some(d.place(device)?),
+            _ => None,
+        });
+    }
+    let args: Vec<Arg<'_>> = given
+        .iter()
+        .zip(&mut placed)
+        .map(|(g, p)| match (g, p) {
+            (Given::Out(_), Some(p)) => Arg::Out(&mut p.view),
+            (Given::F32(x), _) => Arg::F32(*x),
+            (Given::I32(x), _) => Arg::I32(*x),
+            (_, Some(p)) => Arg::In(&p.view),
+            (_, None) => panic!("a tensor was not placed"),
+        })
+        .collect();
+    match config {
+        Some(config) => kernel.launch_with(device, config, args)?,
+        None => kernel.launch(device, args)?,
+    }
+    let outputs = given.iter().zip(&placed).filter(|(g, _)| matches!(g, Given::Out(_)));
+    outputs.filter_map(|(_, p)| p.as_ref()).map(|p| p.whole.to_f64_vec()).collect()
+}
+
+/// The devices that the CPU is compared with.
+fn devices() -> Vec<(String, Device)> {
+    let mut devices = Vec::new();
+    if std::env::var_os("ATLAS_NO_SIM").is_none() {
+        for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
+            for target in Target::all() {
+                let options = SimOptions { policy, seed, ..SimOptions::default() };
+                devices.push((format!("sim:{target} {policy:?}"), Device::sim_with(target, options, CacheDir::Off)));
+            }
+        }
+    }
+    for name in std::env::var("ATLAS_DEVICES").unwrap_or_default().split(',').filter(|n| !n.is_empty()) {
+        let number = name.strip_prefix("cuda:").and_then(|n| n.parse().ok());
+        let device = Device::cuda(number.unwrap_or_else(|| panic!("ATLAS_DEVICES: `{name}` is no `cuda:N`")));
+        let device = device.unwrap_or_else(|e| panic!("{name}: {e}"));
+        devices.push((name.to_owned(), device));
+    }
+    devices
+}
+
+/// The most by which two results differ, relative to the largest magnitude; infinite where one is NaN or infinite alone.
+fn difference(found: &[f64], wanted: &[f64]) -> (f64, usize) {
+    let finite = wanted.iter().filter(|w| w.is_finite());
+    let scale = finite.fold(1e-30_f64, |a, &b| a.max(b.abs()));
+    let mut worst = (0.0, 0);
+    for (i, (&f, &w)) in found.iter().zip(wanted).enumerate() {
+        let d = match (f.is_finite(), w.is_finite()) {
+            (true, true) => (f - w).abs() / scale,
+            _ if f == w || (f.is_nan() && w.is_nan()) => 0.0,
+            _ => f64::INFINITY,
+        };
+        if d > worst.0 {
+            worst = (d, i);
+        }
+    }
+    worst
+}
+
+/// What is wrong with a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
+/// more than `bound` of the largest result.
+pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: f64) -> Vec<String> {
+    let wanted = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
+    let configs = kernel.configs();
+    let step = configs.len().div_ceil(CONFIGS).max(1);
+    let picked: Vec<Option<&Config>> = std::iter::once(None).chain(configs.iter().step_by(step).map(Some)).collect();
+    let mut wrong = Vec::new();
+    for (name, device) in devices() {
+        for &config in &picked {
+            let at = format!("{} on {name}, config {}", kernel.name, config.map_or("chosen".into(), Config::to_string));
+            match run(kernel, &device, config, given) {
+                // A config of the space that this GPU cannot run is no fault; that one could be chosen, is.
+                Err(RuntimeError::Compile(e)) if config.is_some() && !e.refused.is_empty() => {}
+                Err(e) => wrong.push(format!("{at}: {e}")),
+                Ok(found) => {
+                    for (k, (f, w)) in found.iter().zip(&wanted).enumerate() {
+                        let (d, i) = difference(f, w);
+                        if d > bound {
+                            wrong.push(format!("{at}: output {k} differs by {d:.1e} at {i}: {} for {}", f[i], w[i]));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// Fails if a kernel is not on every device what it is on the CPU.
+#[track_caller]
+pub(crate) fn agrees(kernel: &'static KernelDef, given: &[Given], bound: f64) {
+    let wrong = disagreements(kernel, given, bound);
+    let shown = &wrong[..wrong.len().min(6)];
+    assert!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), shown.join("\n"));
+}
