@@ -148,6 +148,11 @@ impl Extents {
                 Info { fill: i.fill.and_then(|x| fold_unary(*op, x)), ..i.clone() }
             }
             Op::Cast(_, v) => get(v).clone(),
+            // Only where nothing is put in is it known what padding holds.
+            Op::Other { value, .. } => match get(value) {
+                i if i.constraints.is_empty() => i.clone(),
+                _ => Info::default(),
+            },
             Op::Binary(op, a, b) => {
                 let mut out = merge(&[get(a), get(b)]);
                 out.fill = match (out.fill.is_some(), get(a).fill, get(b).fill) {
