@@ -39,9 +39,9 @@ impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
 
 /// `full::<f32>([A, B], value)`.
 pub fn fill(b: &mut Builder, loc: Loc, value: Operand, dtype: DType, shape: &[u32]) -> Operand {
-    match value {
-        Operand::Literal(x) => b.splat(loc, x, dtype, shape),
-        value => {
+    match value.number() {
+        Some(x) => b.splat(loc, x, dtype, shape),
+        None => {
             let value = b.cast(loc, dtype, value);
             b.broadcast(loc, value, shape)
         }

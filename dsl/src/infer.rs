@@ -14,7 +14,18 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
     let ty = |v| kernel.ty(v);
     let scalar_i32 = TileType::scalar(DType::I32);
     Ok(match op {
-        Op::Splat { dtype, shape, .. } => vec![TileType::new(*dtype, shape.clone())],
+        Op::Splat { value, dtype, shape } => {
+            holds(*dtype, *value, loc)?;
+            vec![TileType::new(*dtype, shape.clone())]
+        }
+        Op::Other { value, other } => {
+            let t = ty(*value);
+            if t.dtype == DType::Bool {
+                return err(104, format!("`or` does not apply to {t}"));
+            }
+            holds(t.dtype, *other, loc)?;
+            vec![t.clone()]
+        }
         Op::Iota { shape, axis } => {
             if usize::from(*axis) >= shape.len() {
                 return err(101, format!("iota counts axis {axis}, but the tile {shape:?} has rank {}", shape.len()));
@@ -196,6 +207,31 @@ pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagno
         }
         Op::Yield(_) => vec![],
     })
+}
+
+/// True if an integer type holds a number, which is whole and known exactly. True for the other types.
+pub fn is_held(dtype: DType, x: f64) -> bool {
+    match dtype {
+        DType::I32 => x.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&x),
+        // From 2^53 on, numbers that differ are one f64.
+        DType::I64 => x.fract() == 0.0 && x.abs() < LEAST_INEXACT,
+        _ => true,
+    }
+}
+
+/// 2^53: below it f64 holds every whole number.
+pub const LEAST_INEXACT: f64 = 9_007_199_254_740_992.0;
+
+fn holds(dtype: DType, x: f64, loc: Loc) -> Result<(), Diagnostic> {
+    if is_held(dtype, x) {
+        return Ok(());
+    }
+    let why = match dtype {
+        _ if x.fract() != 0.0 || x.is_nan() => "is not a whole number",
+        DType::I64 => "is not known exactly: numbers are exact below 2^53",
+        _ => "is out of its range",
+    };
+    Err(Diagnostic::new(117, loc, format!("the number {x} meets {dtype}, but {why}")))
 }
 
 /// The type of the tile that `slices` cut out of a tensor parameter.

@@ -10,6 +10,8 @@
 //! | `builder` | the only way for code to append operations |
 //! | `text` | tokens, shared by every text form |
 //! | `print`, `parse` | the text form, written and read |
+//! | `reach` | how far a slice may reach out of its dim |
+//! | `validity` | which elements of each tile lie inside their tensors |
 //! | `verify` | the rules of a well-formed kernel |
 //! | `config`, `specialization`, `def` | what a kernel is built for, and what `atlas_kernel!` leaves behind |
 //! | `diag` | diagnostics |
@@ -28,9 +30,11 @@ pub mod ir;
 pub mod op;
 pub mod parse;
 pub mod print;
+pub mod reach;
 pub mod specialization;
 pub mod text;
 pub mod types;
+pub mod validity;
 pub mod verify;
 
 pub use builder::{Builder, Operand};

@@ -210,6 +210,13 @@ pub enum Op {
     },
     /// Conversion to another element type, rounded to nearest even; float to int truncates.
     Cast(DType, Value),
+    /// The same tile with `other` (rounded to its type) where an element is not valid; all are valid then.
+    Other {
+        /// The tile, of numbers.
+        value: Value,
+        /// What stands past the edge.
+        other: f64,
+    },
     /// Repeats axes of extent 1, and prepends axes, until the shape is reached (aligned at the last axis).
     Broadcast {
         /// The tile.
@@ -303,7 +310,10 @@ impl Op {
             Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
             Op::TableGet { indices, .. } => indices.iter_mut().for_each(on),
             Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) => on(v),
-            Op::Broadcast { value, .. } | Op::Reshape { value, .. } | Op::Reduce { value, .. } => on(value),
+            Op::Other { value, .. }
+            | Op::Broadcast { value, .. }
+            | Op::Reshape { value, .. }
+            | Op::Reduce { value, .. } => on(value),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
                 on(a);
                 on(b);

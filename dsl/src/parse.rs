@@ -366,6 +366,11 @@ impl<'s> Parser<'s> {
                 let on_true = self.value_after(T::Comma)?;
                 Op::Select { cond, on_true, on_false: self.value_after(T::Comma)? }
             }
+            "other" => {
+                let value = self.value()?;
+                self.text.expect(T::Comma)?;
+                Op::Other { value, other: self.text.float()? }
+            }
             "transpose" => Op::Transpose(self.value()?),
             "reduce" => {
                 let token = self.text.expect(T::Ident)?;

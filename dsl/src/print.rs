@@ -207,10 +207,15 @@ impl Printer<'_> {
             write!(f, "{} = ", self.values(results))?;
         }
         let v = |x: &Value| self.value(*x);
+        let is_float = |x: Value| kernel.values.get(x).is_some_and(|data| data.ty.dtype.is_float());
         match op {
             // Whole numbers print in full, which is exact.
             Op::Splat { value, dtype, .. } if !dtype.is_float() && value.fract() == 0.0 => write!(f, "splat {value}")?,
             Op::Splat { value, .. } => write!(f, "splat {}", float_text(value))?,
+            Op::Other { value, other } if !is_float(*value) && other.fract() == 0.0 => {
+                write!(f, "other {}, {other}", v(value))?;
+            }
+            Op::Other { value, other } => write!(f, "other {}, {}", v(value), float_text(other))?,
             Op::Iota { axis, .. } => write!(f, "iota axis {axis}")?,
             Op::DimSize(dim) => write!(f, "size {}", self.dim(*dim))?,
             Op::DimTiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(*dim))?,
@@ -340,7 +345,7 @@ fn outline(kernel: &Kernel) -> Vec<OutlineRow> {
             let mut bits = None;
             let mut inner = None;
             match &mut op {
-                Op::Splat { value, .. } => {
+                Op::Splat { value, .. } | Op::Other { other: value, .. } => {
                     bits = Some(if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() });
                     *value = 0.0;
                 }

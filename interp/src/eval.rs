@@ -4,6 +4,7 @@ use crate::error::InterpError;
 use crate::eval_memory::Stored;
 use crate::tile::Tile;
 use crate::{Arg, Mode};
+use atlas_dsl::validity::Validity;
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(crate) struct Machine<'m> {
     pub(crate) args: &'m [Arg<'m>],
     /// Per value: a transpose that `dot` alone uses, and reads by its strides.
     pub(crate) deferred: &'m [bool],
+    /// What makes elements of each value invalid.
+    pub(crate) validity: &'m Validity,
 }
 
 /// One point of the grid being run.
@@ -94,6 +97,7 @@ impl<'m> Program<'m> {
             Op::Compare(p, x, y) => self.compare(*p, *x, *y)?,
             Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
             Op::Cast(dtype, x) => self.cast(*dtype, *x)?,
+            Op::Other { value, other } => self.other(*value, *other)?,
             Op::Broadcast { value, shape } => self.broadcast(*value, shape)?,
             Op::Reshape { value, shape } => self.reshape(*value, shape)?,
             Op::Transpose(x) => self.transpose(*x)?,

@@ -2,8 +2,9 @@
 
 use crate::error::InterpError;
 use crate::eval::Program;
-use crate::tile::Tile;
+use crate::tile::{Tile, common};
 use atlas_dsl::{Block, Kernel, Op, Value};
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Program<'_> {
@@ -21,14 +22,31 @@ impl Program<'_> {
         let Some((&index, params)) = params.split_first() else {
             return Err(InterpError::kernel("a loop body has no index"));
         };
+        // What is carried is valid where both what it starts as and what the body leaves are.
+        let validity = self.machine.validity;
+        let valid = |tile: &Arc<Tile>, &param: &Value| self.valid_part(&tile.ty, validity.constraints(param));
+        let valid =
+            carried.iter().zip(params).map(|(tile, param)| valid(tile, param)).collect::<Result<Vec<_>, _>>()?;
+        narrow(&mut carried, &valid);
         for i in lo..hi {
             self.set(index, Arc::new(Tile::index(i)));
             for (&param, tile) in params.iter().zip(carried) {
                 self.set(param, tile);
             }
             carried = self.block(body)?;
+            narrow(&mut carried, &valid);
         }
         Ok(carried)
+    }
+}
+
+/// Takes from the valid part of each tile what lies outside the given one.
+fn narrow(tiles: &mut [Arc<Tile>], valid: &[Vec<Range<u32>>]) {
+    for (tile, valid) in tiles.iter_mut().zip(valid) {
+        let both = common(&tile.valid, valid);
+        if both != tile.valid {
+            Arc::make_mut(tile).valid = both;
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use crate::tile::{Data, Tile, mismatch};
 use crate::walk::Walk;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::Slice;
-use atlas_dsl::{Param, TileType, Value};
+use atlas_dsl::reach::constant;
+use atlas_dsl::validity::Constraint;
+use atlas_dsl::{Dim, Param, TileType, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,23 +51,49 @@ impl Program<'_> {
         let mut region = Region { start: Vec::with_capacity(dims.len()), extent: Vec::with_capacity(dims.len()) };
         let (mut shape, mut valid) = (Vec::new(), Vec::new());
         for (slice, &dim) in slices.iter().zip(dims) {
-            let size = self.machine.dims[dim.as_u32() as usize] as i64;
-            let (start, extent) = match *slice {
-                Slice::At(v) => (i64::from(self.index(v)?), 1),
-                Slice::Tile { index, size } => (i64::from(self.index(index)?) * i64::from(size), size),
-                Slice::Span { start, len } => (i64::from(self.index(start)?), len),
-                Slice::Whole => (0, size as u32),
-            };
+            let (start, extent, inside) = self.slice(*slice, dim)?;
             if !matches!(slice, Slice::At(_)) {
                 shape.push(extent);
-                let inside = |at: i64| at.clamp(0, i64::from(extent)) as u32;
-                let first = inside(-start);
-                valid.push(first..inside(size - start).max(first));
+                valid.push(inside);
             }
             region.start.push(start);
             region.extent.push(extent);
         }
         Ok(Access { region, ty: TileType::new(*dtype, shape), valid })
+    }
+
+    /// The first element of a slice in its dim, its extent, and the part of it that lies inside the dim.
+    fn slice(&self, slice: Slice, dim: Dim) -> Result<(i64, u32, Range<u32>), InterpError> {
+        let size = self.machine.dims[dim.as_u32() as usize] as i64;
+        // Constants are read off the kernel: their values may be defined inside the loop that asks for them.
+        let index = |v: Value| match constant(self.machine.kernel, v) {
+            Some(i) => Ok(i),
+            None => self.index(v).map(i64::from),
+        };
+        let (start, extent) = match slice {
+            Slice::At(v) => (index(v)?, 1),
+            Slice::Tile { index: i, size } => (index(i)? * i64::from(size), size),
+            Slice::Span { start, len } => (index(start)?, len),
+            Slice::Whole => (0, size as u32),
+        };
+        let inside = |at: i64| at.clamp(0, i64::from(extent)) as u32;
+        let first = inside(-start);
+        Ok((start, extent, first..inside(size - start).max(first)))
+    }
+
+    /// The valid part of each axis of a tile under some constraints.
+    pub(crate) fn valid_part(&self, ty: &TileType, constraints: &[Constraint]) -> Result<Vec<Range<u32>>, InterpError> {
+        let mut valid: Vec<Range<u32>> = ty.shape.iter().map(|&e| 0..e).collect();
+        for c in constraints {
+            let (_, _, mut inside) = self.slice(c.slice, c.dim)?;
+            let Some(axis) = valid.get_mut(usize::from(c.axis)) else { return Err(mismatch("load")) };
+            if c.whole_axis {
+                inside = if inside.is_empty() { 0..0 } else { axis.clone() };
+            }
+            let start = axis.start.max(inside.start);
+            *axis = start..axis.end.min(inside.end).max(start);
+        }
+        Ok(valid)
     }
 
     pub(crate) fn load(&self, param: Param, slices: &[Slice]) -> Result<Tile, InterpError> {
@@ -100,7 +128,8 @@ impl Program<'_> {
     }
 }
 
-fn overlay(walk: &Walk, to: &mut Data, from: &Data) -> Result<(), InterpError> {
+/// Copies the walk's box of one tile onto another of its type.
+pub(crate) fn overlay(walk: &Walk, to: &mut Data, from: &Data) -> Result<(), InterpError> {
     match (to, from) {
         (Data::Bool(to), Data::Bool(from)) => walk.copy(to, from),
         (Data::I32(to), Data::I32(from)) => walk.copy(to, from),

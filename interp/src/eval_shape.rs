@@ -1,7 +1,8 @@
-//! Operations that move elements and change none.
+//! Operations that move elements, and what stands past an edge.
 
 use crate::error::InterpError;
 use crate::eval::Program;
+use crate::eval_memory::overlay;
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::{Row, Walk, dense_strides};
 use atlas_dsl::{TileType, Value};
@@ -37,6 +38,25 @@ impl Program<'_> {
         let ty = TileType::new(tile.ty.dtype, shape);
         let data = gather(&tile.data, ty.elements() as usize, Walk::new(axes.into_iter(), 0, 0));
         Ok(Tile { ty, valid, data })
+    }
+
+    /// The tile with `other` where an element is not valid; all are valid then.
+    pub(crate) fn other(&self, value: Value, other: f64) -> Result<Tile, InterpError> {
+        let tile = self.tile(value)?;
+        let shape = &tile.ty.shape;
+        let ty = tile.ty.clone();
+        if tile.valid.iter().zip(shape).all(|(v, &e)| *v == (0..e)) {
+            return Ok(Tile::full(ty, tile.data.clone()));
+        }
+        let mut data = Data::filled(ty.dtype, self.machine.mode, ty.elements() as usize, other);
+        // The valid part is a box, which is copied onto the filling.
+        let steps = dense_strides(shape.iter().map(|&e| u64::from(e)));
+        let first: i64 = tile.valid.iter().zip(&steps).map(|(v, &step)| i64::from(v.start) * step).sum();
+        let rows = tile.valid.iter().zip(&steps).map(|(v, &step)| Row { count: v.len(), a: step, b: step });
+        if let Some(walk) = Walk::new(rows, first, first) {
+            overlay(&walk, &mut data, &tile.data)?;
+        }
+        Ok(Tile::full(ty, data))
     }
 
     pub(crate) fn reshape(&self, value: Value, shape: &[u32]) -> Result<Tile, InterpError> {

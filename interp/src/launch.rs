@@ -7,6 +7,7 @@ use crate::eval_memory::Stored;
 use crate::ring::check_ring;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
+use atlas_dsl::validity::Validity;
 use atlas_dsl::{DType, Kernel};
 use rayon::prelude::*;
 
@@ -33,12 +34,14 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     let programs = extents.iter().try_fold(1u64, |n, &e| n.checked_mul(e));
     let programs = programs.ok_or_else(|| InterpError::argument(&kernel.name, "the grid has over 2^64 programs"))?;
     let deferred = deferred_transposes(kernel);
+    let validity = Validity::of(kernel);
     let threads = rayon::current_num_threads().max(1) as u64;
     let (mut first, mut batch) = (0, threads * 2);
     while first < programs {
         let last = first.saturating_add(batch).min(programs);
         let stores = {
-            let machine = Machine { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred };
+            let machine =
+                Machine { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred, validity: &validity };
             (first..last)
                 .into_par_iter()
                 .map(|index| Program::new(&machine).run(&coordinates(&extents, index)))

@@ -26,7 +26,7 @@
 //! element-wise result is valid where all its operands are. Folds and `dot` skip what is not valid
 //! along the folded axis; a fold of nothing is its neutral element. Validity belongs to axes: an
 //! element that a scalar coordinate picks outside its tensor reads as 0 like any other. A value that a
-//! loop carries is valid where its last iterate leaves it so. Stores drop what lies outside the tensor
+//! loop carries is valid where both what it starts as and what the body leaves are. Stores drop what lies outside the tensor
 //! they go to, and nothing else.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,14 +1,27 @@
 //! Which elements of each tile are real, and what the others hold.
 //!
-//! A tile cut at the end of a dim is *ragged*: some of its elements lie outside the tensor. Layouts
-//! add *padding* beyond the tile's own extents. Loads put 0 in both; element-wise operations map that
-//! constant along. A contraction needs its neutral there and gets it by a refill unless this analysis
-//! proves that it is there already.
+//! A tile cut at the end of a dim is *ragged*: some of its elements lie outside the tensor. Layouts add *padding* beyond
+//! the tile's own extents. Loads put 0 in both; element-wise operations map that constant along. A contraction needs its
+//! neutral there and gets it by a refill unless this analysis proves that it is there already.
+//!
+//! Promise. [`Extents::constraints`] are those of [`Validity`], which the interpreter follows too: an element that meets
+//! all of them is real. [`Extents::fill`] holds of every element that is not real and of all padding, in the bits that any
+//! device computes.
+//!
+//! Argument. Which elements are real is decided once, in Tile IR. Of the others: a load gives 0; a function of elements
+//! of which each holds a known constant gives what [`fold`] proves of it on every implementation, with the rounding of
+//! its type. The constants of several operands meet in one element only if they hold on the same elements: operands with
+//! the same constraints, or constants everywhere (`uniform`). A broadcast repeats real elements into padding, so nothing
+//! is known there unless the operand is uniform. A loop has what holds both of what it starts as and of what its body
+//! leaves, found by iterating down from what it starts as.
+//!
+//! What would break it: an operand of extent 1 repeated along a ragged axis; `max(sqrt(x - 1), 0)`, whose fill is NaN; a
+//! fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`); approximate functions at other points than 0. Each
+//! is a test in tests/agreement/wrong_code.rs or dsl/tests/fold.rs.
 
-use super::{Uses, reach};
-use crate::gpu::Reach;
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::Slice;
+use atlas_dsl::validity::{self, Validity};
 use atlas_dsl::{Block, Dim, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 
@@ -24,10 +37,19 @@ pub struct Constraint {
     pub dim: Dim,
 }
 
+impl From<&validity::Constraint> for Constraint {
+    fn from(c: &validity::Constraint) -> Constraint {
+        let slice = match (c.whole_axis, c.coordinate()) {
+            (true, Some(v)) => Slice::At(v),
+            _ => c.slice,
+        };
+        Constraint { axis: c.axis, slice, dim: c.dim }
+    }
+}
+
 /// What is known of one value.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Info {
-    constraints: Vec<Constraint>,
     /// What is known of every element outside the tensor, and of all padding.
     fill: Option<Known>,
     /// The same holds of every element, real ones included.
@@ -37,22 +59,21 @@ struct Info {
 /// The raggedness of every value of a kernel.
 #[derive(Clone, Debug)]
 pub struct Extents {
-    uses: Uses,
+    validity: Validity,
     info: SecondaryMap<Value, Info>,
-    escapes: bool,
 }
 
 impl Extents {
     /// Analyses a kernel.
-    pub fn of(kernel: &Kernel, uses: &Uses) -> Extents {
-        let mut e = Extents { uses: uses.clone(), info: SecondaryMap::new(), escapes: false };
+    pub fn of(kernel: &Kernel) -> Extents {
+        let mut e = Extents { validity: Validity::of(kernel), info: SecondaryMap::new() };
         e.block(kernel, kernel.body);
         e
     }
 
     /// The axes along which a tile may be ragged.
-    pub fn constraints(&self, v: Value) -> &[Constraint] {
-        &self.info[v].constraints
+    pub fn constraints(&self, v: Value) -> impl Iterator<Item = Constraint> {
+        self.validity.constraints(v).iter().map(Constraint::from)
     }
 
     /// What is known of elements outside the tensor, and of padding.
@@ -60,18 +81,11 @@ impl Extents {
         self.info[v].fill
     }
 
-    /// True if a loop carries out a tile whose ragged end depends on the loop's index. Which elements are
-    /// real is then a matter of the last iterate, which masks cannot say.
-    pub fn ragged_tile_leaves_its_loop(&self) -> bool {
-        self.escapes
-    }
-
     /// Whether a contraction of `axes` needs its neutral put in first. `padded`: the layout adds
     /// padding along those axes.
     pub fn needs_refill(&self, v: Value, axes: &[u8], neutral: f64, padded: bool) -> bool {
-        let info = &self.info[v];
-        let ragged = info.constraints.iter().any(|c| axes.contains(&c.axis));
-        (ragged || padded) && info.fill != Some(Known::Exact(neutral))
+        let ragged = self.validity.constraints(v).iter().any(|c| axes.contains(&c.axis));
+        (ragged || padded) && self.info[v].fill != Some(Known::Exact(neutral))
     }
 
     fn block(&mut self, kernel: &Kernel, block: Block) {
@@ -79,29 +93,7 @@ impl Extents {
             let op = &kernel.insts[inst];
             let results = kernel.results[inst].clone();
             if let Op::Loop { inits, body, .. } = op {
-                let params = kernel.blocks[*body].params.clone();
-                let mut carried: Vec<Info> = inits.iter().map(|&v| self.info[v].clone()).collect();
-                loop {
-                    for (p, info) in params[1..].iter().zip(&carried) {
-                        self.info[*p] = info.clone();
-                    }
-                    self.block(kernel, *body);
-                    let next: Vec<Info> = match kernel.blocks[*body].insts.last().map(|&i| &kernel.insts[i]) {
-                        Some(Op::Yield(vs)) => {
-                            let outside: Vec<Info> = vs.iter().map(|&v| self.outside(kernel, v, *body)).collect();
-                            self.escapes |= vs
-                                .iter()
-                                .zip(&outside)
-                                .any(|(&v, o)| self.info[v].constraints.len() != o.constraints.len());
-                            carried.iter().zip(&outside).map(|(c, o)| join(c, o)).collect()
-                        }
-                        _ => carried.clone(),
-                    };
-                    if next == carried {
-                        break;
-                    }
-                    carried = next;
-                }
+                let carried = self.loop_(kernel, inits, *body);
                 for (r, info) in results.iter().zip(carried) {
                     self.info[*r] = info;
                 }
@@ -111,106 +103,67 @@ impl Extents {
         }
     }
 
-    /// A value's facts as seen outside a loop: constraints on what only the loop defines are dropped.
-    fn outside(&self, kernel: &Kernel, v: Value, body: Block) -> Info {
-        let mut info = self.info[v].clone();
-        let inside = |v: Value| match kernel.values[v].def {
-            atlas_dsl::ir::ValueDef::BlockParam(b, _) => b == body,
-            atlas_dsl::ir::ValueDef::Result(i, _) => kernel.blocks[body].insts.contains(&i),
-            atlas_dsl::ir::ValueDef::Grid(_) => false,
+    /// What holds of carried values at the head of every iterate, and after the last.
+    fn loop_(&mut self, kernel: &Kernel, inits: &[Value], body: Block) -> Vec<Info> {
+        let params = kernel.blocks[body].params[1..].to_vec();
+        // What starts with fewer invalid elements than the loop's value has is known of those alone.
+        let at_head = |e: &Extents, p: Value, v: Value| match e.same_set(v, p) {
+            true => e.info[v],
+            false => Info::default(),
         };
-        info.constraints.retain(|c| match c.slice {
-            Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => !inside(v),
-            Slice::Whole => true,
-        });
-        info
+        let mut carried: Vec<Info> = params.iter().zip(inits).map(|(&p, &v)| at_head(self, p, v)).collect();
+        loop {
+            for (&p, info) in params.iter().zip(&carried) {
+                self.info[p] = *info;
+            }
+            self.block(kernel, body);
+            let yields = validity::yields(kernel, body);
+            let next: Vec<Info> = carried
+                .iter()
+                .zip(params.iter().zip(yields))
+                .map(|(c, (&p, &v))| c.join(at_head(self, p, v)))
+                .collect();
+            if next == carried {
+                return carried;
+            }
+            carried = next;
+        }
     }
 
+    /// True if what is known of the elements of `v` that are not real holds of those of `like`.
+    fn same_set(&self, v: Value, like: Value) -> bool {
+        self.info[v].uniform || self.validity.constraints(v).len() == self.validity.constraints(like).len()
+    }
+
+    /// The facts of an operation's one result.
     fn transfer(&self, kernel: &Kernel, op: &Op) -> Info {
-        let get = |v: &Value| &self.info[*v];
+        let get = |v: &Value| self.info[*v];
         match op {
-            Op::Splat { value, dtype, .. } => {
-                let fill = Known::constant(*dtype, *value);
-                Info { constraints: vec![], fill, uniform: fill.is_some() }
-            }
-            Op::Load { param, slices } => {
-                let atlas_dsl::ir::ParamKind::Tensor { dims, .. } = &kernel.params[*param].kind else {
-                    return Info::default();
-                };
-                let mut constraints = Vec::new();
-                let mut axis = 0;
-                for (slice, &dim) in slices.iter().zip(dims) {
-                    if matches!(slice, Slice::At(_)) {
-                        continue;
-                    }
-                    if reach(kernel, &self.uses, *slice, dim) != Reach::Inside {
-                        constraints.push(Constraint { axis, slice: *slice, dim });
-                    }
-                    axis += 1;
+            Op::Splat { value, dtype, .. } => Info::uniform(Known::constant(*dtype, *value)),
+            Op::Load { .. } => Info { fill: Some(Known::Exact(0.0)), uniform: false },
+            // All of it is real; padding holds what a refill puts there, or what the operand has.
+            Op::Other { value, other } => {
+                let info = get(value);
+                let dtype = kernel.ty(*value).dtype;
+                if self.validity.constraints(*value).is_empty() {
+                    info
+                } else {
+                    Info { fill: Known::constant(dtype, *other), uniform: false }
                 }
-                Info { constraints, fill: Some(Known::Exact(0.0)), uniform: false }
             }
-            Op::Unary(op, v) => {
-                let i = get(v);
-                i.with(i.fill.and_then(|x| fold::unary(*op, kernel.ty(*v).dtype, x)))
-            }
-            Op::Cast(to, v) => {
-                let i = get(v);
-                i.with(i.fill.and_then(|x| fold::cast(kernel.ty(*v).dtype, *to, x)))
-            }
-            Op::Binary(op, a, b) => merge([get(a), get(b)], |[x, y]| fold::binary(*op, kernel.ty(*a).dtype, x, y)),
-            Op::Compare(p, a, b) => merge([get(a), get(b)], |[x, y]| fold::compare(*p, kernel.ty(*a).dtype, x, y)),
+            Op::Unary(op, v) => get(v).map(|x| fold::unary(*op, kernel.ty(*v).dtype, x)),
+            Op::Cast(to, v) => get(v).map(|x| fold::cast(kernel.ty(*v).dtype, *to, x)),
+            Op::Binary(op, a, b) => self.merge([*a, *b], |[x, y]| fold::binary(*op, kernel.ty(*a).dtype, x, y)),
+            Op::Compare(p, a, b) => self.merge([*a, *b], |[x, y]| fold::compare(*p, kernel.ty(*a).dtype, x, y)),
             Op::Select { cond, on_true, on_false } => {
-                merge([get(cond), get(on_true), get(on_false)], |[c, x, y]| fold::select(Some(c), Some(x), Some(y)))
+                self.merge([*cond, *on_true, *on_false], |[c, x, y]| fold::select(Some(c), Some(x), Some(y)))
             }
-            Op::Broadcast { value, shape } => {
-                let i = get(value);
-                let from = &kernel.ty(*value).shape;
-                let lead = (shape.len() - from.len()) as u8;
-                let wider = |axis: u8| from[usize::from(axis)] != shape[usize::from(axis + lead)];
-                let stretch = |c: &Constraint| Constraint {
-                    axis: c.axis + lead,
-                    slice: if wider(c.axis) { one_element(c.slice) } else { c.slice },
-                    ..*c
-                };
-                let constraints = i.constraints.iter().map(stretch).collect();
-                // Padding along the axis repeats what is real.
-                Info { constraints, fill: if i.uniform { i.fill } else { None }, uniform: i.uniform }
-            }
-            Op::Reshape { value, shape } => {
-                let i = get(value);
-                let from = &kernel.ty(*value).shape;
-                let real = |s: &[u32]| (0..s.len()).filter(|&k| s[k] != 1).collect::<Vec<_>>();
-                let (old, new) = (real(from), real(shape));
-                let constraints = i
-                    .constraints
-                    .iter()
-                    .filter_map(|c| {
-                        let k = old.iter().position(|&a| a == usize::from(c.axis))?;
-                        Some(Constraint { axis: new[k] as u8, ..*c })
-                    })
-                    .collect();
-                Info { constraints, ..i.clone() }
-            }
-            Op::Transpose(v) => {
-                let i = get(v);
-                let constraints = i.constraints.iter().map(|c| Constraint { axis: 1 - c.axis, ..*c }).collect();
-                Info { constraints, ..i.clone() }
-            }
-            Op::Reduce { value, axes, .. } => {
-                let constraints = get(value).constraints.iter().filter(|c| !axes.contains(&c.axis)).copied().collect();
-                Info { constraints, fill: None, uniform: false }
-            }
-            Op::Dot { a, b, acc, .. } => {
-                let rows = get(a).constraints.iter().filter(|c| c.axis == 0);
-                let cols = get(b).constraints.iter().filter(|c| c.axis == 1);
-                let mut constraints: Vec<Constraint> = rows.chain(cols).copied().collect();
-                if let Some(c) = acc {
-                    add(&mut constraints, &get(c).constraints);
-                }
-                Info { constraints, fill: None, uniform: false }
-            }
-            Op::Iota { .. }
+            // Padding along a repeated axis repeats what is real.
+            Op::Broadcast { value: v, .. } => Info::uniform(get(v).fill.filter(|_| get(v).uniform)),
+            Op::Reshape { value: v, .. } | Op::Transpose(v) => get(v),
+            Op::Reduce { .. }
+            | Op::Dot { .. }
+            | Op::Iota { .. }
             | Op::DimSize(_)
             | Op::DimTiles { .. }
             | Op::ScalarParam(_)
@@ -220,49 +173,40 @@ impl Extents {
             | Op::Yield(_) => Info::default(),
         }
     }
-}
 
-/// The one element that a slice of extent 1 is: what is repeated along an axis is real where that element is.
-fn one_element(slice: Slice) -> Slice {
-    match slice {
-        Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Slice::At(v),
-        Slice::At(_) | Slice::Whole => slice,
+    /// Facts of an element-wise operation. Its fill is that of its operands' fills if all of them hold on one and the
+    /// same set of elements.
+    fn merge<const N: usize>(&self, operands: [Value; N], f: impl FnOnce([Known; N]) -> Option<Known>) -> Info {
+        let uniform = operands.iter().all(|&v| self.info[v].uniform);
+        let ragged: Vec<Value> = operands.into_iter().filter(|&v| !self.info[v].uniform).collect();
+        let same_set = ragged.windows(2).all(|w| self.same_constraints(w[0], w[1]));
+        let fills: Option<Vec<Known>> = operands.iter().map(|&v| self.info[v].fill).collect();
+        let fill = fills.filter(|_| same_set).and_then(|f| <[Known; N]>::try_from(f).ok()).and_then(f);
+        Info { fill, uniform: uniform && fill.is_some() }
     }
-}
 
-fn add(into: &mut Vec<Constraint>, more: &[Constraint]) {
-    for c in more {
-        if !into.contains(c) {
-            into.push(*c);
-        }
+    /// True if both have the same elements that are not real.
+    fn same_constraints(&self, a: Value, b: Value) -> bool {
+        let (a, b) = (self.validity.constraints(a), self.validity.constraints(b));
+        a.len() == b.len() && a.iter().all(|c| b.contains(c))
     }
 }
 
 impl Info {
-    /// The facts of an element-wise function of one value, which maps the fill to this.
-    fn with(&self, fill: Option<Known>) -> Info {
-        Info { constraints: self.constraints.clone(), fill, uniform: self.uniform && fill.is_some() }
+    /// The same everywhere, if it is known.
+    fn uniform(fill: Option<Known>) -> Info {
+        Info { fill, uniform: fill.is_some() }
     }
-}
 
-/// Facts of an element-wise operation. Its fill is that of its operands' fills if all of them hold on one and the same
-/// set of elements.
-fn merge<const N: usize>(operands: [&Info; N], f: impl FnOnce([Known; N]) -> Option<Known>) -> Info {
-    let mut constraints = Vec::new();
-    for o in operands {
-        add(&mut constraints, &o.constraints);
+    /// The facts of a function of one value.
+    fn map(self, f: impl FnOnce(Known) -> Option<Known>) -> Info {
+        let fill = self.fill.and_then(f);
+        Info { fill, uniform: self.uniform && fill.is_some() }
     }
-    let same_set = operands.iter().all(|o| o.uniform || o.constraints.len() == constraints.len());
-    let fills: Option<Vec<Known>> = operands.iter().map(|o| o.fill).collect();
-    let fill = fills.filter(|_| same_set).and_then(|f| <[Known; N]>::try_from(f).ok()).and_then(f);
-    Info { constraints, fill, uniform: operands.iter().all(|o| o.uniform) && fill.is_some() }
-}
 
-/// Facts that hold of either value.
-fn join(a: &Info, b: &Info) -> Info {
-    let mut constraints = a.constraints.clone();
-    add(&mut constraints, &b.constraints);
-    let same_set = |i: &Info| i.uniform || i.constraints.len() == constraints.len();
-    let fill = if a.fill == b.fill && same_set(a) && same_set(b) { a.fill } else { None };
-    Info { uniform: a.uniform && b.uniform && fill.is_some(), constraints, fill }
+    /// What holds of either value.
+    fn join(self, other: Info) -> Info {
+        let fill = if self.fill == other.fill { self.fill } else { None };
+        Info { fill, uniform: self.uniform && other.uniform && fill.is_some() }
+    }
 }

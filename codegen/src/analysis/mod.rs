@@ -3,7 +3,6 @@
 mod extents;
 mod placement;
 mod precision;
-mod reach;
 mod registers;
 mod uses;
 mod work;
@@ -12,7 +11,6 @@ pub use extents::{Constraint, Extents};
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
 pub use precision::reaches_memory_as_16_bits;
-pub use reach::{constant, reach};
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Work};

@@ -172,7 +172,12 @@ impl Placement {
                 continue;
             };
             match op {
-                Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+                Op::Unary(..)
+                | Op::Binary(..)
+                | Op::Compare(..)
+                | Op::Select { .. }
+                | Op::Cast(..)
+                | Op::Other { .. } => {
                     op.visit_operands(|v| {
                         if tied(v) {
                             classes.union(v, result);

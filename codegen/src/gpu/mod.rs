@@ -24,11 +24,12 @@ mod verify_overlap;
 mod verify_types;
 
 pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
+pub use atlas_dsl::reach::Reach;
 pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
     Value, ValueData, ValueDef,
 };
-pub use op::{Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid};
+pub use op::{Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;

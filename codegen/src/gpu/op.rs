@@ -3,32 +3,8 @@
 use super::atom::MmaAtom;
 use super::{Block, Buffer, Ring, Value};
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::reach::Reach;
 use atlas_dsl::{Dim, Param, Table};
-
-/// How far a tile may reach out of its dim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reach {
-    /// Nowhere: every element lies in the dim.
-    Inside,
-    /// Past the end: its first element lies in the dim.
-    PastEnd,
-    /// Anywhere: nothing is known of the tile's number.
-    Anywhere,
-}
-
-impl Reach {
-    /// All of them.
-    pub const ALL: [Reach; 3] = [Reach::Inside, Reach::PastEnd, Reach::Anywhere];
-
-    /// The word of the text form.
-    pub fn word(self) -> &'static str {
-        match self {
-            Reach::Inside => "in_bounds",
-            Reach::PastEnd => "past_end",
-            Reach::Anywhere => "",
-        }
-    }
-}
 
 /// How one axis of a tensor is addressed. `At` gives no tile axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Element-wise operations, comparisons, choices and conversions.
 
-use super::{Builder, Operand, fold_binary, fold_unary};
+use super::{Builder, Operand, fold_binary, fold_unary, fold_whole};
 use crate::ir::Loc;
 use crate::op::{BinaryOp, Op, Predicate, UnaryOp};
 use crate::types::{DType, broadcast_shapes};
@@ -8,23 +8,37 @@ use crate::types::{DType, broadcast_shapes};
 impl Builder {
     /// An element-wise operation of one operand. Literals fold.
     pub fn unary(&mut self, loc: Loc, op: UnaryOp, x: impl Into<Operand>) -> Operand {
-        match x.into() {
-            Operand::Literal(x) => match fold_unary(op, x) {
+        let x = x.into();
+        match (x, op) {
+            (Operand::Value(v), _) => self.push(loc, Op::Unary(op, v)),
+            (Operand::Poison, _) => Operand::Poison,
+            (Operand::Whole(n), UnaryOp::Neg) => Operand::Whole(n.saturating_neg()),
+            (Operand::Whole(n), UnaryOp::Abs) => Operand::Whole(n.saturating_abs()),
+            _ => match x.number().and_then(|x| fold_unary(op, x)) {
                 Some(y) => Operand::Literal(y),
                 None => {
                     self.error(104, loc, format!("`{}` does not apply to a literal", op.name()));
                     Operand::Poison
                 }
             },
-            Operand::Value(v) => self.push(loc, Op::Unary(op, v)),
-            Operand::Poison => Operand::Poison,
         }
     }
 
     /// An element-wise operation of two operands; literals adapt, extents of 1 broadcast.
     pub fn binary(&mut self, loc: Loc, op: BinaryOp, a: impl Into<Operand>, b: impl Into<Operand>) -> Operand {
         let (a, b) = (a.into(), b.into());
-        if let (Operand::Literal(x), Operand::Literal(y)) = (a, b)
+        if let (Operand::Whole(x), Operand::Whole(y)) = (a, b)
+            && !matches!(op, BinaryOp::And | BinaryOp::Or)
+        {
+            return fold_whole(op, x, y).map_or_else(
+                |why| {
+                    self.error(117, loc, why);
+                    Operand::Poison
+                },
+                Operand::Whole,
+            );
+        }
+        if let (Some(x), Some(y)) = (a.number(), b.number())
             && let Some(z) = fold_binary(op, x, y)
         {
             return Operand::Literal(z);
@@ -54,10 +68,9 @@ impl Builder {
         let Operand::Value(c) = cond else { return Operand::Poison };
         let (t, f) = (on_true.into(), on_false.into());
         // Two literals choose an f32 tile.
-        let t = if let (Operand::Literal(x), Operand::Literal(_)) = (t, f) {
-            self.splat(loc, x, DType::F32, &[])
-        } else {
-            t
+        let t = match (t.number(), f.number()) {
+            (Some(x), Some(_)) => self.splat(loc, x, DType::F32, &[]),
+            _ => t,
         };
         let Some((t, f)) = self.unify(loc, t, f) else { return Operand::Poison };
         let Some(shape) = broadcast_shapes(&self.kernel.ty(c).shape, &self.kernel.ty(t).shape) else {
@@ -77,8 +90,31 @@ impl Builder {
         match x.into() {
             Operand::Value(v) if self.kernel.ty(v).dtype == dtype => Operand::Value(v),
             Operand::Value(v) => self.push(loc, Op::Cast(dtype, v)),
+            Operand::Whole(n) => self.splat(loc, n as f64, dtype, &[]),
+            // As of a tile: truncated, and saturated.
+            Operand::Literal(x) if dtype == DType::I32 => self.splat(loc, f64::from(x as i32), dtype, &[]),
+            Operand::Literal(x) if dtype == DType::I64 => self.splat(loc, (x as i64) as f64, dtype, &[]),
             Operand::Literal(x) => self.splat(loc, x, dtype, &[]),
             Operand::Poison => Operand::Poison,
+        }
+    }
+
+    /// The tile with a number where an element is not valid: `load(x[n, d]).or(0.0)`.
+    pub fn other(&mut self, loc: Loc, x: Operand, other: impl Into<Operand>) -> Operand {
+        let other = other.into();
+        match (x, other.number()) {
+            (Operand::Poison, _) => Operand::Poison,
+            (Operand::Value(value), Some(other)) => self.push(loc, Op::Other { value, other }),
+            (Operand::Value(_), None) => {
+                if other != Operand::Poison {
+                    self.error(120, loc, "what stands past an edge is a number that is known when the kernel is built");
+                }
+                Operand::Poison
+            }
+            (Operand::Literal(_) | Operand::Whole(_), _) => {
+                self.error(104, loc, "`or` needs a tile, found a number");
+                Operand::Poison
+            }
         }
     }
 }

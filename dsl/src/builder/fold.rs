@@ -28,9 +28,38 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Sub => x - y,
         BinaryOp::Mul => x * y,
         BinaryOp::Div => x / y,
-        BinaryOp::Rem => x % y,
+        BinaryOp::Min | BinaryOp::Max if x.is_nan() || y.is_nan() => f64::NAN,
         BinaryOp::Min => x.min(y),
         BinaryOp::Max => x.max(y),
-        BinaryOp::And | BinaryOp::Or => return None,
+        // Of integers alone.
+        BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
     })
+}
+
+/// The value of an arithmetic operation of two whole numbers, or why it has none.
+///
+/// `5 / 2` would be 2 for a reader of Rust and 2.5 for one of mathematics, so it is refused.
+pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
+    let symbol = match op {
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Div => "/",
+        op => op.name(),
+    };
+    let value = match op {
+        BinaryOp::Add => x.checked_add(y),
+        BinaryOp::Sub => x.checked_sub(y),
+        BinaryOp::Mul => x.checked_mul(y),
+        BinaryOp::Div | BinaryOp::Rem if y == 0 => return Err(format!("{x} is divided by 0")),
+        BinaryOp::Div if x.checked_rem(y).is_some_and(|rest| rest != 0) => {
+            return Err(format!("{x} / {y} of whole numbers is not a whole number; for a float write {x}.0 / {y}.0"));
+        }
+        BinaryOp::Div => x.checked_div(y),
+        BinaryOp::Rem => x.checked_rem(y),
+        BinaryOp::Min => Some(x.min(y)),
+        BinaryOp::Max => Some(x.max(y)),
+        BinaryOp::And | BinaryOp::Or => None,
+    };
+    value.ok_or_else(|| format!("{x} {symbol} {y} is out of the range of i64"))
 }

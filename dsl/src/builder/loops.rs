@@ -11,7 +11,7 @@ impl Builder {
     /// Number of tiles of `size` elements in a dim, as a loop bound.
     pub fn tiles(&mut self, loc: Loc, dim: Dim, size: u32) -> Operand {
         match self.kernel.dims[dim].size {
-            DimSize::Const(n) => Operand::Literal(n.div_ceil(u64::from(size)) as f64),
+            DimSize::Const(n) => Operand::from(n.div_ceil(u64::from(size)) as usize),
             DimSize::Dynamic { .. } => self.push(loc, Op::DimTiles { dim, size }),
         }
     }
@@ -34,9 +34,9 @@ impl Builder {
         // A literal carried in is an f32 scalar.
         let inits: Option<Vec<Value>> = carried
             .iter()
-            .map(|&c| match c {
-                Operand::Literal(x) => self.splat(loc, x, DType::F32, &[]),
-                c => c,
+            .map(|&c| match c.number() {
+                Some(x) => self.splat(loc, x, DType::F32, &[]),
+                None => c,
             })
             .map(|c| if let Operand::Value(v) = c { Some(v) } else { None })
             .collect();
@@ -58,9 +58,9 @@ impl Builder {
         let mut yields = Vec::new();
         for (&init, next) in inits.iter().zip(next) {
             let want = self.kernel.ty(init).clone();
-            let next = match next {
-                Operand::Literal(x) => self.splat(loc, x, want.dtype, &want.shape),
-                n => n,
+            let next = match next.number() {
+                Some(x) => self.splat(loc, x, want.dtype, &want.shape),
+                None => next,
             };
             let Operand::Value(mut v) = next else { continue };
             if self.kernel.ty(v).dtype == want.dtype && self.kernel.ty(v).shape != want.shape {

@@ -17,7 +17,7 @@ mod fold;
 mod loops;
 mod operands;
 
-pub use fold::{fold_binary, fold_unary};
+pub use fold::{fold_binary, fold_unary, fold_whole};
 pub use operands::{Index, Operand};
 
 use crate::config::Config;
@@ -154,7 +154,7 @@ impl Builder {
     /// The runtime size of a dim; a literal if it is a constant.
     pub fn dim_size(&mut self, loc: Loc, dim: Dim) -> Operand {
         match self.kernel.dims[dim].size {
-            DimSize::Const(n) => Operand::Literal(n as f64),
+            DimSize::Const(n) => Operand::from(n as usize),
             DimSize::Dynamic { .. } => self.push(loc, Op::DimSize(dim)),
         }
     }
@@ -283,9 +283,9 @@ impl Builder {
             Ok(types) => types[0].clone(),
             Err(d) => return self.errors.push(d),
         };
-        let value = match value {
-            Operand::Literal(x) => self.splat(loc, x, target.dtype, &target.shape),
-            v => v,
+        let value = match value.number() {
+            Some(x) => self.splat(loc, x, target.dtype, &target.shape),
+            None => value,
         };
         let Operand::Value(v) = value else { return };
         let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
@@ -330,7 +330,7 @@ impl Builder {
     fn on_value(&mut self, loc: Loc, x: Operand, what: &str, op: impl FnOnce(Value) -> Op) -> Operand {
         match x {
             Operand::Value(v) => self.push(loc, op(v)),
-            Operand::Literal(_) => {
+            Operand::Literal(_) | Operand::Whole(_) => {
                 self.error(104, loc, format!("`{what}` needs a tile, found a literal"));
                 Operand::Poison
             }

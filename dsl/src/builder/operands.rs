@@ -11,8 +11,10 @@ use crate::types::{DType, broadcast_shapes};
 pub enum Operand {
     /// A tile or scalar.
     Value(Value),
-    /// A literal, which takes the element type of what it meets.
+    /// A number, which takes the element type of what it meets.
     Literal(f64),
+    /// A whole number, written or counted as one: arithmetic of two of them is that of integers.
+    Whole(i64),
     /// The result of a mistake already reported.
     Poison,
 }
@@ -34,17 +36,34 @@ impl From<f32> for Operand {
 }
 impl From<i32> for Operand {
     fn from(x: i32) -> Operand {
-        Operand::Literal(f64::from(x))
+        Operand::Whole(x.into())
     }
 }
 impl From<u32> for Operand {
     fn from(x: u32) -> Operand {
-        Operand::Literal(f64::from(x))
+        Operand::Whole(x.into())
+    }
+}
+impl From<i64> for Operand {
+    fn from(x: i64) -> Operand {
+        Operand::Whole(x)
     }
 }
 impl From<usize> for Operand {
     fn from(x: usize) -> Operand {
-        Operand::Literal(x as f64)
+        // What is too large is refused by every integer type.
+        Operand::Whole(i64::try_from(x).unwrap_or(i64::MAX))
+    }
+}
+
+impl Operand {
+    /// The number that this is, if it is one.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Operand::Literal(x) => Some(x),
+            Operand::Whole(n) => Some(n as f64),
+            Operand::Value(_) | Operand::Poison => None,
+        }
     }
 }
 
@@ -64,11 +83,10 @@ impl Builder {
     pub(super) fn index_scalar(&mut self, loc: Loc, x: Operand) -> Option<Value> {
         match x {
             Operand::Value(v) => Some(v),
-            Operand::Literal(x) => match self.splat(loc, x, DType::I32, &[]) {
+            x => match self.splat(loc, x.number()?, DType::I32, &[]) {
                 Operand::Value(v) => Some(v),
                 _ => None,
             },
-            Operand::Poison => None,
         }
     }
 
@@ -104,13 +122,12 @@ impl Builder {
     /// Two operands as values of one shape: literals become scalars of the other's type, then both broadcast.
     pub(super) fn unify(&mut self, loc: Loc, a: Operand, b: Operand) -> Option<(Value, Value)> {
         let (a, b) = match (a, b) {
-            (Operand::Poison, _) | (_, Operand::Poison) => return None,
             (Operand::Value(a), Operand::Value(b)) => (a, b),
-            (Operand::Value(a), Operand::Literal(y)) => (a, self.literal_like(loc, y, a)?),
-            (Operand::Literal(x), Operand::Value(b)) => (self.literal_like(loc, x, b)?, b),
-            (Operand::Literal(x), Operand::Literal(y)) => {
-                let a = self.splat(loc, x, DType::F32, &[]);
-                let Operand::Value(a) = a else { return None };
+            (Operand::Value(a), y) => (a, self.literal_like(loc, y.number()?, a)?),
+            (x, Operand::Value(b)) => (self.literal_like(loc, x.number()?, b)?, b),
+            (x, y) => {
+                let (x, y) = (x.number()?, y.number()?);
+                let Operand::Value(a) = self.splat(loc, x, DType::F32, &[]) else { return None };
                 (a, self.literal_like(loc, y, a)?)
             }
         };
@@ -124,10 +141,6 @@ impl Builder {
 
     pub(super) fn literal_like(&mut self, loc: Loc, x: f64, like: Value) -> Option<Value> {
         let dtype = self.kernel.ty(like).dtype;
-        if dtype.is_int() && x.fract() != 0.0 {
-            self.error(117, loc, format!("the literal {x} is not a whole number, but meets {dtype}"));
-            return None;
-        }
         match self.splat(loc, x, dtype, &[]) {
             Operand::Value(v) => Some(v),
             _ => None,

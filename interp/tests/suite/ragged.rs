@@ -138,31 +138,95 @@ fn a_neighbour_past_the_edge_is_not_read() {
 }
 
 #[test]
-fn a_tile_carried_out_of_a_loop_keeps_the_edge_of_its_last_iterate() {
-    // The fold after the loop sees what the last tile has inside K, and not exp(0) = 1 past its end.
-    let text = "kernel @last(%x: f32[N, K], %y: out f32[N])
-        dims N: ?1, K: ?1
-        grid (%n) = (tiles(N, 2)) {
-          %lo = splat 0 : i32
-          %hi = tiles(K, 8)
-          %z = splat 0.5 : f32[2, 8]
-          %t = pipeline %k in %lo..%hi carry (%c = %z) {
-            %a = load %x[%n : 2, %k : 8]
-            %e = exp %a
-            yield %e
-          }
-          %s = reduce sum %t axes [1]
-          %r = reshape %s : f32[2]
-          store %y[%n : 2], %r
-        }";
+fn a_fold_after_a_loop_sees_what_stands_past_the_edge() {
+    // `a += load(x[n, k]).or(v)`, folded after the loop: every column once, and v for each that is missing.
+    let text = |dtype: DType, other: f64| {
+        format!(
+            "kernel @columns(%x: {dtype}[N, K], %y: out {dtype}[N])
+            dims N: ?1, K: ?1
+            grid (%n) = (tiles(N, 2)) {{
+              %lo = splat 0 : i32
+              %hi = tiles(K, 8)
+              %z = splat 0 : {dtype}[2, 8]
+              %t = pipeline %k in %lo..%hi carry (%c = %z) {{
+                %a = load %x[%n : 2, %k : 8]
+                %e = other %a, {other}
+                %d = add %c, %e
+                yield %d
+              }}
+              %s = reduce sum %t axes [1]
+              %r = reshape %s : {dtype}[2]
+              store %y[%n : 2], %r
+            }}"
+        )
+    };
     for k in [0, 3, 8, 13, 16] {
-        let x = Buffer::new(F32, &noise(8, 2 * k));
-        let got = run_text(text, &[2, k as u64], &[(&x, &[2, k as u64])], (F32, &[2]), Mode::Native).unwrap();
-        let values = x.values();
-        // Of no iterates, the tile from before the loop is left, valid everywhere.
-        let last = |row: usize| values[row * k + (k - 1) / 8 * 8..(row + 1) * k].iter().map(|x| x.exp()).sum();
-        let want: Vec<f64> = if k == 0 { vec![4.0; 2] } else { vec![last(0), last(1)] };
-        assert_close(&got.values(), &want, 1e-6, 1e-6);
+        for (dtype, other, tolerance) in
+            [(F32, 0.0, 1e-6), (F32, 2.0, 1e-6), (DType::F16, 0.5, 2e-2), (DType::I32, 3.0, 0.0)]
+        {
+            let x = Buffer::new(dtype, &noise(8, 2 * k).iter().map(|x| x * 9.0).collect::<Vec<_>>());
+            let sizes = [2, k as u64];
+            let got = run_text(&text(dtype, other), &sizes, &[(&x, &sizes)], (dtype, &[2]), Mode::Native).unwrap();
+            let values = x.values();
+            let missing = (k.next_multiple_of(8) - k) as f64;
+            let want: Vec<f64> =
+                (0..2).map(|r| values[r * k..(r + 1) * k].iter().sum::<f64>() + other * missing).collect();
+            assert_close(&got.values(), &want, tolerance, 10.0 * tolerance);
+        }
+    }
+}
+
+#[test]
+fn what_stands_past_the_edge_is_inside_on_every_axis_and_in_every_mode() {
+    // Rows and columns before the start and past the end, all counted.
+    let text = "kernel @frame(%x: f32[N, K], %y: out f32[G])
+        dims N: ?1, K: ?1, G: ?1
+        grid (%g) = (G) {
+          %one = splat -1 : i32
+          %a = load %x[%one ..+ 4, %one ..+ 8]
+          %b = other %a, 0
+          %s = reduce sum %b axes [0, 1]
+          %r = reshape %s : f32
+          store %y[%g], %r
+        }";
+    let x = Buffer::new(F32, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    for (other, want) in [("0", 21.0), ("0.5", 21.0 + 13.0), ("-inf", f64::NEG_INFINITY)] {
+        for mode in [Mode::Native, Mode::F64] {
+            let text = text.replace("other %a, 0", &format!("other %a, {other}"));
+            let out = if mode == Mode::F64 { DType::F64 } else { F32 };
+            let got = run_text(&text, &[2, 3, 1], &[(&x, &[2, 3])], (out, &[1]), mode).unwrap();
+            assert_eq!(got.values(), [want]);
+        }
+    }
+    let ring = run_text(&text, &[2, 3, 1], &[(&x, &[2, 3])], (F32, &[1]), Mode::Ring);
+    assert!(ring.is_ok(), "{ring:?}");
+    let one = text.replace("other %a, 0", "other %a, 1");
+    assert!(run_text(&one, &[2, 3, 1], &[(&x, &[2, 3])], (F32, &[1]), Mode::Ring).is_err());
+}
+
+#[test]
+fn what_a_loop_carries_is_valid_where_its_start_and_its_body_are() {
+    // The start has the edge of x; the body leaves a tile of ones. Before, in and after the loop the edge is there.
+    let text = "kernel @carried(%x: f32[N, K], %y: out f32[N])
+        dims N: ?1, K: ?1
+        grid (%n) = (N) {
+          %lo = splat 0 : i32
+          %hi = size K
+          %a = load %x[%n, %lo ..+ 8]
+          %e = exp %a
+          %one = splat 1 : f32[8]
+          %t = loop %k in %lo..%hi carry (%c = %e) {
+            yield %one
+          }
+          %s = reduce sum %t axes [0]
+          %r = reshape %s : f32
+          store %y[%n], %r
+        }";
+    for k in [0, 5, 8, 9] {
+        let x = Buffer::new(F32, &vec![0.0; k]);
+        let sizes = [1, k as u64];
+        let got = run_text(text, &sizes, &[(&x, &sizes)], (F32, &[1]), Mode::Native).unwrap();
+        assert_eq!(got.values(), [k.min(8) as f64]);
     }
 }
 

@@ -1,19 +1,20 @@
 //! Loads, stores, and tiles kept in shared memory.
 
 use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, constant, contiguous_run, reach, vector_elements};
+use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
 use crate::error::CompileError;
 use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::Slice;
+use atlas_dsl::reach::{constant, reach};
 use atlas_dsl::{Dim, Inst, Op, Param, Value};
 
 impl Lower<'_> {
     /// A Tile IR slice of a dim as a GPU IR slice.
     pub(super) fn slice(&mut self, slice: Slice, dim: Dim) -> Result<gpu::Slice, CompileError> {
         let scalar = self.scalar_layout();
-        let reach = reach(self.tile, &self.uses, slice, dim);
+        let reach = reach(self.tile, slice, dim);
         Ok(match slice {
             Slice::At(v) => {
                 gpu::Slice::At { coord: self.fragment(v, None, &scalar)?, in_bounds: reach == Reach::Inside }

@@ -81,12 +81,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result
         )));
     }
     let uses = Uses::of(tile);
-    let extents = Extents::of(tile, &uses);
-    if extents.ragged_tile_leaves_its_loop() {
-        return Err(CompileError::refusal(
-            "a loop carries a tile that is ragged along the dim the loop counts; fold it inside the loop, or use a tile size that divides the dim",
-        ));
-    }
+    let extents = Extents::of(tile);
     let placement = Placement::of(tile, &uses, schedule, target)?;
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;

@@ -5,6 +5,7 @@ use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Type};
 use crate::layout::Fragment;
+use atlas_dsl::fold::Known;
 use atlas_dsl::{Op, Value};
 
 impl Lower<'_> {
@@ -95,6 +96,16 @@ impl Lower<'_> {
                 let a = self.fragment(a, columns, layout)?;
                 self.push_tile(GpuOp::Cast(a), dtype, layout)
             }
+            Op::Other { value, other } => {
+                let a = self.fragment(value, columns, layout)?;
+                let all: Vec<u8> = (0..ty.rank() as u8).collect();
+                let valid = self.valid(value, &all, columns)?;
+                let there = self.extents.fill(value);
+                if valid.is_empty() || (there.is_some() && there == Known::constant(ty.dtype, other)) {
+                    return Ok(a);
+                }
+                self.push_tile(GpuOp::Refill { value: a, neutral: other, valid }, ty.dtype, layout)
+            }
             Op::Broadcast { value, .. } => {
                 let mut shape = self.tile.ty(value).shape.clone();
                 if let (Some(last), Some((_, len))) = (shape.last_mut(), self.columns_of(value, columns)) {
@@ -150,15 +161,22 @@ impl Lower<'_> {
         if !self.extents.needs_refill(v, axes, neutral, padded) {
             return Ok(fragment);
         }
-        let last = (layout.shape.len() - 1) as u8;
+        let valid = self.valid(v, axes, columns)?;
+        Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
+    }
+
+    /// Which elements of columns of `v` are real along some axes.
+    fn valid(&mut self, v: Value, axes: &[u8], columns: Columns) -> Result<Vec<gpu::Valid>, CompileError> {
+        let last = self.tile.ty(v).rank().saturating_sub(1) as u8;
+        let columns = self.columns_of(v, columns);
         let mut valid = Vec::new();
-        for c in self.extents.constraints(v).to_vec() {
+        for c in self.extents.constraints(v).collect::<Vec<_>>() {
             if axes.contains(&c.axis) {
                 let slice = self.slice(c.slice, c.dim)?;
                 let slice = if c.axis == last { super::narrow(slice, columns) } else { slice };
                 valid.push(gpu::Valid { axis: c.axis, slice, dim: c.dim });
             }
         }
-        Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
+        Ok(valid)
     }
 }

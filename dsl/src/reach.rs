@@ -13,59 +13,95 @@
 //! (`n + 1`); a loop that begins below 0; loads of iterates that do not run. All of these are `Anywhere`, or guarded by
 //! the same bound where a pass issues them early.
 
-use super::Uses;
-use crate::gpu::Reach;
-use atlas_dsl::ir::{DimSize, GridExtent, ValueDef};
-use atlas_dsl::op::Slice;
-use atlas_dsl::{Dim, Kernel, Op, Value};
+use crate::entity::{Block, Dim, Value};
+use crate::ir::{DimSize, GridExtent, Kernel, ValueDef};
+use crate::op::{Op, Slice};
+use crate::types::DType;
+
+/// How far a slice may reach out of its dim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Nowhere: every element lies in the dim.
+    Inside,
+    /// Past the end: its first element lies in the dim.
+    PastEnd,
+    /// Anywhere: nothing is known of where it lies.
+    Anywhere,
+}
+
+impl Reach {
+    /// All of them.
+    pub const ALL: [Reach; 3] = [Reach::Inside, Reach::PastEnd, Reach::Anywhere];
+
+    /// The word of GPU IR's text form.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reach::Inside => "in_bounds",
+            Reach::PastEnd => "past_end",
+            Reach::Anywhere => "",
+        }
+    }
+}
 
 /// How far a slice of a dim reaches; an element is [`Reach::Inside`] or [`Reach::Anywhere`].
-pub fn reach(kernel: &Kernel, uses: &Uses, slice: Slice, dim: Dim) -> Reach {
+pub fn reach(kernel: &Kernel, slice: Slice, dim: Dim) -> Reach {
     let size = kernel.dims[dim].size;
     match slice {
         Slice::Whole => Reach::Inside,
-        Slice::At(v) if in_range(kernel, uses, v, dim, None) => Reach::Inside,
+        Slice::At(v) if in_range(kernel, v, dim, None) => Reach::Inside,
         Slice::At(_) => Reach::Anywhere,
-        Slice::Tile { index, size: tile } if in_range(kernel, uses, index, dim, Some(tile)) => {
+        Slice::Tile { index, size: tile } if in_range(kernel, index, dim, Some(tile)) => {
             if size.divisor().is_multiple_of(u64::from(tile)) { Reach::Inside } else { Reach::PastEnd }
         }
         Slice::Tile { .. } => Reach::Anywhere,
         Slice::Span { start, len } => match (constant(kernel, start), size) {
-            (Some(first), DimSize::Const(n)) if first >= 0 && first as u64 + u64::from(len) <= n => Reach::Inside,
+            (Some(first), DimSize::Const(n)) if first >= 0 && (first as u64).saturating_add(len.into()) <= n => {
+                Reach::Inside
+            }
             _ => Reach::Anywhere,
         },
     }
 }
 
-/// The value of an i32 constant.
+/// The number that an integer scalar always is, if it is written in the kernel.
 pub fn constant(kernel: &Kernel, v: Value) -> Option<i64> {
     match kernel.def_op(v) {
-        Some((_, Op::Splat { value, .. })) if value.fract() == 0.0 => Some(*value as i64),
+        Some((_, Op::Splat { value, dtype: DType::I32 | DType::I64, shape })) if shape.is_empty() => {
+            Some(*value as i64)
+        }
         _ => None,
     }
 }
 
 /// True if a number lies in the range that counts a dim's tiles of a size, or its elements.
-fn in_range(kernel: &Kernel, uses: &Uses, v: Value, dim: Dim, tile: Option<u32>) -> bool {
+fn in_range(kernel: &Kernel, v: Value, dim: Dim, tile: Option<u32>) -> bool {
     let most = match kernel.dims[dim].size {
         DimSize::Const(n) => Some(n.div_ceil(u64::from(tile.unwrap_or(1))) as i64),
         DimSize::Dynamic { .. } => None,
     };
     match kernel.values[v].def {
         ValueDef::Grid(axis) => match (kernel.grid[axis as usize].extent, tile) {
-            (GridExtent::Points(d), None) => d == dim,
+            (GridExtent::Points(d), None | Some(1)) => d == dim,
             (GridExtent::Tiles { dim: d, size }, Some(tile)) => d == dim && size == tile,
             _ => false,
         },
         ValueDef::BlockParam(body, 0) => {
-            let Some(Op::Loop { lo, hi, .. }) = uses.loop_of(body).map(|l| &kernel.insts[l]) else { return false };
-            let counts = match (kernel.def_op(*hi).map(|(_, op)| op), tile) {
+            let Some((lo, hi)) = bounds(kernel, body) else { return false };
+            let counts = match (kernel.def_op(hi).map(|(_, op)| op), tile) {
                 (Some(&Op::DimTiles { dim: d, size }), Some(tile)) => d == dim && size == tile,
-                (Some(&Op::DimSize(d)), None) => d == dim,
-                _ => constant(kernel, *hi).is_some_and(|hi| most.is_some_and(|most| hi <= most)),
+                (Some(&Op::DimSize(d)), None | Some(1)) => d == dim,
+                _ => constant(kernel, hi).is_some_and(|hi| most.is_some_and(|most| hi <= most)),
             };
-            counts && constant(kernel, *lo).is_some_and(|lo| lo >= 0)
+            counts && constant(kernel, lo).is_some_and(|lo| lo >= 0)
         }
         _ => constant(kernel, v).is_some_and(|c| c >= 0 && most.is_some_and(|most| c < most)),
     }
+}
+
+/// The bounds of the loop whose body a block is.
+fn bounds(kernel: &Kernel, block: Block) -> Option<(Value, Value)> {
+    kernel.insts.values().find_map(|op| match op {
+        Op::Loop { lo, hi, body, .. } if *body == block => Some((*lo, *hi)),
+        _ => None,
+    })
 }

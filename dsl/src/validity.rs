@@ -1,0 +1,213 @@
+//! Which elements of each tile are valid: computed from elements inside their tensors alone.
+//!
+//! A load that may reach outside a dim makes a [`Constraint`] on an axis of its tile; operations pass constraints on.
+//! The analysis is sound: an element that meets every constraint of its tile is valid. What a loop carries has the
+//! constraints of what it starts as and of what the body leaves.
+
+use crate::entity::{Block, Dim, Inst, Value};
+use crate::ir::{Kernel, ParamKind, ValueDef};
+use crate::op::{Op, Slice};
+use crate::reach::{Reach, constant, reach};
+use cranelift_entity::SecondaryMap;
+
+/// The elements of a tile are valid only where `slice` lies inside `dim` along `axis`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constraint {
+    /// Axis of the tile.
+    pub axis: u8,
+    /// What the axis is in the tensor; of one element if `whole_axis`.
+    pub slice: Slice,
+    /// The dim that is sliced.
+    pub dim: Dim,
+    /// The axis repeats one element: all of it is valid if that element is, else nothing.
+    pub whole_axis: bool,
+}
+
+impl Constraint {
+    /// The value that says where the slice begins.
+    pub fn coordinate(&self) -> Option<Value> {
+        match self.slice {
+            Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
+            Slice::Whole => None,
+        }
+    }
+
+    /// True if both say the same: constants are compared by value.
+    pub fn same(&self, other: &Constraint, kernel: &Kernel) -> bool {
+        (self.axis, self.dim, self.whole_axis) == (other.axis, other.dim, other.whole_axis)
+            && same_slice(kernel, self.slice, other.slice)
+    }
+}
+
+/// The constraints of every value of a kernel.
+#[derive(Clone, Debug)]
+pub struct Validity {
+    constraints: SecondaryMap<Value, Vec<Constraint>>,
+    /// Take no account of sizes, divisors and ranges: every tile and span may be ragged.
+    by_source: bool,
+}
+
+impl Validity {
+    /// Analyses a kernel that keeps the typing rules, with what is known of its dims.
+    pub fn of(kernel: &Kernel) -> Validity {
+        Validity::analyse(kernel, false)
+    }
+
+    /// The same for every size that its dims may have: what is legal must not depend on that.
+    pub(crate) fn by_source(kernel: &Kernel) -> Validity {
+        Validity::analyse(kernel, true)
+    }
+
+    /// What makes elements of a tile invalid; empty if all are valid.
+    pub fn constraints(&self, v: Value) -> &[Constraint] {
+        &self.constraints[v]
+    }
+
+    fn analyse(kernel: &Kernel, by_source: bool) -> Validity {
+        let mut v = Validity { constraints: SecondaryMap::new(), by_source };
+        v.block(kernel, kernel.body);
+        v
+    }
+
+    fn block(&mut self, kernel: &Kernel, block: Block) {
+        for &inst in &kernel.blocks[block].insts {
+            match &kernel.insts[inst] {
+                Op::Loop { inits, body, .. } => self.loop_(kernel, inst, inits, *body),
+                op => {
+                    if let [result] = kernel.results[inst][..] {
+                        self.constraints[result] = self.transfer(kernel, op);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Walks the body until what is carried no longer grows.
+    fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) {
+        let params = kernel.blocks[body].params.get(1..).unwrap_or_default();
+        let mut carried: Vec<Vec<Constraint>> = inits.iter().map(|&v| self.constraints[v].clone()).collect();
+        loop {
+            for (&p, constraints) in params.iter().zip(&carried) {
+                self.constraints[p] = constraints.clone();
+            }
+            self.block(kernel, body);
+            let mut grown = false;
+            for (c, &v) in carried.iter_mut().zip(yields(kernel, body)) {
+                let before = c.len();
+                // What depends on the body breaks a rule of the verifier, and means nothing outside.
+                let outside = self.constraints[v].iter().filter(|c| !depends_on(kernel, c, body));
+                union(kernel, c, outside);
+                grown |= c.len() > before;
+            }
+            if !grown {
+                break;
+            }
+        }
+        for (&r, constraints) in kernel.results[inst].iter().zip(carried) {
+            self.constraints[r] = constraints;
+        }
+    }
+
+    /// The constraints of an operation's one result.
+    fn transfer(&self, kernel: &Kernel, op: &Op) -> Vec<Constraint> {
+        let mut out = Vec::new();
+        match op {
+            Op::Load { param, slices } => {
+                if let ParamKind::Tensor { dims, .. } = &kernel.params[*param].kind {
+                    self.load(kernel, slices, dims, &mut out);
+                }
+            }
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+                op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
+            }
+            Op::Broadcast { value, shape } => {
+                let from = &kernel.ty(*value).shape;
+                let added = shape.len().saturating_sub(from.len());
+                let widened = |c: &Constraint| {
+                    let axis = usize::from(c.axis);
+                    let wider = from.get(axis) == Some(&1) && shape.get(axis + added) != Some(&1);
+                    Constraint { axis: (axis + added) as u8, whole_axis: c.whole_axis || wider, ..*c }
+                };
+                out.extend(self.constraints[*value].iter().map(widened));
+            }
+            Op::Reshape { value, shape } => {
+                let wide = |s: &[u32]| (0..s.len()).filter(|&k| s[k] != 1).collect::<Vec<_>>();
+                let (old, new) = (wide(&kernel.ty(*value).shape), wide(shape));
+                out.extend(self.constraints[*value].iter().filter_map(|c| {
+                    let at = old.iter().position(|&a| a == usize::from(c.axis))?;
+                    Some(Constraint { axis: *new.get(at)? as u8, ..*c })
+                }));
+            }
+            Op::Transpose(v) => {
+                out.extend(self.constraints[*v].iter().map(|c| Constraint { axis: 1 - c.axis.min(1), ..*c }));
+            }
+            Op::Reduce { value, axes, .. } => {
+                out.extend(self.constraints[*value].iter().filter(|c| !axes.contains(&c.axis)));
+            }
+            Op::Dot { a, b, acc, .. } => {
+                union(kernel, &mut out, self.constraints[*a].iter().filter(|c| c.axis == 0));
+                union(kernel, &mut out, self.constraints[*b].iter().filter(|c| c.axis == 1));
+                acc.iter().for_each(|&c| union(kernel, &mut out, &self.constraints[c]));
+            }
+            Op::Other { .. }
+            | Op::Splat { .. }
+            | Op::Iota { .. }
+            | Op::DimSize(_)
+            | Op::DimTiles { .. }
+            | Op::ScalarParam(_)
+            | Op::TableGet { .. }
+            | Op::Store { .. }
+            | Op::Loop { .. }
+            | Op::Yield(_) => {}
+        }
+        out
+    }
+
+    fn load(&self, kernel: &Kernel, slices: &[Slice], dims: &[Dim], out: &mut Vec<Constraint>) {
+        let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_)));
+        for (axis, (&slice, &dim)) in kept.enumerate() {
+            let full = if self.by_source { slice == Slice::Whole } else { reach(kernel, slice, dim) == Reach::Inside };
+            if !full {
+                out.push(Constraint { axis: axis as u8, slice, dim, whole_axis: false });
+            }
+        }
+    }
+}
+
+/// True if two slices always pick the same elements: constants are compared by value.
+pub fn same_slice(kernel: &Kernel, a: Slice, b: Slice) -> bool {
+    let same = |v: Value, w: Value| v == w || constant(kernel, v).is_some_and(|c| constant(kernel, w) == Some(c));
+    match (a, b) {
+        (Slice::At(v), Slice::At(w)) => same(v, w),
+        (Slice::Tile { index: v, size: m }, Slice::Tile { index: w, size: n }) => m == n && same(v, w),
+        (Slice::Span { start: v, len: m }, Slice::Span { start: w, len: n }) => m == n && same(v, w),
+        (a, b) => a == b,
+    }
+}
+
+/// True if a constraint depends on what a loop's body defines; a constant is no matter of the place it is written in.
+pub(crate) fn depends_on(kernel: &Kernel, c: &Constraint, body: Block) -> bool {
+    let Some(v) = c.coordinate() else { return false };
+    let inside = match kernel.values[v].def {
+        ValueDef::BlockParam(block, _) => block == body,
+        ValueDef::Result(inst, _) => kernel.blocks[body].insts.contains(&inst),
+        ValueDef::Grid(_) => false,
+    };
+    inside && constant(kernel, v).is_none()
+}
+
+/// What a loop's body gives to the next iterate.
+pub fn yields(kernel: &Kernel, body: Block) -> &[Value] {
+    match kernel.blocks[body].insts.last().map(|&i| &kernel.insts[i]) {
+        Some(Op::Yield(values)) => values,
+        _ => &[],
+    }
+}
+
+fn union<'c>(kernel: &Kernel, into: &mut Vec<Constraint>, more: impl IntoIterator<Item = &'c Constraint>) {
+    for c in more {
+        if !into.iter().any(|d| d.same(c, kernel)) {
+            into.push(*c);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a program may write, and read of what it writes: no other program's memory.
+//!
+//! Every store to a parameter has each grid coordinate, as an element or a tile index, in one slice on one axis that
+//! they all have in common. So programs that differ in a coordinate write apart, wherever the other slices point; and
+//! a load that has the coordinates there too sees what its own program writes, and nothing else.
+
+use super::Verifier;
+use crate::diag::Diagnostic;
+use crate::entity::{Param, Value};
+use crate::ir::{Access, GridAxis, GridExtent, Kernel, Loc, ParamKind};
+use crate::op::Slice;
+
+/// A load or a store.
+pub(super) struct TileAccess<'k> {
+    pub(super) param: Param,
+    pub(super) slices: &'k [Slice],
+    pub(super) loc: Loc,
+    pub(super) is_store: bool,
+}
+
+impl TileAccess<'_> {
+    /// The axes of the tensor that a grid coordinate picks an element or a tile of, with the slices.
+    fn places(&self, coord: Value) -> Vec<(usize, Slice)> {
+        self.slices.iter().copied().enumerate().filter(|(_, s)| coordinate(s) == Some(coord)).collect()
+    }
+}
+
+impl<'k> Verifier<'k> {
+    /// 210, 213, 220 and 222.
+    pub(super) fn access(&mut self, access: TileAccess<'k>) {
+        let (k, loc) = (self.kernel, access.loc);
+        let data = &k.params[access.param];
+        for slice in access.slices {
+            if let Slice::Tile { size: 0, .. } | Slice::Span { len: 0, .. } = slice {
+                self.error(220, loc, format!("a slice of `{}` has 0 elements", data.name));
+            }
+            if let Slice::Tile { index, size } = slice
+                && let Some(axis) = k.grid.iter().find(|a| a.coord == *index)
+                && let GridExtent::Tiles { dim, size: want } = axis.extent
+                && *size != want
+            {
+                let message = format!(
+                    "the grid counts tiles of {want} elements of `{}`, but `{}` is sliced in tiles of {size}",
+                    k.dims[dim].name, data.name
+                );
+                self.error(222, loc, message);
+            }
+        }
+        if access.is_store && !is_out(k, access.param) {
+            self.error(210, loc, format!("`{}` is stored to, but is not `out`", data.name));
+        } else if access.is_store {
+            for axis in k.grid.iter().filter(|axis| access.places(axis.coord).is_empty()) {
+                let message = format!(
+                    "the store to `{}` does not use the grid coordinate of {}",
+                    data.name,
+                    axis_text(k, axis.extent)
+                );
+                let note = "programs that differ in this coordinate alone would write the same elements";
+                self.errors.push(Diagnostic::new(213, loc, message).note(note));
+            }
+        }
+        self.accesses.push(access);
+    }
+
+    /// The rules on all accesses to one parameter: 211, 212 and 214.
+    pub(super) fn stores(&mut self) {
+        let k = self.kernel;
+        let accesses = std::mem::take(&mut self.accesses);
+        for (param, data) in k.params.iter().filter(|(p, _)| is_out(k, *p)) {
+            let (stores, loads): (Vec<_>, Vec<_>) =
+                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store);
+            if stores.is_empty() {
+                self.error(212, Loc::default(), format!("`{}` is `out`, but never stored to", data.name));
+                continue;
+            }
+            for axis in &k.grid {
+                // A store without the coordinate has been reported: 213.
+                if let Some(common) = self.common_places(&stores, axis) {
+                    let apart = loads.iter().filter(|l| !l.places(axis.coord).iter().any(|p| common.contains(p)));
+                    apart.for_each(|load| self.errors.push(other_program(k, load, axis, &common)));
+                }
+            }
+        }
+    }
+
+    /// Where all stores to a parameter have a coordinate; `None` if there is no such place, which is reported.
+    fn common_places(&mut self, stores: &[&TileAccess<'k>], axis: &GridAxis) -> Option<Vec<(usize, Slice)>> {
+        let (first, rest) = stores.split_first()?;
+        let mut common = first.places(axis.coord);
+        if common.is_empty() {
+            return None;
+        }
+        for store in rest {
+            let places = store.places(axis.coord);
+            if places.is_empty() {
+                return None;
+            }
+            common.retain(|p| places.contains(p));
+            if common.is_empty() {
+                let message = format!(
+                    "this store to `{}` has the grid coordinate of {} in another slice than the store before",
+                    self.kernel.params[store.param].name,
+                    axis_text(self.kernel, axis.extent)
+                );
+                self.error(214, store.loc, message);
+                return None;
+            }
+        }
+        Some(common)
+    }
+}
+
+/// A load of what another program may write.
+fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(usize, Slice)]) -> Diagnostic {
+    let axes: Vec<String> = common.iter().map(|(at, _)| at.to_string()).collect();
+    let message = format!(
+        "`{}` is `out`, and its stores have the grid coordinate of {} on axis {}, but this load has not",
+        k.params[load.param].name,
+        axis_text(k, axis.extent),
+        axes.join(" and on axis ")
+    );
+    Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else")
+}
+
+fn is_out(k: &Kernel, p: Param) -> bool {
+    matches!(k.params[p].kind, ParamKind::Tensor { access: Access::Out, .. })
+}
+
+/// The value that picks one element or one tile, so that different numbers pick disjoint regions.
+fn coordinate(slice: &Slice) -> Option<Value> {
+    match *slice {
+        Slice::At(v) | Slice::Tile { index: v, .. } => Some(v),
+        Slice::Span { .. } | Slice::Whole => None,
+    }
+}
+
+fn axis_text(k: &Kernel, extent: GridExtent) -> String {
+    match extent {
+        GridExtent::Points(d) => format!("`{}`", k.dims[d].name),
+        GridExtent::Tiles { dim, size } => format!("`tiles({}, {size})`", k.dims[dim].name),
+    }
+}
