@@ -10,10 +10,10 @@
 //! |---|---|
 //! | `device`, `driver`, `stream` | devices, the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
-//! | `args`, `bind` | the arguments of a launch, and their checks |
+//! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
 //! | `compile`, `key`, `store`, `image_file` | compiled kernels, by name, in memory and on disk |
-//! | `plan`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
+//! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw` | PTX of any origin and bytes, for tools |
 //! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
@@ -36,9 +36,11 @@ mod key;
 mod launch;
 mod launch_error;
 mod oracle;
+mod overlap;
 mod plan;
 mod problem;
 mod raw;
+mod resolve;
 mod select;
 mod sim;
 mod sim_fault;
@@ -49,7 +51,7 @@ mod tensor;
 pub mod timing;
 
 pub use args::{Arg, IntoArg};
-pub use atlas_codegen::{KernelImage, Target};
+pub use atlas_codegen::{KernelImage, Machine, Target};
 pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
@@ -64,8 +66,8 @@ pub use launch_error::LaunchError;
 pub use oracle::{OracleOutput, run_f64};
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use select::{Candidate, Machine, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
-pub use sim::{SimAccess, SimOptions, SimRun, usual_sms};
+pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+pub use sim::{SimAccess, SimOptions, SimRun};
 pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};

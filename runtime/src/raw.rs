@@ -6,6 +6,7 @@ use crate::bind::{BoundArg, BoundLaunch};
 use crate::device::{Backend, Device};
 use crate::error::{DeviceError, Result};
 use crate::kernel::{LaunchFacts, LoadedKernel};
+use crate::key::KernelKey;
 use crate::launch::launch_raw;
 use crate::plan::{Slot, grid_size, slots};
 use crate::storage::Storage;
@@ -68,7 +69,7 @@ impl RawKernel {
             threads: 0,
             shared_bytes,
         };
-        Ok(RawKernel { kernel: LoadedKernel::load(context, Arc::new(image))? })
+        Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image))? })
     }
 
     /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.

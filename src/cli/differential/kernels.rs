@@ -5,11 +5,11 @@ use super::verdict::{self, Verdict};
 use super::{Row, Section};
 use crate::cli::stages::{self, Failure};
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::{KernelImage, Target};
+use atlas_codegen::{KernelImage, Machine, Target};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
 use atlas_ops::{Comparison, Problem, cases};
-use atlas_runtime::{BoundArg, Device, Machine, RawLaunch, RawParam, Tensor};
+use atlas_runtime::{BoundArg, Device, RawLaunch, RawParam, Tensor};
 use atlas_runtime::{choose_for, specialize};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
@@ -66,42 +66,42 @@ struct View {
 
 /// Compiles and simulates every problem, for each target that runs on the device and with several configs.
 pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
-    let newest = device.target().map_or(0, |t| t.sm);
-    let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
-    let jobs: Vec<(&Problem, Target)> = targets.flat_map(|t| problems.iter().map(move |p| (p, t))).collect();
-    let sms = device.sm_count();
+    let machines = device.machine().into_iter().flat_map(|m| {
+        let targets = Target::all().into_iter().filter(move |t| t.sm <= m.target.sm && t.sm % 10 == 0);
+        targets.map(move |target| Machine { target, ..m })
+    });
+    let jobs: Vec<(&Problem, Machine)> = machines.flat_map(|m| problems.iter().map(move |p| (p, m))).collect();
     eprintln!("simulating {} problems", jobs.len());
-    jobs.par_iter().flat_map_iter(|(p, target)| trials_of(p, *target, sms)).collect()
+    jobs.par_iter().flat_map_iter(|(p, machine)| trials_of(p, *machine)).collect()
 }
 
-fn trials_of(p: &Problem, target: Target, sms: u32) -> Vec<Trial> {
+fn trials_of(p: &Problem, machine: Machine) -> Vec<Trial> {
     let trial = |outcome: Result<Ready>, config: &str| Trial {
-        name: format!("{p} {target} {config}"),
+        name: format!("{p} {} {config}", machine.target),
         bound: p.bound(),
         outcome,
     };
-    let configs = match configs(p, target, sms) {
+    let configs = match configs(p, machine) {
         Ok(configs) => configs,
         Err(e) => return vec![trial(Err(e), "")],
     };
-    configs.iter().map(|config| trial(ready(p, target, config), &config.to_string())).collect()
+    configs.iter().map(|config| trial(ready(p, machine, config), &config.to_string())).collect()
 }
 
 /// The config that the cost model prefers and the one that it likes least.
-fn configs(p: &Problem, target: Target, sms: u32) -> Result<Vec<Config>> {
+fn configs(p: &Problem, machine: Machine) -> Result<Vec<Config>> {
     let bound = p.bind(&Device::cpu())?;
-    let machine = Machine { target: Some(target), sms };
-    let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), machine);
+    let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), Some(machine));
     let legal: Vec<Config> = selection.legal().map(|c| c.config.clone()).collect();
-    let first = legal.first().with_context(|| format!("no config is legal for {p} on {target}"))?;
+    let first = legal.first().with_context(|| format!("no config is legal for {p} on {machine}"))?;
     let last = legal.last().filter(|last| *last != first);
     Ok([Some(first), last].into_iter().flatten().cloned().collect())
 }
 
-fn ready(p: &Problem, target: Target, config: &Config) -> Result<Ready> {
+fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
     let bound = p.bind(&Device::cpu())?;
     let kernel = (p.kernel.build)(&specialize(&bound), config)?;
-    let image = stages::image(kernel, &config.schedule, target).map_err(|failure| match failure {
+    let image = stages::image(kernel, &config.schedule, machine).map_err(|failure| match failure {
         Failure::Refused(reason) => anyhow!("refused: {reason}"),
         Failure::Other(e) => e,
     })?;
@@ -295,9 +295,9 @@ mod tests {
 
     fn ready_of(kernel: &str, dtype: DType, dims: &[u64]) -> (Problem, Ready) {
         let p = cases::problem(kernel, dtype, dims).unwrap();
-        let target: Target = "sm_80".parse().unwrap();
-        let config = configs(&p, target, 108).unwrap().swap_remove(0);
-        let ready = ready(&p, target, &config).unwrap();
+        let machine: Machine = "sm_80".parse().unwrap();
+        let config = configs(&p, machine).unwrap().swap_remove(0);
+        let ready = ready(&p, machine, &config).unwrap();
         (p, ready)
     }
 
@@ -331,9 +331,9 @@ mod tests {
     fn padding_must_stay() {
         let p = cases::problem("rms_norm", DType::F32, &[3, 40]).unwrap();
         let p = p.layout("y", atlas_ops::Layout::Padded);
-        let target: Target = "sm_90".parse().unwrap();
-        let config = configs(&p, target, 132).unwrap().swap_remove(0);
-        let ready = ready(&p, target, &config).unwrap();
+        let machine: Machine = "sm_90".parse().unwrap();
+        let config = configs(&p, machine).unwrap().swap_remove(0);
+        let ready = ready(&p, machine, &config).unwrap();
         let mut found = ready.simulated.clone();
         found[4 * 41] ^= 1;
         assert_eq!(ready.compare(&found, 1.0).0, Verdict::Disagrees);
