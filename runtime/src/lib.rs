@@ -12,7 +12,7 @@
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
-//! | `compile`, `key`, `store`, `image_file` | compiled kernels, by name, in memory and on disk |
+//! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw` | PTX of any origin and bytes, for tools |
@@ -30,6 +30,7 @@ mod driver;
 mod element;
 #[macro_use]
 mod error;
+mod evict;
 pub mod image_file;
 mod kernel;
 mod key;
@@ -69,6 +70,6 @@ pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
 pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
 pub use sim::{SimAccess, SimOptions, SimRun};
 pub use sim_fault::SimFault;
-pub use store::{CACHE_DIR_VARIABLE, CacheDir, Store, StoreStats};
+pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
