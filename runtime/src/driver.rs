@@ -3,6 +3,7 @@
 //! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
 //! lacks one is an error with a mend and never a panic in the middle of a launch.
 
+use crate::current::{ContextStack, Entered};
 use crate::error::{DeviceError, DriverFailure, Result, TensorError};
 use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
@@ -56,7 +57,9 @@ api! {
     device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
     device_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
     context_retain = "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
-    context_set = "cuCtxSetCurrent"(Handle);
+    context_current = "cuCtxGetCurrent"(*mut Handle);
+    context_push = "cuCtxPushCurrent_v2"(Handle);
+    context_pop = "cuCtxPopCurrent_v2"(*mut Handle);
     context_synchronize = "cuCtxSynchronize"();
     stream_create = "cuStreamCreate"(*mut Handle, c_uint);
     stream_destroy = "cuStreamDestroy_v2"(Handle);
@@ -267,12 +270,14 @@ impl Context {
         check(&self.driver.api, call, &self.label, status)
     }
 
-    /// Makes this context the calling thread's current one and gives the functions to call in it.
-    pub(crate) fn enter(&self) -> Result<&'static Api> {
-        // SAFETY: the context is retained for the life of the process.
-        let status = unsafe { (self.driver.api.context_set)(self.handle) };
-        self.check("cuCtxSetCurrent", status)?;
-        Ok(&self.driver.api)
+    /// Makes this context the calling thread's current one as long as the answer lives, and gives the functions to call
+    /// in it.
+    pub(crate) fn enter(&self) -> Result<Entered<'static, Api>> {
+        Entered::new(&self.driver.api, self.handle).or_else(|(call, status)| {
+            self.check(call, status)?;
+            // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
+            Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())
+        })
     }
 
     /// Allocates bytes, ordered on the default stream.
@@ -348,6 +353,31 @@ impl Context {
         let api = self.enter()?;
         // SAFETY: no arguments; the context is current.
         self.check("cuCtxSynchronize", unsafe { (api.context_synchronize)() })
+    }
+}
+
+impl ContextStack for Api {
+    fn top(&self) -> std::result::Result<Handle, (&'static str, u32)> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: an out-pointer to a live handle.
+        match unsafe { (self.context_current)(&mut context) } {
+            0 => Ok(context),
+            status => Err(("cuCtxGetCurrent", status)),
+        }
+    }
+
+    fn push(&self, context: Handle) -> std::result::Result<(), (&'static str, u32)> {
+        // SAFETY: only `Context::enter` pushes, and its context is retained for the life of the process.
+        match unsafe { (self.context_push)(context) } {
+            0 => Ok(()),
+            status => Err(("cuCtxPushCurrent", status)),
+        }
+    }
+
+    fn pop(&self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: an out-pointer to a live handle. If it fails the driver is shutting down, and nothing is current.
+        unsafe { (self.context_pop)(&mut context) };
     }
 }
 

@@ -342,7 +342,10 @@ fn launch_cuda(
 }
 
 /// Queues a launch on the default stream, with the parameters as one block of bytes.
-pub(crate) fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+///
+/// # Safety
+/// As [`RawKernel::launch`](crate::RawKernel::launch).
+pub(crate) unsafe fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
     // `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE` and `CU_LAUNCH_PARAM_END`, each before its value.
     const POINTER: usize = 1;
     const SIZE: usize = 2;
@@ -359,8 +362,7 @@ pub(crate) fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3],
     let context = &module.context;
     let api = context.enter()?;
     // SAFETY: the function is loaded in this context, and the null stream is always valid. The driver copies exactly
-    // `bytes` bytes out of the block, which lives. A kernel reaches device memory alone: one that strays is a fault
-    // of the context, which later calls report, or it changes what other tensors of the device hold.
+    // `bytes` bytes out of the block, which lives. For what the kernel then does, the caller answers.
     let status = unsafe {
         (api.launch)(
             module.function,

@@ -8,14 +8,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `device`, `driver`, `stream` | devices, the CUDA driver's functions, streams and events |
+//! | `device`, `driver`, `current`, `stream` | devices, the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
-//! | `raw` | PTX of any origin and bytes, for tools |
+//! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
 #![deny(missing_docs)]
@@ -25,6 +25,7 @@ mod bind;
 mod compile;
 mod cost;
 mod cpu;
+mod current;
 mod device;
 mod driver;
 mod element;
@@ -50,6 +51,7 @@ mod store;
 mod stream;
 mod tensor;
 pub mod timing;
+mod trusted;
 
 pub use args::{Arg, IntoArg};
 pub use atlas_codegen::{KernelImage, Machine, Target};
@@ -73,3 +75,4 @@ pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
+pub use trusted::{CompiledLaunch, FormPrograms};
