@@ -6,7 +6,7 @@ use atlas::codegen::{Target, compile};
 use atlas::dsl::specialization::{DimFact, largest_class};
 use atlas::dsl::{Kernel, Schedule, Specialization, Verified, verify};
 use atlas::ops::{Problem, cases};
-use atlas::runtime::{Machine, choose_for};
+use atlas::runtime::choose_for;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn kernel(p: &Problem, target: Target) -> Option<(Verified<Kernel>, Schedule)> {
     for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
         spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
     }
-    let selection = choose_for(p.kernel, &spec, &p.dims, Machine { target: Some(target), sms: 132 });
+    let selection = choose_for(p.kernel, &spec, &p.dims, Some(target.into()));
     selection.legal().find_map(|c| {
         let kernel = verify((p.kernel.build)(&spec, &c.config).ok()?).ok()?;
         compile(&kernel, &c.config.schedule, target).ok()?;

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::image::KernelImage;
-use crate::target::Target;
+use crate::machine::Machine;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use inkwell::context::Context;
@@ -18,12 +18,16 @@ pub enum Stage {
     Ptx,
 }
 
-/// Compiles a kernel for a schedule and a target.
+/// Compiles a kernel for a schedule and a machine, or a target, which stands for its own generation's machine.
 ///
 /// # Errors
-/// [`CompileError::Refused`] if the schedule does not fit the kernel and target.
-pub fn compile(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, target, &[], false)?.0)
+/// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
+pub fn compile(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    machine: impl Into<Machine>,
+) -> Result<KernelImage, CompileError> {
+    Ok(compile_with(kernel, schedule, machine.into(), &[], false)?.0)
 }
 
 /// [`compile`] with `.file` and `.loc` directives, which name the kernel's source; the code is the same.
@@ -33,33 +37,34 @@ pub fn compile(kernel: &Verified<Kernel>, schedule: &Schedule, target: Target) -
 pub fn compile_with_lines(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: impl Into<Machine>,
 ) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, target, &[], true)?.0)
+    Ok(compile_with(kernel, schedule, machine.into(), &[], true)?.0)
 }
 
 /// Compiles a kernel and returns the asked-for stages as text, in order.
 pub fn compile_stages(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: impl Into<Machine>,
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
-    Ok(compile_with(kernel, schedule, target, stages, false)?.1)
+    Ok(compile_with(kernel, schedule, machine.into(), stages, false)?.1)
 }
 
 fn compile_with(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: Machine,
     stages: &[Stage],
     lines: bool,
 ) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
-    let gpu = pipeline::run(kernel, schedule, target, |_, _| {})?;
+    let gpu = pipeline::run(kernel, schedule, machine, |_, _| {})?;
+    let target = gpu.target;
     let ptx_version = target.ptx_version().max(gpu.ptx_version());
-    let machine = ptx::machine(target, ptx_version)?;
+    let emitter = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
-    let module = ptx::module(&cx, &kernel.name, &machine);
+    let module = ptx::module(&cx, &kernel.name, &emitter);
     let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
     llvm::emit(&cx, &module, &gpu, source)?;
     let mut texts = Vec::new();
@@ -70,7 +75,7 @@ fn compile_with(
             Stage::Ptx => {}
         }
     }
-    let mut text = ptx::to_ptx(&module, &machine)?;
+    let mut text = ptx::to_ptx(&module, &emitter)?;
     if lines {
         text = ptx::without_debug_sections(&text);
     }

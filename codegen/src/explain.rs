@@ -2,29 +2,30 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
+use crate::machine::Machine;
 use crate::pipeline;
-use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 use std::fmt::Write as _;
 
 /// The placement of a kernel: its threads, buffers, rings, products and barriers.
 ///
 /// # Errors
-/// [`CompileError::Refused`] if the schedule does not fit the kernel and target.
+/// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
 pub fn explain(
     kernel: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: impl Into<Machine>,
 ) -> Result<String, CompileError> {
-    let k = pipeline::run(kernel, schedule, target, |_, _| {})?;
+    let machine = machine.into();
+    let k = pipeline::run(kernel, schedule, machine, |_, _| {})?;
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_table(&mut out, &k);
+    let _ = write_table(&mut out, &k, &machine);
     Ok(out)
 }
 
-fn write_table(out: &mut String, k: &Kernel) -> std::fmt::Result {
-    let limit = k.target.shared_bytes();
+fn write_table(out: &mut String, k: &Kernel, machine: &Machine) -> std::fmt::Result {
+    let limit = machine.cta_shared_bytes;
     writeln!(out, "target   {}, {} threads", k.target, k.threads)?;
     writeln!(out, "shared   {} of {limit} bytes", k.shared_bytes())?;
     for (b, data) in k.buffers.iter() {

@@ -21,6 +21,7 @@ mod explain;
 pub mod gpu;
 pub mod image;
 pub mod layout;
+pub mod machine;
 
 #[cfg(feature = "llvm")]
 #[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]
@@ -38,4 +39,5 @@ pub use compile::{Stage, compile, compile_stages, compile_with_lines};
 pub use error::CompileError;
 pub use explain::explain;
 pub use image::{AbiParam, KernelImage};
+pub use machine::Machine;
 pub use target::Target;

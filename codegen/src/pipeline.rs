@@ -2,16 +2,16 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel};
+use crate::machine::Machine;
 use crate::passes::{
     allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
 };
-use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
 /// A pass: its name, and what it does to a kernel.
 struct Pass {
     name: &'static str,
-    run: fn(&mut Kernel) -> Result<(), CompileError>,
+    run: fn(&mut Kernel, &Machine) -> Result<(), CompileError>,
 }
 
 /// Ampere and later, one role: products by `mma.sync`, rings by `cp.async`.
@@ -19,7 +19,7 @@ const AMPERE: &[Pass] = &[
     // `lower_tiles` comes first and makes the kernel.
     Pass {
         name: "split_casts",
-        run: |k| {
+        run: |k, _| {
             split_casts(k);
             Ok(())
         },
@@ -27,7 +27,7 @@ const AMPERE: &[Pass] = &[
     Pass { name: "lower_converts", run: lower_converts },
     Pass {
         name: "choose_caching",
-        run: |k| {
+        run: |k, _| {
             choose_caching(k);
             Ok(())
         },
@@ -36,29 +36,46 @@ const AMPERE: &[Pass] = &[
     Pass { name: "allocate_shared", run: allocate_shared },
     Pass {
         name: "insert_barriers",
-        run: |k| {
+        run: |k, _| {
             insert_barriers(k);
             Ok(())
         },
     },
 ];
 
-/// Runs every pass; `watch` sees the kernel after each.
+/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, its target what is emitted.
 pub fn run(
     tile: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: impl Into<Machine>,
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<Kernel, CompileError> {
-    let mut k = lower_tiles(tile, schedule, target)?;
+    let machine = machine.into();
+    let mut k = lower_tiles(tile, schedule, &machine)?;
+    refuse_large_buffers(&k, &machine)?;
     check("lower_tiles", &k)?;
     watch("lower_tiles", &k);
     for pass in AMPERE {
-        (pass.run)(&mut k)?;
+        (pass.run)(&mut k, &machine)?;
         check(pass.name, &k)?;
         watch(pass.name, &k);
     }
     Ok(k)
+}
+
+/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
+fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
+    for b in k.buffers.values() {
+        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
+        let most = machine.cta_shared_bytes;
+        if bytes > u64::from(most) {
+            return Err(CompileError::refusal(format!(
+                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
+                b.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What a pass leaves must verify; anything else is a defect of the pass.

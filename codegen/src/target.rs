@@ -1,4 +1,4 @@
-//! What a GPU offers, as far as a compiled kernel depends on it.
+//! Instruction sets: what code may say. What a GPU holds is a [`Machine`](crate::Machine).
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,19 +17,15 @@ struct Row {
     sm: u32,
     /// Lowest PTX version that knows the target.
     ptx: (u32, u32),
-    /// Shared memory that one CTA may use, in bytes.
-    shared_bytes: u32,
-    /// Threads that a multiprocessor holds.
-    sm_threads: u32,
     /// Has `stmatrix`.
     stmatrix: bool,
 }
 
 /// The targets that the code generator lowers for.
 const ROWS: [Row; 3] = [
-    Row { sm: 80, ptx: (7, 1), shared_bytes: 163 * 1024, sm_threads: 2048, stmatrix: false },
-    Row { sm: 89, ptx: (7, 8), shared_bytes: 99 * 1024, sm_threads: 1536, stmatrix: false },
-    Row { sm: 90, ptx: (7, 8), shared_bytes: 227 * 1024, sm_threads: 2048, stmatrix: true },
+    Row { sm: 80, ptx: (7, 1), stmatrix: false },
+    Row { sm: 89, ptx: (7, 8), stmatrix: false },
+    Row { sm: 90, ptx: (7, 8), stmatrix: true },
 ];
 
 impl Target {
@@ -42,16 +38,6 @@ impl Target {
     pub fn for_capability(major: u32, minor: u32) -> Option<Target> {
         let sm = major * 10 + minor;
         ROWS.iter().rev().find(|r| r.sm <= sm).map(|r| Target { sm: r.sm, specific: false })
-    }
-
-    /// Shared memory that one CTA may use, in bytes.
-    pub fn shared_bytes(self) -> u32 {
-        self.row().shared_bytes
-    }
-
-    /// Threads that a multiprocessor holds at once.
-    pub fn sm_threads(self) -> u32 {
-        self.row().sm_threads
     }
 
     /// True if the target stores 8x8 blocks from registers to shared memory in one instruction.

@@ -1,9 +1,18 @@
-//! What the emitted PTX depends on besides its input: this crate and LLVM.
+//! What the emitted PTX depends on besides its input: the sources of this crate and of `dsl`, and LLVM.
 
-/// The LLVM release that the code generator is written for.
-pub const LLVM_VERSION: &str = "22.1";
-
-/// Names the code generator: part of every compiled kernel's key.
+/// Names the code generator by its sources: part of every compiled kernel's key. Equal in every checkout and build of
+/// the same sources, with LLVM or without.
 pub fn toolchain_id() -> String {
-    format!("atlas-codegen {} llvm {LLVM_VERSION}", env!("CARGO_PKG_VERSION"))
+    format!("atlas-codegen {}", env!("ATLAS_SOURCE_HASH"))
+}
+
+/// The version that the loaded LLVM library reports, such as `22.1.8`; `None` in a build without LLVM.
+pub fn llvm_version() -> Option<String> {
+    #[cfg(feature = "llvm")]
+    {
+        let (major, minor, patch) = inkwell::support::get_llvm_version();
+        Some(format!("{major}.{minor}.{patch}"))
+    }
+    #[cfg(not(feature = "llvm"))]
+    None
 }

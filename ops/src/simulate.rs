@@ -5,7 +5,7 @@ use crate::compare::Comparison;
 use crate::cover::pairwise;
 use crate::problem::Problem;
 use atlas_dsl::{Config, DType, KernelDef, Schedule};
-use atlas_runtime::{BoundLaunch, CacheDir, Device, Result, SimOptions, SimRun, Target, refusal};
+use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub enum Cover {
 pub struct Job {
     /// The problem.
     pub problem: Problem,
-    /// What its kernel is compiled for.
-    pub target: Target,
+    /// The GPU that is simulated.
+    pub machine: Machine,
     /// With which config; `None` for the device's own choice.
     pub config: Option<Config>,
 }
@@ -41,7 +41,7 @@ pub struct Simulated {
 ///
 /// # Errors
 /// Those of making tensors.
-pub fn jobs(targets: &[Target], cover: Cover, want: impl Fn(&Problem) -> bool) -> Result<Vec<Job>> {
+pub fn jobs(machines: &[impl Into<Machine> + Copy], cover: Cover, want: impl Fn(&Problem) -> bool) -> Result<Vec<Job>> {
     let mut groups: Vec<(&'static KernelDef, DType, Vec<Problem>)> = Vec::new();
     for problem in cases::simulation().into_iter().filter(want) {
         match groups.iter_mut().find(|(k, d, _)| (k.name, *d) == (problem.kernel.name, problem.dtype)) {
@@ -50,19 +50,19 @@ pub fn jobs(targets: &[Target], cover: Cover, want: impl Fn(&Problem) -> bool) -
         }
     }
     let mut jobs = Vec::new();
-    for &target in targets {
+    for &machine in machines {
         for (_, _, problems) in &groups {
-            jobs.extend(cover_of(problems, target, cover)?);
+            jobs.extend(cover_of(problems, machine.into(), cover)?);
         }
     }
     Ok(jobs)
 }
 
 /// The launches of the problems of one kernel in one element type.
-fn cover_of(problems: &[Problem], target: Target, cover: Cover) -> Result<Vec<Job>> {
-    let device = Device::sim_with(target, SimOptions::default(), CacheDir::Off);
+fn cover_of(problems: &[Problem], machine: Machine, cover: Cover) -> Result<Vec<Job>> {
+    let device = Device::sim_with(machine, SimOptions::default(), CacheDir::Off);
     let bound: Vec<BoundLaunch> = problems.iter().map(|p| p.bind(&device)).collect::<Result<_>>()?;
-    let job = |at: usize, config: Option<Config>| Job { problem: problems[at].clone(), target, config };
+    let job = |at: usize, config: Option<Config>| Job { problem: problems[at].clone(), machine, config };
     let mut candidates = Vec::new();
     for (at, problem) in problems.iter().enumerate().filter(|(at, _)| !bound[*at].is_empty()) {
         candidates.extend(problem.kernel.configs().into_iter().map(|config| (at, config)));
@@ -88,7 +88,7 @@ impl Job {
     /// # Errors
     /// Those of the launch, faults that the simulator finds among them.
     pub fn run(&self, options: SimOptions, cache: CacheDir) -> Result<Simulated> {
-        let device = Device::sim_with(self.target, options, cache);
+        let device = Device::sim_with(self.machine, options, cache);
         let comparison = self.problem.check(&device, self.config.as_ref())?;
         Ok(Simulated { comparison, run: device.simulated() })
     }
@@ -97,7 +97,7 @@ impl Job {
 impl fmt::Display for Job {
     /// `softmax bf16 N5 D40 on sm_80 with BN=1 stages=2 warps=4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", self.problem, self.target)?;
+        write!(f, "{} on {}", self.problem, self.machine)?;
         self.config.as_ref().map_or(Ok(()), |config| write!(f, " with {config}"))
     }
 }

@@ -3,7 +3,7 @@
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{DType, Specialization};
 use atlas_ops::{Problem, cases};
-use atlas_runtime::{Machine, Selection, Source, choose_for};
+use atlas_runtime::{Selection, Source, choose_for};
 
 fn select(p: &Problem) -> Selection {
     let mut spec = Specialization::default();
@@ -13,7 +13,7 @@ fn select(p: &Problem) -> Selection {
     for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
         spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
     }
-    choose_for(p.kernel, &spec, &p.dims, Machine { target: "sm_90".parse().ok(), sms: 132 })
+    choose_for(p.kernel, &spec, &p.dims, "sm_90".parse().ok())
 }
 
 fn chosen(kernel: &str, dims: &[u64]) -> String {

@@ -6,6 +6,7 @@
 use crate::args::Arg;
 use crate::device::Device;
 use crate::launch_error::LaunchError;
+use crate::overlap::{overlap, overlaps_itself};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
@@ -301,39 +302,28 @@ pub(crate) fn scalar_bits(
     }
 }
 
-/// Refuses a written tensor that shares an address with another argument. Assumes the kinds are checked.
+/// True if a kernel writes this parameter.
+pub(crate) fn is_written(param: &ParamDef) -> bool {
+    matches!(param, ParamDef::Tensor { access: Access::Out, .. })
+}
+
+/// Refuses a written tensor that shares a byte with another argument. Assumes the kinds are checked.
 pub(crate) fn check_aliasing(def: &'static KernelDef, args: &[Arg<'_>]) -> Result<(), LaunchError> {
-    for (i, param) in def.params.iter().enumerate() {
-        let ParamDef::Tensor { name: output, access: Access::Out, .. } = *param else { continue };
-        let Some(written) = args[i].tensor().map(Tensor::address_range) else { continue };
+    for (i, param) in def.params.iter().enumerate().filter(|(_, param)| is_written(param)) {
+        let Some(written) = args[i].tensor() else { continue };
+        let range = written.address_range();
         for (j, other) in args.iter().enumerate() {
-            let Some(range) = other.tensor().filter(|_| i != j).map(Tensor::address_range) else { continue };
-            let empty = written.is_empty() || range.is_empty();
-            if !empty && written.start < range.end && range.start < written.end {
-                return Err(LaunchError::Overlap { kernel: def.name, output, other: def.params[j].name() });
+            let Some(other) = other.tensor().filter(|_| i != j) else { continue };
+            let beside = other.address_range();
+            // Most arguments are far apart, which costs a launch two comparisons.
+            if range.start < beside.end && beside.start < range.end && overlap(written, other) {
+                return Err(LaunchError::Overlap {
+                    kernel: def.name,
+                    output: param.name(),
+                    other: def.params[j].name(),
+                });
             }
         }
     }
     Ok(())
-}
-
-/// True if two elements of a view may have one address. Exact for views that slicing, permuting and expanding make.
-fn overlaps_itself(tensor: &Tensor) -> bool {
-    if tensor.is_empty() {
-        return false;
-    }
-    let mut axes: Vec<(u64, u64)> = tensor
-        .shape()
-        .iter()
-        .zip(tensor.strides())
-        .filter(|&(&size, _)| size > 1)
-        .map(|(&size, &stride)| (stride.unsigned_abs(), size as u64))
-        .collect();
-    axes.sort_unstable();
-    let mut reach = 0;
-    axes.iter().any(|&(stride, size)| {
-        let overlaps = stride <= reach;
-        reach += stride * (size - 1);
-        overlaps
-    })
 }

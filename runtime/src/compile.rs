@@ -2,7 +2,7 @@
 
 use crate::error::{Result, RuntimeError};
 use crate::key::{KernelKey, KeyParts};
-use atlas_codegen::{KernelImage, Target};
+use atlas_codegen::{KernelImage, Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 
 /// True if this build compiles kernels on their first launch (feature `jit`).
@@ -20,7 +20,8 @@ pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> 
     })
 }
 
-/// The key under which a kernel's PTX is kept.
+/// The key under which a kernel's PTX is kept. The machine is no part of it: a machine decides which configs are
+/// refused, and the PTX of one that is not is the same on every machine of the target.
 pub fn kernel_key(kernel: &Kernel, schedule: Schedule, target: Target) -> KernelKey {
     KernelKey::of(&KeyParts {
         tile_ir: &kernel.to_string(),
@@ -49,9 +50,9 @@ pub(crate) enum CompileProblem {
 pub(crate) fn compile(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: Machine,
 ) -> std::result::Result<KernelImage, CompileProblem> {
-    atlas_codegen::compile(kernel, schedule, target).map_err(|e| match e.is_refusal() {
+    atlas_codegen::compile(kernel, schedule, machine).map_err(|e| match e.is_refusal() {
         true => CompileProblem::Refused(e.to_string()),
         false => CompileProblem::Failed(e.to_string()),
     })
@@ -61,13 +62,13 @@ pub(crate) fn compile(
 pub(crate) fn compile_with_lines(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    target: Target,
+    machine: Machine,
 ) -> Option<KernelImage> {
     #[cfg(feature = "jit")]
-    return atlas_codegen::compile_with_lines(kernel, schedule, target).ok();
+    return atlas_codegen::compile_with_lines(kernel, schedule, machine).ok();
     #[cfg(not(feature = "jit"))]
     {
-        let _ = (kernel, schedule, target);
+        let _ = (kernel, schedule, machine);
         None
     }
 }
@@ -76,7 +77,7 @@ pub(crate) fn compile_with_lines(
 pub(crate) fn compile(
     _kernel: &Verified<Kernel>,
     _schedule: &Schedule,
-    _target: Target,
+    _machine: Machine,
 ) -> std::result::Result<KernelImage, CompileProblem> {
     Err(CompileProblem::NoCompiler)
 }

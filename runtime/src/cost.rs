@@ -23,11 +23,11 @@
 //! class, the same for every kernel: the model ranks configs of one kernel, it does not predict times. Nothing here
 //! depends on anything but its arguments.
 
-use atlas_codegen::Target;
+use atlas_codegen::Machine;
 use atlas_codegen::analysis::{Counts, Read, Work};
 use atlas_dsl::ir::GridExtent;
 
-/// What an SM of a generation does in a clock, and what it holds.
+/// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
     sm: u32,
     /// Fused multiply-adds of `mma.sync` on 16-bit operands, as far as real code gets; tf32 has half.
@@ -35,15 +35,13 @@ struct Rates {
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
     l2_bytes: f64,
-    /// Size of the L2 cache, in bytes.
-    l2_size: f64,
     programs: u32,
 }
 
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, l2_size: 40e6, programs: 32 },
-    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, l2_size: 64e6, programs: 24 },
-    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, l2_size: 50e6, programs: 32 },
+    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
+    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
+    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, programs: 32 },
 ];
 
 /// The same in every generation: single-precision and shared-memory rates per clock, bytes that one SM can take in.
@@ -51,7 +49,6 @@ const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 128.0;
 const SHARED_BYTES: f64 = 128.0;
 const PORT_BYTES: f64 = 64.0;
-const REGISTERS: u32 = 65536;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
@@ -101,12 +98,12 @@ pub fn grid_count(extent: GridExtent, dims: &[u64]) -> u64 {
     }
 }
 
-/// The cost of a kernel's work on a device with `sms` multiprocessors.
-pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
-    let rates = RATES.iter().rev().find(|r| r.sm <= target.sm).unwrap_or(&RATES[0]);
-    let sms = u64::from(sms.max(1));
+/// The cost of a kernel's work on a machine.
+pub fn estimate(work: &Work, machine: &Machine) -> Cost {
+    let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap_or(&RATES[0]);
+    let sms = u64::from(machine.sms.max(1));
     let per_sm = work.programs.div_ceil(sms).max(1);
-    let held = held(work, target, rates);
+    let held = held(work, machine, rates);
 
     let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
     let busy = |c: &Counts| spill * busy(c, rates);
@@ -116,7 +113,7 @@ pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
     };
     let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
     let alone = START + alone(&work.total) + open;
-    let shared = busy(&work.total).max(data(work, rates, sms));
+    let shared = busy(&work.total).max(data(work, machine, rates));
     let together = |n: u64| (alone.powi(6) + (n as f64 * shared).powi(6)).cbrt().sqrt();
 
     let (rounds, rest) = (per_sm / held, per_sm % held);
@@ -137,11 +134,12 @@ pub fn estimate(work: &Work, target: Target, sms: u32) -> Cost {
 }
 
 /// Programs that an SM has room for.
-fn held(work: &Work, target: Target, rates: &Rates) -> u64 {
+fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
     let threads = work.threads.max(32);
     let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
-    let by_shared = (target.shared_bytes() + SHARED_RESERVED) / (work.shared_bytes + SHARED_RESERVED);
-    let most = rates.programs.min(by_shared).min(REGISTERS / registers).min(target.sm_threads() / threads);
+    let by_shared = machine.sm_shared_bytes / (work.shared_bytes + SHARED_RESERVED);
+    let by_registers = machine.sm_registers / registers;
+    let most = rates.programs.min(by_shared).min(by_registers).min(machine.sm_threads / threads);
     u64::from(most.max(1))
 }
 
@@ -155,10 +153,12 @@ fn busy(c: &Counts, rates: &Rates) -> f64 {
 }
 
 /// Cycles of one program's share of DRAM and L2. What idle multiprocessors leave is the others'.
-fn data(work: &Work, rates: &Rates, sms: u64) -> f64 {
+fn data(work: &Work, machine: &Machine, rates: &Rates) -> f64 {
+    let sms = u64::from(machine.sms.max(1));
+    let l2 = machine.l2_bytes as f64;
     let programs = work.programs.max(1) as f64;
     let dram = work.reads.iter().map(|r| {
-        let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - rates.l2_size / r.tensor.max(1.0)).max(0.0);
+        let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - l2 / r.tensor.max(1.0)).max(0.0);
         (r.bytes * programs).min(r.tensor) + again
     });
     let dram = dram.sum::<f64>() / programs + work.written;
@@ -174,7 +174,9 @@ fn data(work: &Work, rates: &Rates, sms: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const HOPPER: Target = Target { sm: 90, specific: false };
+    fn hopper() -> Machine {
+        "sm_90".parse().unwrap()
+    }
 
     /// Rows of 16 KiB, one to a program, read and written.
     fn rows(programs: u64) -> Work {
@@ -197,7 +199,7 @@ mod tests {
         let cycles = |change: fn(&mut Work)| {
             let mut work = base.clone();
             change(&mut work);
-            estimate(&work, HOPPER, 132).cycles
+            estimate(&work, &hopper()).cycles
         };
         let least = cycles(|_| {});
         let more: [fn(&mut Work); 9] = [
@@ -221,7 +223,7 @@ mod tests {
         let held = |change: fn(&mut Work)| {
             let mut work = rows(1 << 20);
             change(&mut work);
-            estimate(&work, HOPPER, 132).held
+            estimate(&work, &hopper()).held
         };
         assert_eq!(held(|_| {}), 5);
         assert_eq!(held(|w| w.registers = 16), 16);
@@ -236,9 +238,9 @@ mod tests {
         let with = |tensor: f64| {
             let mut work = base.clone();
             work.reads.push(Read { bytes: 16384.0, tensor });
-            estimate(&work, HOPPER, 132).cycles
+            estimate(&work, &hopper()).cycles
         };
-        assert!(with(16384.0) < 1.01 * estimate(&base, HOPPER, 132).cycles);
+        assert!(with(16384.0) < 1.01 * estimate(&base, &hopper()).cycles);
         assert!(with(16384.0 * 10_000.0) > 1.3 * with(16384.0));
     }
 
@@ -247,7 +249,7 @@ mod tests {
         let with = |element_wise: f64| {
             let body = Counts { element_wise, ..Counts::default() };
             let prefetched = vec![atlas_codegen::analysis::Prefetched { trips: 10.0, ahead: 1.0, body }];
-            estimate(&Work { prefetched, ..rows(100) }, HOPPER, 132).cycles
+            estimate(&Work { prefetched, ..rows(100) }, &hopper()).cycles
         };
         assert!(with(1e6) < with(1e3));
         assert_eq!(with(1e6), with(1e7));

@@ -1,10 +1,10 @@
 //! Launches on the CPU: tensors where they lie in host memory, programs in the interpreter.
 
 use crate::args::Arg;
-use crate::bind::scalar_bits;
+use crate::bind::{is_written, scalar_bits};
 use crate::error::{Result, RuntimeError};
 use crate::storage::Storage;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, each_offset};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{DType, Kernel, KernelDef};
 use atlas_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
@@ -14,13 +14,16 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 /// Runs a kernel on checked arguments whose tensors are in host memory.
 ///
 /// Storage is locked in address order while the kernel runs, for writing if an argument writes it. An argument
-/// whose storage another argument writes too is worked on in a copy: the views are disjoint, so nothing is lost.
+/// whose storage another argument writes too is worked on in a copy, of which the elements of the view alone are
+/// copied back: the views are disjoint, but one may lie between the elements of another.
 pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
-    let mut copies: Vec<Option<Vec<u8>>> = args.iter().map(|arg| copy_if_shared(args, arg)).collect::<Result<_>>()?;
+    let written: Vec<bool> = def.params.iter().map(is_written).collect();
+    let mut copies: Vec<Option<Vec<u8>>> =
+        args.iter().map(|arg| copy_if_shared(args, &written, arg)).collect::<Result<_>>()?;
     let mut locks: Vec<(&Arc<Storage>, bool)> = Vec::new();
-    for (arg, _) in args.iter().zip(&copies).filter(|(_, copy)| copy.is_none()) {
+    for ((arg, &written), _) in args.iter().zip(&written).zip(&copies).filter(|(_, copy)| copy.is_none()) {
         if let Some(tensor) = arg.tensor() {
-            locks.push((tensor.storage(), matches!(arg, Arg::Out(_))));
+            locks.push((tensor.storage(), written));
         }
     }
     locks.sort_by_key(|(storage, _)| storage.address());
@@ -30,23 +33,17 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
         locks.iter().map(|(storage, _)| storage.address()).zip(guards.iter_mut().map(Guard::bytes)).collect();
 
     let mut views = Vec::with_capacity(args.len());
-    for ((param, arg), copy) in kernel.params.values().zip(args).zip(&mut copies) {
-        let view = match arg {
-            Arg::F32(_) | Arg::F64(_) | Arg::I32(_) | Arg::I64(_) => {
+    for (i, ((param, arg), copy)) in kernel.params.values().zip(args).zip(&mut copies).enumerate() {
+        // Whether a tensor came as `&` or `&mut` does not matter: the signature says what is written.
+        let view = match arg.tensor() {
+            None => {
                 let dtype = match param.kind {
                     ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
                 };
-                let name = def.params[views.len()].name();
-                Ok(atlas_interp::Arg::Scalar(scalar(dtype, scalar_bits(def.name, name, dtype, arg)?)))
+                let bits = scalar_bits(def.name, def.params[i].name(), dtype, arg)?;
+                Ok(atlas_interp::Arg::Scalar(scalar(dtype, bits)))
             }
-            Arg::In(t) => match copy {
-                Some(bytes) => view(t, bytes, 0),
-                None => match find(&mut host, t) {
-                    Some(Bytes::Read(bytes)) => view(t, bytes, t.element_offset() as i64),
-                    _ => Err(unreachable_storage()),
-                },
-            },
-            Arg::Out(t) => match copy {
+            Some(t) if written[i] => match copy {
                 Some(bytes) => view_mut(t, bytes, 0),
                 None => match find(&mut host, t) {
                     Some(Bytes::Write(bytes)) => match bytes.take() {
@@ -56,17 +53,39 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
                     _ => Err(unreachable_storage()),
                 },
             },
+            Some(t) => match copy {
+                Some(bytes) => view(t, bytes, 0),
+                None => match find(&mut host, t) {
+                    Some(Bytes::Read(bytes)) => view(t, bytes, t.element_offset() as i64),
+                    _ => Err(unreachable_storage()),
+                },
+            },
         };
         views.push(view.map_err(|e| failure(kernel, &e))?);
     }
     atlas_interp::run(kernel, dims, views, Mode::Native).map_err(|e| failure(kernel, &e))?;
     drop(host);
     drop(guards);
-    for (arg, copy) in args.iter().zip(copies) {
-        if let (Arg::Out(tensor), Some(bytes)) = (arg, copy) {
-            tensor.storage().write(byte_offset(tensor), &bytes)?;
+    for ((arg, &written), copy) in args.iter().zip(&written).zip(copies) {
+        if let (Some(tensor), true, Some(bytes)) = (arg.tensor(), written, copy) {
+            copy_back(tensor, &bytes)?;
         }
     }
+    Ok(())
+}
+
+/// Writes the elements of a view, and nothing between them, from a copy of what it spans.
+fn copy_back(tensor: &Tensor, bytes: &[u8]) -> Result<()> {
+    let (start, size) = (byte_offset(tensor), tensor.dtype().bytes() as usize);
+    if tensor.is_contiguous() {
+        return tensor.storage().write(start, bytes);
+    }
+    tensor.storage().with_host_mut(|data| {
+        each_offset(tensor.shape(), tensor.strides(), &mut |at| {
+            let at = at as usize * size;
+            data[start as usize + at..][..size].copy_from_slice(&bytes[at..][..size]);
+        });
+    });
     Ok(())
 }
 
@@ -88,12 +107,12 @@ pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
 }
 
 /// The bytes that a view spans, copied, if its storage is written through another argument as well.
-fn copy_if_shared(args: &[Arg<'_>], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
+fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
     let Some(tensor) = arg.tensor() else { return Ok(None) };
-    let same = |other: &&Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
-    let users = args.iter().filter(same).count();
-    let writers = args.iter().filter(same).filter(|a| matches!(a, Arg::Out(_))).count();
-    if users < 2 || writers == 0 {
+    let same = |other: &Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
+    let users = args.iter().filter(|a| same(a)).count();
+    let is_written = args.iter().zip(written).any(|(a, &written)| written && same(a));
+    if users < 2 || !is_written {
         return Ok(None);
     }
     let range = tensor.address_range();

@@ -3,24 +3,24 @@
 use crate::driver::{self, Context};
 use crate::error::{DeviceError, Result};
 use crate::plan::Plans;
-use crate::sim::{SimOptions, Simulator, usual_sms};
+use crate::sim::{SimOptions, Simulator};
 use crate::store::{CacheDir, Store};
 use crate::stream::Stream;
-use atlas_codegen::Target;
+use atlas_codegen::{Machine, Target};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which device: the CPU, a GPU by its number, or the simulator of a target.
+/// Which device: the CPU, a GPU by its number, or a simulated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceId {
     /// The host: kernels run in the interpreter.
     Cpu,
     /// A GPU, numbered as the driver numbers it.
     Cuda(usize),
-    /// A simulated GPU: executes the PTX for this target on the host.
-    Sim(Target),
+    /// A simulated GPU: executes the PTX for this machine on the host.
+    Sim(Machine),
 }
 
 impl fmt::Display for DeviceId {
@@ -29,7 +29,7 @@ impl fmt::Display for DeviceId {
         match self {
             DeviceId::Cpu => f.write_str("cpu"),
             DeviceId::Cuda(i) => write!(f, "cuda:{i}"),
-            DeviceId::Sim(target) => write!(f, "sim:{target}"),
+            DeviceId::Sim(machine) => write!(f, "sim:{machine}"),
         }
     }
 }
@@ -42,7 +42,7 @@ pub struct Device {
 
 struct Inner {
     id: DeviceId,
-    target: Option<Target>,
+    machine: Option<Machine>,
     backend: Backend,
     store: Store,
     plans: Plans,
@@ -62,6 +62,7 @@ pub(crate) struct Counters {
     pub(crate) warm: AtomicU64,
     pub(crate) compiled: AtomicU64,
     pub(crate) spilling: AtomicU64,
+    pub(crate) passed_over: AtomicU64,
 }
 
 /// What a device has done so far. Numbers only grow.
@@ -83,6 +84,8 @@ pub struct DeviceStats {
     pub disk_failures: u64,
     /// Loaded kernels that use local memory, that is, whose registers spill.
     pub spilling_kernels: u64,
+    /// Configs that stood first but were refused by the compiler or the driver, or left for one that does not spill.
+    pub passed_over: u64,
 }
 
 impl Device {
@@ -127,17 +130,17 @@ impl Device {
             DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
             DeviceId::Cuda(ordinal) => {
                 let context = Context::open(ordinal)?;
-                let target = target_of(&context.name, context.capability)?;
-                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(target), cache))
+                let machine = context.machine()?;
+                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
             }
-            DeviceId::Sim(target) => Ok(Device::sim_with(target, SimOptions::default(), cache)),
+            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, SimOptions::default(), cache)),
         }
     }
 
-    fn build(id: DeviceId, backend: Backend, target: Option<Target>, cache: CacheDir) -> Device {
+    fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
         let inner = Inner {
             id,
-            target,
+            machine,
             backend,
             store: Store::new(cache),
             plans: Plans::default(),
@@ -146,8 +149,8 @@ impl Device {
         Device { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn simulator(target: Target, simulator: Simulator, cache: CacheDir) -> Device {
-        Device::build(DeviceId::Sim(target), Backend::Sim(Box::new(simulator)), Some(target), cache)
+    pub(crate) fn simulator(machine: Machine, simulator: Simulator, cache: CacheDir) -> Device {
+        Device::build(DeviceId::Sim(machine), Backend::Sim(Box::new(simulator)), Some(machine), cache)
     }
 
     pub(crate) fn shared(id: DeviceId) -> Result<Device> {
@@ -187,16 +190,17 @@ impl Device {
 
     /// Compute capability (major, minor) of a GPU.
     pub fn capability(&self) -> Option<(u32, u32)> {
-        match &self.inner.backend {
-            Backend::Cpu => None,
-            Backend::Cuda(context) => Some(context.capability),
-            Backend::Sim(_) => self.inner.target.map(|t| (t.sm / 10, t.sm % 10)),
-        }
+        self.inner.machine.map(|m| (m.sm / 10, m.sm % 10))
     }
 
     /// What kernels are compiled for on this device; `None` on the CPU.
     pub fn target(&self) -> Option<Target> {
-        self.inner.target
+        self.inner.machine.map(|m| m.target)
+    }
+
+    /// What a GPU holds: as its driver says, for a simulated one as the usual GPU of its arch; `None` on the CPU.
+    pub fn machine(&self) -> Option<Machine> {
+        self.inner.machine
     }
 
     /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
@@ -210,13 +214,10 @@ impl Device {
         }
     }
 
-    /// Streaming multiprocessors of a GPU, for a simulated one those of the usual GPU of its target; cores of the CPU.
+    /// Streaming multiprocessors of a GPU, for a simulated one those of the usual GPU of its arch; cores of the CPU.
     pub fn sm_count(&self) -> u32 {
-        match &self.inner.backend {
-            Backend::Cpu => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-            Backend::Cuda(context) => context.sm_count,
-            Backend::Sim(_) => self.inner.target.map_or(1, usual_sms),
-        }
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        self.inner.machine.map_or_else(cores, |m| m.sms)
     }
 
     /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
@@ -256,6 +257,7 @@ impl Device {
             corrupt_entries: store.corrupt_entries,
             disk_failures: store.disk_failures,
             spilling_kernels: c.spilling.load(Ordering::Relaxed),
+            passed_over: c.passed_over.load(Ordering::Relaxed),
         }
     }
 
@@ -283,12 +285,6 @@ impl Device {
     }
 }
 
-/// What kernels are compiled for on a GPU of this capability.
-fn target_of(name: &str, (major, minor): (u32, u32)) -> std::result::Result<Target, DeviceError> {
-    let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
-    Target::for_capability(major, minor).ok_or_else(unsupported)
-}
-
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({self})")
@@ -298,8 +294,8 @@ impl fmt::Debug for Device {
 impl fmt::Display for Device {
     /// `cpu`, `sim:sm_90` or `cuda:0 (NVIDIA H100, sm_90)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.inner.id, self.inner.target) {
-            (DeviceId::Cuda(_), Some(target)) => write!(f, "{} ({}, {target})", self.inner.id, self.name()),
+        match (self.inner.id, self.inner.machine) {
+            (DeviceId::Cuda(_), Some(machine)) => write!(f, "{} ({}, {machine})", self.inner.id, self.name()),
             _ => self.inner.id.fmt(f),
         }
     }
@@ -320,21 +316,5 @@ impl Device {
     /// A GPU that is not there: nothing runs on it, but it is another device than the CPU.
     pub(crate) fn absent(ordinal: usize) -> Device {
         Device::build(DeviceId::Cuda(ordinal), Backend::Cpu, None, CacheDir::Off)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gpu_that_no_target_runs_on() {
-        assert!(target_of("NVIDIA H100", (9, 0)).is_ok());
-        let error = target_of("Tesla T4", (7, 5)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \
-             use another GPU or Device::cpu()"
-        );
     }
 }

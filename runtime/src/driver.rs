@@ -3,7 +3,9 @@
 //! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
 //! lacks one is an error with a mend and never a panic in the middle of a launch.
 
+use crate::current::{ContextStack, Entered};
 use crate::error::{DeviceError, DriverFailure, Result, TensorError};
+use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -55,7 +57,9 @@ api! {
     device_attribute = "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
     device_memory = "cuDeviceTotalMem_v2"(*mut usize, c_int);
     context_retain = "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
-    context_set = "cuCtxSetCurrent"(Handle);
+    context_current = "cuCtxGetCurrent"(*mut Handle);
+    context_push = "cuCtxPushCurrent_v2"(Handle);
+    context_pop = "cuCtxPopCurrent_v2"(*mut Handle);
     context_synchronize = "cuCtxSynchronize"();
     stream_create = "cuStreamCreate"(*mut Handle, c_uint);
     stream_destroy = "cuStreamDestroy_v2"(Handle);
@@ -148,12 +152,39 @@ fn status_text(api: &Api, status: u32) -> String {
     format!("{} ({status}): {}", text(api.error_name), text(api.error_string))
 }
 
+/// What the driver says that a GPU holds.
+#[derive(Clone, Copy)]
+struct Limits {
+    cta_shared_bytes: u32,
+    sm_shared_bytes: u32,
+    sm_threads: u32,
+    sm_registers: u32,
+    sms: u32,
+    l2_bytes: u32,
+}
+
+/// The machine that a GPU of this capability and these limits is, if a target runs on it.
+fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
+    let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
+    Ok(Machine {
+        sm: major * 10 + minor,
+        target: Target::for_capability(major, minor).ok_or_else(unsupported)?,
+        cta_shared_bytes: l.cta_shared_bytes,
+        sm_shared_bytes: l.sm_shared_bytes,
+        sm_threads: l.sm_threads,
+        sm_registers: l.sm_registers,
+        sms: l.sms,
+        l2_bytes: u64::from(l.l2_bytes),
+    })
+}
+
 /// The primary context of one GPU. Never released: it lives as long as the process.
 pub(crate) struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) name: String,
-    pub(crate) capability: (u32, u32),
-    pub(crate) sm_count: u32,
+    /// Compute capability.
+    capability: (u32, u32),
+    limits: Limits,
     pub(crate) memory_bytes: u64,
     label: String,
     handle: Handle,
@@ -199,13 +230,25 @@ impl Context {
             attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let sm_count = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let limits = Limits {
+            cta_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            sm_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            sm_threads: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+            sm_registers: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+            sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        };
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
-        let context = Context { driver, name, capability, sm_count, memory_bytes: memory as u64, label, handle, pools };
+        let context = Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pools };
         if context.pools {
             context.keep_pool(device);
         }
         Ok(context)
+    }
+
+    /// What this GPU holds, and what is compiled for it.
+    pub(crate) fn machine(&self) -> std::result::Result<Machine, DeviceError> {
+        machine_of(&self.name, self.capability, self.limits)
     }
 
     /// Lets the memory pool keep what is freed; without it, each synchronisation would give memory back to the system.
@@ -227,12 +270,14 @@ impl Context {
         check(&self.driver.api, call, &self.label, status)
     }
 
-    /// Makes this context the calling thread's current one and gives the functions to call in it.
-    pub(crate) fn enter(&self) -> Result<&'static Api> {
-        // SAFETY: the context is retained for the life of the process.
-        let status = unsafe { (self.driver.api.context_set)(self.handle) };
-        self.check("cuCtxSetCurrent", status)?;
-        Ok(&self.driver.api)
+    /// Makes this context the calling thread's current one as long as the answer lives, and gives the functions to call
+    /// in it.
+    pub(crate) fn enter(&self) -> Result<Entered<'static, Api>> {
+        Entered::new(&self.driver.api, self.handle).or_else(|(call, status)| {
+            self.check(call, status)?;
+            // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
+            Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())
+        })
     }
 
     /// Allocates bytes, ordered on the default stream.
@@ -311,11 +356,66 @@ impl Context {
     }
 }
 
+impl ContextStack for Api {
+    fn top(&self) -> std::result::Result<Handle, (&'static str, u32)> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: an out-pointer to a live handle.
+        match unsafe { (self.context_current)(&mut context) } {
+            0 => Ok(context),
+            status => Err(("cuCtxGetCurrent", status)),
+        }
+    }
+
+    fn push(&self, context: Handle) -> std::result::Result<(), (&'static str, u32)> {
+        // SAFETY: only `Context::enter` pushes, and its context is retained for the life of the process.
+        match unsafe { (self.context_push)(context) } {
+            0 => Ok(()),
+            status => Err(("cuCtxPushCurrent", status)),
+        }
+    }
+
+    fn pop(&self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: an out-pointer to a live handle. If it fails the driver is shutting down, and nothing is current.
+        unsafe { (self.context_pop)(&mut context) };
+    }
+}
+
 fn check(api: &Api, call: &'static str, label: &str, status: u32) -> Result<()> {
     match status {
         0 => Ok(()),
         status => {
             Err(DriverFailure { call, device: label.to_owned(), status, message: status_text(api, status) }.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An A10, as its driver describes it.
+    const LIMITS: Limits = Limits {
+        cta_shared_bytes: 101_376,
+        sm_shared_bytes: 102_400,
+        sm_threads: 1536,
+        sm_registers: 65536,
+        sms: 72,
+        l2_bytes: 6_291_456,
+    };
+
+    #[test]
+    fn a_gpu_is_the_machine_of_the_table() {
+        assert_eq!(machine_of("NVIDIA A10", (8, 6), LIMITS).ok(), "sm_86".parse().ok());
+    }
+
+    #[test]
+    fn a_gpu_that_no_target_runs_on() {
+        let error = machine_of("Tesla T4", (7, 5), LIMITS).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \
+             use another GPU or Device::cpu()"
+        );
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::driver::{Context, Handle, cuda_version_text};
 use crate::error::{Result, RuntimeError};
+use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
-use atlas_codegen::KernelImage;
+use atlas_codegen::{KernelImage, Machine};
 use atlas_sim::program::Program;
 use cudarc::driver::sys::{CUfunction_attribute as Attribute, CUjit_option as JitOption};
 use std::ffi::{CString, c_int, c_void};
@@ -27,8 +28,9 @@ pub struct LaunchFacts {
 
 /// A loaded kernel.
 pub(crate) struct LoadedKernel {
+    pub(crate) key: KernelKey,
     pub(crate) image: Arc<KernelImage>,
-    /// All but the threads are 0 in the simulator, which assembles nothing.
+    /// In the simulator, which assembles nothing: the threads, and the local memory that the PTX declares.
     pub(crate) facts: LaunchFacts,
     pub(crate) code: Code,
 }
@@ -58,11 +60,11 @@ unsafe impl Sync for Module {}
 
 impl LoadedKernel {
     /// Loads a kernel, after checking that the driver is new enough for its PTX.
-    pub(crate) fn load(context: &Arc<Context>, image: Arc<KernelImage>) -> Result<LoadedKernel> {
+    pub(crate) fn load(context: &Arc<Context>, key: KernelKey, image: Arc<KernelImage>) -> Result<LoadedKernel> {
         check_ptx_version(&image, context.driver.version)?;
         let module = Module::load(context, &image)?;
         let facts = module.ask(&image)?;
-        Ok(LoadedKernel { image, facts, code: Code::Driver(module) })
+        Ok(LoadedKernel { key, image, facts, code: Code::Driver(module) })
     }
 }
 
@@ -117,7 +119,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // A launch may still be running the module's code.
+        // A launch may still be running the module's code, on any stream. If the device cannot be waited for (a stream
+        // is being captured, or a kernel faulted) the module stays: a leak, but never code that vanishes as it runs.
         if self.context.synchronize_all().is_ok()
             && let Ok(api) = self.context.enter()
         {
@@ -137,6 +140,16 @@ fn with_log(error: RuntimeError, entry: &str, log: &[u8]) -> RuntimeError {
         }
         other => other,
     }
+}
+
+/// Why a machine cannot run a compiled kernel; `None` if it can.
+pub(crate) fn does_not_fit(image: &KernelImage, machine: &Machine) -> Option<String> {
+    let (shared, has) = (image.shared_bytes, machine.cta_shared_bytes);
+    if shared > has {
+        return Some(format!("it needs {shared} bytes of shared memory, but a CTA on {machine} has {has}"));
+    }
+    let (threads, has) = (image.threads, machine.sm_threads);
+    (threads > has).then(|| format!("it has {threads} threads, but a multiprocessor of {machine} holds {has}"))
 }
 
 /// Refuses a kernel whose PTX is newer than the driver, naming both and the driver that will do.

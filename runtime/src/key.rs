@@ -5,7 +5,7 @@ use atlas_dsl::Schedule;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Everything that a kernel's PTX depends on.
+/// Everything that a kernel's PTX depends on, but for LLVM: the store keeps a folder for each version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyParts<'a> {
     /// Canonical Tile IR, which holds the tile sizes and the specialization.
@@ -16,7 +16,7 @@ pub struct KeyParts<'a> {
     pub target: Target,
     /// The lowest PTX version that the target allows.
     pub ptx_version: (u32, u32),
-    /// Code generator and LLVM: see `atlas_codegen::toolchain::toolchain_id`.
+    /// The code generator by its sources: see `atlas_codegen::toolchain::toolchain_id`.
     pub toolchain: &'a str,
 }
 

@@ -12,7 +12,8 @@ use crate::driver::Context;
 use crate::error::{DeviceError, Result};
 use crate::kernel::{Code, LaunchFacts, LoadedKernel, Module};
 use crate::launch_error::LaunchError;
-use crate::plan::{Body, Plan, ProblemWords, Slot, resolve, slot_bits};
+use crate::plan::{Body, Plan, ProblemWords, Slot, slot_bits};
+use crate::resolve::resolve;
 use crate::select::{Selection, Source, choose};
 use crate::sim::{launch_sim, name_source};
 use crate::stream::Stream;
@@ -150,12 +151,23 @@ impl PreparedLaunch {
         check_again(self.def, &self.device, args)?;
         self.device.counters().launches.fetch_add(1, Ordering::Relaxed);
         self.device.counters().warm.fetch_add(1, Ordering::Relaxed);
-        run(self.def, &self.device, stream, &self.plan, args)
+        let refused = match run(self.def, &self.device, stream, &self.plan, args) {
+            Ok(()) => return Ok(()),
+            Err(e) => self.plan.refused_by(&e).ok_or(e)?,
+        };
+        self.device.plans().refuse(&refused.0, &refused.1);
+        let (plan, _) = find_or_resolve(self.def, &self.device, self.config.as_ref(), args, &self.words)?;
+        run_or_next(self.def, &self.device, stream, self.config.as_ref(), args, &self.words, plan)
     }
 
     /// The config that was chosen or given.
     pub fn config(&self) -> &Config {
         &self.plan.config
+    }
+
+    /// Configs that stood before this one, but were refused or spill, each with its reason.
+    pub fn passed_over(&self) -> &[(Config, String)] {
+        &self.plan.passed_over
     }
 
     /// How the config was chosen.
@@ -204,7 +216,28 @@ fn launch(
     let counters = device.counters();
     counters.launches.fetch_add(1, Ordering::Relaxed);
     counters.warm.fetch_add(u64::from(warm), Ordering::Relaxed);
-    run(def, device, stream, &plan, args)
+    run_or_next(def, device, stream, config, args, words.as_slice(), plan)
+}
+
+/// Runs a plan; where the driver refuses its kernel at the launch, the next best config's. Each refusal is remembered
+/// and so never met again, which ends this.
+fn run_or_next(
+    def: &'static KernelDef,
+    device: &Device,
+    stream: Option<&Stream>,
+    config: Option<&Config>,
+    args: &[Arg<'_>],
+    words: &[u64],
+    mut plan: Arc<Plan>,
+) -> Result<()> {
+    loop {
+        let (key, reason) = match run(def, device, stream, &plan, args) {
+            Ok(()) => return Ok(()),
+            Err(e) => plan.refused_by(&e).ok_or(e)?,
+        };
+        device.plans().refuse(&key, &reason);
+        plan = find_or_resolve(def, device, config, args, words)?.0;
+    }
 }
 
 /// The plan of a launch whose arguments are checked, and whether the problem had been seen before.
@@ -309,7 +342,10 @@ fn launch_cuda(
 }
 
 /// Queues a launch on the default stream, with the parameters as one block of bytes.
-pub(crate) fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+///
+/// # Safety
+/// As [`RawKernel::launch`](crate::RawKernel::launch).
+pub(crate) unsafe fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
     // `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE` and `CU_LAUNCH_PARAM_END`, each before its value.
     const POINTER: usize = 1;
     const SIZE: usize = 2;
@@ -326,8 +362,7 @@ pub(crate) fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3],
     let context = &module.context;
     let api = context.enter()?;
     // SAFETY: the function is loaded in this context, and the null stream is always valid. The driver copies exactly
-    // `bytes` bytes out of the block, which lives. A kernel reaches device memory alone: one that strays is a fault
-    // of the context, which later calls report, or it changes what other tensors of the device hold.
+    // `bytes` bytes out of the block, which lives. For what the kernel then does, the caller answers.
     let status = unsafe {
         (api.launch)(
             module.function,

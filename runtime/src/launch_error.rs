@@ -217,6 +217,13 @@ errors! {
             /// The lowest CUDA version whose driver takes it.
             mend: String,
         } = 618, "`{kernel}` is PTX {ptx}, but this driver (CUDA {driver}) takes PTX up to {highest}; update the driver to one for CUDA {mend} or later";
+        /// A dim that the kernel uses whole, and that has no elements.
+        EmptyDim {
+            /// The kernel.
+            kernel: &'static str,
+            /// The dim.
+            dim: &'static str,
+        } = 629, "dim `{dim}` of `{kernel}` is 0, but the kernel uses it whole, and a tile has at least one element; launch only where `{dim}` is 1 or more";
         /// A compiled kernel whose parameters do not fit its signature.
         WrongAbi {
             /// The kernel.

@@ -8,14 +8,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `device`, `driver`, `stream` | devices, the CUDA driver's functions, streams and events |
+//! | `device`, `driver`, `current`, `stream` | devices, the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
-//! | `args`, `bind` | the arguments of a launch, and their checks |
+//! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
-//! | `compile`, `key`, `store`, `image_file` | compiled kernels, by name, in memory and on disk |
-//! | `plan`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
+//! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
+//! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
-//! | `raw` | PTX of any origin and bytes, for tools |
+//! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
 #![deny(missing_docs)]
@@ -25,20 +25,24 @@ mod bind;
 mod compile;
 mod cost;
 mod cpu;
+mod current;
 mod device;
 mod driver;
 mod element;
 #[macro_use]
 mod error;
+mod evict;
 pub mod image_file;
 mod kernel;
 mod key;
 mod launch;
 mod launch_error;
 mod oracle;
+mod overlap;
 mod plan;
 mod problem;
 mod raw;
+mod resolve;
 mod select;
 mod sim;
 mod sim_fault;
@@ -47,9 +51,10 @@ mod store;
 mod stream;
 mod tensor;
 pub mod timing;
+mod trusted;
 
 pub use args::{Arg, IntoArg};
-pub use atlas_codegen::{KernelImage, Target};
+pub use atlas_codegen::{KernelImage, Machine, Target};
 pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
@@ -64,9 +69,10 @@ pub use launch_error::LaunchError;
 pub use oracle::{OracleOutput, run_f64};
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use select::{Candidate, Machine, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
-pub use sim::{SimAccess, SimOptions, SimRun, usual_sms};
+pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+pub use sim::{SimAccess, SimOptions, SimRun};
 pub use sim_fault::SimFault;
-pub use store::{CACHE_DIR_VARIABLE, CacheDir, Store, StoreStats};
+pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
+pub use trusted::{CompiledLaunch, FormPrograms};

@@ -5,32 +5,49 @@
 //! depend on is in these words, but for addresses: two arguments may alias in one launch and not in the next.
 
 use crate::args::Arg;
-use crate::bind::{BoundArg, BoundLaunch, scalar_bits};
-use crate::compile::{CompileProblem, compile, compile_with_lines, kernel_key};
+use crate::bind::{BoundArg, BoundLaunch, is_written, scalar_bits};
 use crate::cost::{grid_count, programs};
-use crate::device::{Backend, Device};
-use crate::error::{CompileFailure, Result};
+use crate::error::{Result, RuntimeError};
 use crate::kernel::LoadedKernel;
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
 use crate::problem::{alignment, launch_strides};
-use crate::select::{Candidate, Selection, Source, choose, choose_given};
-use atlas_codegen::{AbiParam, KernelImage, Target};
-use atlas_dsl::ir::GridExtent;
+use crate::select::Source;
+use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::{Config, DType, Kernel, KernelDef, Schedule, Verified};
-use std::collections::{BTreeMap, HashMap};
+use lru::LruCache;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Plans that a device keeps; past it, all are dropped and found anew.
-const MOST_PLANS: usize = 8192;
+/// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes.
+const MOST_PLANS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+const MOST_LOADED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+const MOST_REFUSED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+
+/// A config that was refused, or left for a better one, and why.
+pub(crate) type PassedOver = (Config, String);
 
 /// A launch of one exact problem.
 pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) source: Source,
     pub(crate) body: Body,
+    /// Configs that stood before this one.
+    pub(crate) passed_over: Vec<PassedOver>,
+}
+
+impl Plan {
+    /// The kernel that a failed launch speaks against, if another config may do: the driver refused it before it ran,
+    /// and the caller did not ask for it.
+    pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {
+        match (&self.body, error) {
+            (Body::Gpu { kernel, .. }, RuntimeError::Driver(e)) if e.refuses() && self.source != Source::Given => {
+                Some((kernel.key, e.to_string()))
+            }
+            _ => None,
+        }
+    }
 }
 
 pub(crate) enum Body {
@@ -53,14 +70,32 @@ pub(crate) enum Slot {
     Number(usize, DType),
 }
 
-/// Plans by their words. Nothing iterates over it, so its order shows nowhere.
-type ByProblem = HashMap<Box<[u64]>, Arc<Plan>, BuildHasherDefault<WordHasher>>;
+/// Plans by their words.
+type ByProblem = LruCache<Box<[u64]>, Arc<Plan>, BuildHasherDefault<WordHasher>>;
 
-/// The plans of a device, and its loaded kernels.
-#[derive(Default)]
+/// The plans of a device, its loaded kernels, and what was refused on it. Each is bounded.
+///
+/// A kernel that is pushed out is not unloaded under anybody's feet: plans, prepared launches and launches that are
+/// being queued hold it by `Arc`, and when the last of them goes, [`Module`](crate::kernel::Module) waits for the
+/// device before it unloads, so that a launch in flight on any stream has ended.
 pub(crate) struct Plans {
     by_problem: Mutex<ByProblem>,
-    loaded: Mutex<BTreeMap<KernelKey, Arc<LoadedKernel>>>,
+    loaded: Mutex<LruCache<KernelKey, Arc<LoadedKernel>>>,
+    refused: Mutex<LruCache<KernelKey, String>>,
+}
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans {
+            by_problem: Mutex::new(LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default())),
+            loaded: Mutex::new(LruCache::new(MOST_LOADED)),
+            refused: Mutex::new(LruCache::new(MOST_REFUSED)),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The words that name a problem, on the stack unless there are many.
@@ -89,10 +124,12 @@ impl ProblemWords {
                 }
             }
         }
-        for arg in args {
+        for (i, arg) in args.iter().enumerate() {
+            // `&mut` for what the kernel only reads is as good as `&`.
+            let written = def.params.get(i).is_some_and(is_written);
             let kind = match arg {
-                Arg::In(_) => 1,
-                Arg::Out(_) => 2,
+                Arg::Out(_) if written => 2,
+                Arg::In(_) | Arg::Out(_) => 1,
                 Arg::F32(_) => 3,
                 Arg::F64(_) => 4,
                 Arg::I32(_) => 5,
@@ -157,122 +194,83 @@ impl Hasher for WordHasher {
 impl Plans {
     /// The plan of a problem seen before.
     pub(crate) fn find(&self, words: &[u64]) -> Option<Arc<Plan>> {
-        self.by_problem.lock().unwrap_or_else(PoisonError::into_inner).get(words).cloned()
+        lock(&self.by_problem).get(words).cloned()
     }
 
     /// Keeps a plan.
     pub(crate) fn keep(&self, words: &[u64], plan: &Arc<Plan>) {
-        let mut plans = self.by_problem.lock().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() >= MOST_PLANS {
-            plans.clear();
+        // What is pushed out may unload a kernel, which waits for the device: not while the lock is held.
+        let evicted = lock(&self.by_problem).push(words.into(), plan.clone());
+        drop(evicted);
+    }
+
+    /// A loaded kernel.
+    pub(crate) fn loaded(&self, key: &KernelKey) -> Option<Arc<LoadedKernel>> {
+        lock(&self.loaded).get(key).cloned()
+    }
+
+    /// Keeps a loaded kernel, or gives the one that another thread loaded meanwhile. If one is pushed out, so are the
+    /// plans that hold it.
+    pub(crate) fn keep_loaded(&self, kernel: Arc<LoadedKernel>) -> Arc<LoadedKernel> {
+        let mut all = lock(&self.loaded);
+        if let Some(first) = all.get(&kernel.key) {
+            return first.clone();
         }
-        plans.insert(words.into(), plan.clone());
-    }
-}
-
-/// Makes the plan of a bound launch: chooses a config, compiles or finds its kernel, and loads it.
-pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Plan> {
-    let def = bound.def();
-    if bound.is_empty() {
-        let (config, source) = match config {
-            Some(config) => (crate::select::complete(def, config)?, Source::Given),
-            None => (def.default_config(), Source::Default),
-        };
-        return Ok(Plan { config, source, body: Body::Empty });
-    }
-    let selection = match config {
-        Some(config) => choose_given(bound, config)?,
-        None => choose(bound),
-    };
-    match bound.device().target() {
-        Some(target) => resolve_gpu(bound, &selection, target),
-        None => resolve_cpu(bound, &selection),
-    }
-}
-
-fn resolve_cpu(bound: &BoundLaunch, selection: &Selection) -> Result<Plan> {
-    let Some(Candidate { config, kernel: Some(kernel), .. }) = selection.legal().next() else {
-        return Err(no_config(bound.def(), selection, Vec::new()).into());
-    };
-    let grid: Vec<GridExtent> = kernel.grid.iter().map(|a| a.extent).collect();
-    let body = match programs(&grid, bound.dims()) {
-        0 => Body::Empty,
-        _ => Body::Cpu { kernel: kernel.clone(), dims: bound.dims().to_vec() },
-    };
-    Ok(Plan { config: config.clone(), source: selection.source, body })
-}
-
-fn resolve_gpu(bound: &BoundLaunch, selection: &Selection, target: Target) -> Result<Plan> {
-    let def = bound.def();
-    let mut refused = Vec::new();
-    let candidates = selection.legal().map(|c| (c, selection.source));
-    for (candidate, source) in candidates.chain(selection.fallback(def).map(|c| (c, Source::Default))) {
-        let Candidate { config, kernel: Some(kernel), .. } = candidate else { continue };
-        match load(bound.device(), kernel, &config.schedule, target)? {
-            Ok(loaded) => {
-                let body = gpu_body(bound, loaded)?;
-                return Ok(Plan { config: config.clone(), source, body });
-            }
-            Err(CompileProblem::Refused(reason)) => refused.push((config.clone(), reason)),
-            Err(CompileProblem::NoCompiler) => {
-                return Err(CompileFailure {
-                    kernel: def.name.to_owned(),
-                    message: "this build has no compiler, and the kernel store has no kernel for this problem; \
-                              build with the feature `jit` (needs LLVM 22), or use Device::cpu()"
-                        .to_owned(),
-                    refused,
-                    compiler_present: false,
-                }
-                .into());
-            }
-            Err(CompileProblem::Failed(message)) => {
-                let kernel = def.name.to_owned();
-                let message = format!("config `{config}` for {target}: {message}");
-                return Err(CompileFailure { kernel, message, refused, compiler_present: true }.into());
-            }
+        let evicted = all.push(kernel.key, kernel.clone());
+        drop(all);
+        if let Some((key, _)) = &evicted {
+            self.forget(key);
         }
+        kernel
     }
-    Err(no_config(def, selection, refused).into())
-}
 
-/// The loaded kernel of a key: from this process, from the store, or compiled now.
-fn load(
-    device: &Device,
-    kernel: &Verified<Kernel>,
-    schedule: &Schedule,
-    target: Target,
-) -> Result<std::result::Result<Arc<LoadedKernel>, CompileProblem>> {
-    let key = kernel_key(kernel, *schedule, target);
-    let plans = device.plans();
-    if let Some(loaded) = plans.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-        return Ok(Ok(loaded.clone()));
+    /// Why a kernel is not tried on this device.
+    pub(crate) fn refusal(&self, key: &KernelKey) -> Option<String> {
+        lock(&self.refused).get(key).cloned()
     }
-    let image = match device.store().get(&key) {
-        Some(image) => image,
-        None => match compile(kernel, schedule, target) {
-            Ok(image) => {
-                device.counters().compiled.fetch_add(1, Ordering::Relaxed);
-                device.store().put(&key, image)
-            }
-            Err(problem) => return Ok(Err(problem)),
-        },
-    };
-    let loaded = match device.backend() {
-        Backend::Cuda(context) => LoadedKernel::load(context, image)?,
-        Backend::Sim(_) | Backend::Cpu => {
-            let (kernel, schedule) = (kernel.clone(), *schedule);
-            crate::sim::load(image, device, Box::new(move || compile_with_lines(&kernel, &schedule, target)))?
+
+    /// Remembers that a kernel is refused here, and drops it and its plans. Another device may take it.
+    pub(crate) fn refuse(&self, key: &KernelKey, reason: &str) {
+        lock(&self.refused).put(*key, reason.to_owned());
+        let loaded = lock(&self.loaded).pop(key);
+        self.forget(key);
+        drop(loaded);
+    }
+
+    /// Drops the plans of a kernel.
+    fn forget(&self, key: &KernelKey) {
+        let mut plans = lock(&self.by_problem);
+        let uses = |plan: &Plan| matches!(&plan.body, Body::Gpu { kernel, .. } if kernel.key == *key);
+        let words: Vec<Box<[u64]>> = plans.iter().filter(|(_, p)| uses(p)).map(|(words, _)| words.clone()).collect();
+        let dropped: Vec<_> = words.iter().filter_map(|words| plans.pop(words)).collect();
+        drop(plans);
+        drop(dropped);
+    }
+
+    /// True if nothing has been loaded or refused here.
+    pub(crate) fn is_new(&self) -> bool {
+        lock(&self.loaded).is_empty() && lock(&self.refused).is_empty()
+    }
+
+    /// What is known against a kernel here: that it is refused, or how much it spills.
+    pub(crate) fn remembered(&self, key: &KernelKey) -> Option<Remembered> {
+        if let Some(reason) = self.refusal(key) {
+            return Some(Remembered::Refused(reason));
         }
-    };
-    let loaded = Arc::new(loaded);
-    if loaded.facts.local_bytes > 0 {
-        device.counters().spilling.fetch_add(1, Ordering::Relaxed);
+        let bytes = lock(&self.loaded).peek(key).map(|k| k.facts.local_bytes)?;
+        (bytes > 0).then_some(Remembered::Spills(bytes))
     }
-    let mut all = plans.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Ok(all.entry(key).or_insert(loaded).clone()))
 }
 
-fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<Body> {
+/// What earlier launches found out about a kernel.
+pub(crate) enum Remembered {
+    Refused(String),
+    /// Bytes of local memory of a thread.
+    Spills(u32),
+}
+
+/// What a loaded kernel does for one problem.
+pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<Body> {
     match grid_size(bound, &kernel.image)? {
         0 => Ok(Body::Empty),
         grid => {
@@ -329,24 +327,14 @@ pub(crate) fn slot_bits(
     }
 }
 
-fn no_config(def: &KernelDef, selection: &Selection, mut refused: Vec<(Config, String)>) -> CompileFailure {
-    refused.extend(selection.refused().map(|(config, reason)| (config.clone(), reason.to_owned())));
-    CompileFailure {
-        kernel: def.name.to_owned(),
-        message: "no config is legal for this problem; add smaller tiles to its `tune`, or use another kernel"
-            .to_owned(),
-        refused,
-        compiler_present: true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::Device;
     use crate::tensor::Tensor;
+    use atlas_codegen::Target;
     use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
-    use atlas_dsl::ir::Access;
+    use atlas_dsl::ir::{Access, GridExtent};
     use atlas_dsl::{DType, Diagnostics, Dim, Param};
 
     const F32: DTypeRef = DTypeRef::Fixed(DType::F32);

@@ -1,11 +1,13 @@
 //! Kernels and memory below the level of tensors, for tools that run PTX of any origin.
 //!
-//! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory.
+//! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory. For PTX
+//! that Atlas made, [`CompiledLaunch`](crate::CompiledLaunch) and [`FormPrograms`](crate::FormPrograms) answer.
 
 use crate::bind::{BoundArg, BoundLaunch};
 use crate::device::{Backend, Device};
 use crate::error::{DeviceError, Result};
 use crate::kernel::{LaunchFacts, LoadedKernel};
+use crate::key::KernelKey;
 use crate::launch::launch_raw;
 use crate::plan::{Slot, grid_size, slots};
 use crate::storage::Storage;
@@ -68,15 +70,22 @@ impl RawKernel {
             threads: 0,
             shared_bytes,
         };
-        Ok(RawKernel { kernel: LoadedKernel::load(context, Arc::new(image))? })
+        Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image))? })
     }
 
     /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.
     ///
+    /// # Safety
+    /// Run with these parameters, the PTX reads and writes only memory of this device that lives until the launch has
+    /// run (on the default stream, or after [`Device::synchronize`]), that no other launch in flight writes or, where
+    /// this one writes it, reads, and that holds no tensor whose owner does not expect it. The block is as long as the
+    /// entry's parameters.
+    ///
     /// # Errors
     /// `RuntimeError::Driver`, also if the block is not as large as the entry's parameters.
-    pub fn launch(&self, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
-        launch_raw(&self.kernel, grid, block, params)
+    pub unsafe fn launch(&self, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { launch_raw(&self.kernel, grid, block, params) }
     }
 
     /// What the driver's assembler made of the kernel; its threads are not known.

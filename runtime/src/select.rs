@@ -8,13 +8,15 @@
 //! where tiles cost little, the default comes first.
 
 use crate::bind::BoundLaunch;
-use crate::compile::build_kernel;
+use crate::compile::{build_kernel, kernel_key};
 use crate::cost::{Cost, estimate};
+use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
+use crate::plan::Remembered;
 use crate::problem::specialize;
 use atlas_codegen::analysis::Work;
-use atlas_codegen::{Target, pipeline};
+use atlas_codegen::{Machine, Target, pipeline};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct Candidate {
     pub config: Config,
     /// Its cost, or why it cannot run.
     pub outcome: Outcome,
+    /// What an earlier launch on this device found against it, short of a refusal: that its registers spill.
+    pub drawback: Option<String>,
     pub(crate) kernel: Option<Arc<Verified<Kernel>>>,
 }
 
@@ -73,26 +77,39 @@ pub struct Selection {
     pub source: Source,
 }
 
-/// What a config is chosen for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// The target; `None` for the CPU.
-    pub target: Option<Target>,
-    /// Streaming multiprocessors.
-    pub sms: u32,
-}
-
 /// Ranks the tune space of a bound launch for its device.
 pub fn choose(bound: &BoundLaunch) -> Selection {
     let device = bound.device();
-    let machine = Machine { target: device.target(), sms: device.sm_count() };
-    choose_for(bound.def(), &specialize(bound), bound.dims(), machine)
+    let mut selection = choose_for(bound.def(), &specialize(bound), bound.dims(), device.machine());
+    if let Some(target) = device.target() {
+        recall(&mut selection, device, target);
+    }
+    selection
 }
 
-/// Ranks the tune space of a kernel for a problem and a machine, which need not be here.
+/// Adds what earlier launches on the device found out: refusals of the driver, and spills.
+fn recall(selection: &mut Selection, device: &Device, target: Target) {
+    if device.plans().is_new() {
+        return;
+    }
+    for c in &mut selection.candidates {
+        let Some(kernel) = c.kernel.as_ref().filter(|_| matches!(c.outcome, Outcome::Legal(_))) else { continue };
+        match device.plans().remembered(&kernel_key(kernel, c.config.schedule, target)) {
+            Some(Remembered::Refused(reason)) => c.outcome = Outcome::Refused(reason),
+            Some(Remembered::Spills(bytes)) => {
+                c.drawback = Some(format!("its registers spill {bytes} bytes per thread"))
+            }
+            None => {}
+        }
+    }
+    // The ranking among the rest stays.
+    selection.candidates.sort_by_key(|c| matches!(c.outcome, Outcome::Refused(_)));
+}
+
+/// Ranks the tune space of a kernel for a problem and a GPU, which need not be here; `None` is the CPU.
 ///
 /// `dims` are the sizes of the kernel's dims in the signature's order.
-pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Machine) -> Selection {
+pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Option<Machine>) -> Selection {
     let default = def.default_config();
     let mut legal: Vec<Candidate> = Vec::new();
     let mut refused: Vec<Candidate> = Vec::new();
@@ -100,23 +117,23 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
         let kernel = match build_kernel(def, spec, &config) {
             Ok(kernel) => Arc::new(kernel),
             Err(e) => {
-                refused.push(Candidate { config, outcome: Outcome::Refused(e.to_string()), kernel: None });
+                refused.push(Candidate { config, outcome: Outcome::Refused(reason(&e)), drawback: None, kernel: None });
                 continue;
             }
         };
-        let Some(target) = machine.target else {
-            legal.push(Candidate { config, outcome: Outcome::Legal(None), kernel: Some(kernel) });
+        let Some(machine) = machine else {
+            legal.push(Candidate { config, outcome: Outcome::Legal(None), drawback: None, kernel: Some(kernel) });
             continue;
         };
-        let lowered = pipeline::run(&kernel, &config.schedule, target, |_, _| {});
+        let lowered = pipeline::run(&kernel, &config.schedule, machine, |_, _| {});
         let outcome = match lowered {
-            Ok(lowered) => Outcome::Legal(Some(estimate(&Work::of(&lowered, dims), target, machine.sms))),
+            Ok(lowered) => Outcome::Legal(Some(estimate(&Work::of(&lowered, dims), &machine))),
             Err(e) => Outcome::Refused(e.to_string()),
         };
         let of = if matches!(outcome, Outcome::Legal(_)) { &mut legal } else { &mut refused };
-        of.push(Candidate { config, outcome, kernel: Some(kernel) });
+        of.push(Candidate { config, outcome, drawback: None, kernel: Some(kernel) });
     }
-    let source = if machine.target.is_some() && !legal.is_empty() {
+    let source = if machine.is_some() && !legal.is_empty() {
         legal.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
         prefer_threads(&mut legal);
         Source::CostModel
@@ -134,10 +151,18 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
 pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
     let kernel = match build_kernel(bound.def(), &specialize(bound), config) {
         Ok(kernel) => kernel,
-        Err(e) => return Some(e.to_string()),
+        Err(e) => return Some(reason(&e)),
     };
-    let target = bound.device().target()?;
-    pipeline::run(&kernel, &config.schedule, target, |_, _| {}).err().map(|e| e.to_string())
+    let machine = bound.device().machine()?;
+    pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).err().map(|e| e.to_string())
+}
+
+/// An error of building a kernel without its config, which stands beside it.
+fn reason(error: &RuntimeError) -> String {
+    match error {
+        RuntimeError::Kernel { diagnostics, .. } => diagnostics.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
@@ -148,7 +173,7 @@ pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, R
     let def = bound.def();
     let config = complete(def, config)?;
     let kernel = Arc::new(build_kernel(def, &specialize(bound), &config)?);
-    let candidate = Candidate { config, outcome: Outcome::Legal(None), kernel: Some(kernel) };
+    let candidate = Candidate { config, outcome: Outcome::Legal(None), drawback: None, kernel: Some(kernel) };
     Ok(Selection { kernel: def.name, candidates: vec![candidate], source: Source::Given })
 }
 
@@ -223,13 +248,17 @@ impl fmt::Display for Selection {
         for (rank, c) in self.candidates.iter().enumerate() {
             write!(f, "{:>3}  {}", rank + 1, c.config)?;
             match &c.outcome {
-                Outcome::Refused(reason) => writeln!(f, "  refused: {reason}")?,
-                Outcome::Legal(None) => writeln!(f)?,
-                Outcome::Legal(Some(cost)) => writeln!(
+                Outcome::Refused(reason) => write!(f, "  refused: {reason}")?,
+                Outcome::Legal(None) => {}
+                Outcome::Legal(Some(cost)) => write!(
                     f,
                     "  {:.0} cycles, {} programs in {} waves of {} per SM, {} bytes shared, about {} registers",
                     cost.cycles, cost.programs, cost.waves, cost.held, cost.shared_bytes, cost.registers,
                 )?,
+            }
+            match &c.drawback {
+                Some(drawback) => writeln!(f, "; {drawback}")?,
+                None => writeln!(f)?,
             }
         }
         Ok(())

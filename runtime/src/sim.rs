@@ -7,11 +7,12 @@ use crate::args::Arg;
 use crate::device::Device;
 use crate::error::{DeviceError, Result, RuntimeError};
 use crate::kernel::{Code, LaunchFacts, Lined, LoadedKernel};
+use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
 use crate::plan::{Slot, slot_bits};
 use crate::sim_fault::SimFault;
 use crate::store::CacheDir;
-use atlas_codegen::{KernelImage, Target};
+use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::KernelDef;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
@@ -82,25 +83,20 @@ impl Device {
     /// # Errors
     /// [`DeviceError::NoSuchArch`].
     pub fn sim(arch: &str) -> Result<Device> {
-        let target = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
-        Device::shared(crate::DeviceId::Sim(target))
+        let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
+        Device::shared(crate::DeviceId::Sim(machine))
     }
 
-    /// A simulator of its own, with its own memory and kernel store, that executes as the options say.
-    pub fn sim_with(target: Target, options: SimOptions, cache: CacheDir) -> Device {
-        Device::simulator(target, Simulator::new(options), cache)
+    /// A simulator of its own, with its own memory and kernel store, that executes as the options say. A target stands
+    /// for the usual GPU of its generation.
+    pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
+        Device::simulator(machine.into(), Simulator::new(options), cache)
     }
 
     /// What the latest launch on this simulator did; `None` before the first, and on any other device.
     pub fn simulated(&self) -> Option<Arc<SimRun>> {
         self.as_simulator().and_then(|s| s.lock().latest.clone())
     }
-}
-
-/// Multiprocessors of the usual GPU of a target, for choosing a config where there is no GPU.
-pub fn usual_sms(target: Target) -> u32 {
-    const SMS: [(u32, u32); 3] = [(80, 108), (89, 128), (90, 132)];
-    SMS.iter().find(|(sm, _)| *sm == target.sm).map_or(108, |(_, sms)| *sms)
 }
 
 impl Simulator {
@@ -140,11 +136,12 @@ impl Simulator {
 }
 
 /// Parses the PTX of a kernel and readies it for execution.
-pub(crate) fn load(image: Arc<KernelImage>, device: &Device, lined: Lined) -> Result<LoadedKernel> {
+pub(crate) fn load(image: Arc<KernelImage>, key: KernelKey, device: &Device, lined: Lined) -> Result<LoadedKernel> {
     match parse(&image) {
         Ok(program) if program.params.len() == image.params.len() => {
-            let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: image.threads };
-            Ok(LoadedKernel { image, facts, code: Code::Simulated(Box::new(program), lined) })
+            let local_bytes = program.local_bytes;
+            let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads };
+            Ok(LoadedKernel { key, image, facts, code: Code::Simulated(Box::new(program), lined) })
         }
         Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
         Err(fault) => Err(SimFault::new(device, &image, None, fault).into()),
@@ -213,7 +210,8 @@ pub(crate) fn launch_sim(
     }
 }
 
-/// The addresses that a launch writes, sorted; checked arguments overlap nowhere.
+/// The addresses that a launch writes and those between them, sorted by their start. Checked arguments share no
+/// element, but one may lie between the rows of another.
 fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
     let written = def.params.iter().zip(args).filter_map(|(param, arg)| match param {
         ParamDef::Tensor { access: Access::Out, .. } => arg.tensor().map(crate::Tensor::address_range),
@@ -233,7 +231,7 @@ fn read_only(memory: &Global, outputs: &[Range<u64>]) -> Vec<(u64, u64)> {
             if from < out.start {
                 rest.push((from, out.start - from));
             }
-            from = out.end;
+            from = from.max(out.end);
         }
         if from < allocation.end {
             rest.push((from, allocation.end - from));

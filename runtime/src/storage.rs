@@ -111,7 +111,8 @@ impl Storage {
         }
     }
 
-    fn with_host_mut(&self, f: impl FnOnce(&mut [u8])) {
+    /// Works on host memory, if that is what it is.
+    pub(crate) fn with_host_mut(&self, f: impl FnOnce(&mut [u8])) {
         if let Memory::Host(data) = &self.memory {
             f(&mut data.write().unwrap_or_else(PoisonError::into_inner));
         }

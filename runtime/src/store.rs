@@ -4,20 +4,29 @@
 //! processes share a folder without locks: a reader sees a whole entry or none, and writers of one key write the
 //! same bytes. The disk can only help. An entry that is damaged is removed and rebuilt; a folder that cannot be
 //! read or written costs a compilation, is counted, and fails nothing.
+//!
+//! Both tiers are bounded by bytes, and the least recently used entries go first: 64 MiB in memory, and on disk what
+//! `ATLAS_CACHE_MB` says, 512 MiB if it says nothing. What is pushed out of memory lives on where it is in use.
 
+use crate::evict::{ENDING, evict, touch};
 use crate::image_file::{decode, encode};
 use crate::key::KernelKey;
 use atlas_codegen::KernelImage;
-use std::collections::BTreeMap;
+use lru::LruCache;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::UNIX_EPOCH;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The environment variable that names the cache folder; empty for no disk cache.
 pub const CACHE_DIR_VARIABLE: &str = "ATLAS_CACHE_DIR";
+
+/// The environment variable that bounds the cache folder, in MiB.
+pub const CACHE_SIZE_VARIABLE: &str = "ATLAS_CACHE_MB";
+/// Bytes that entries take on disk and in memory, at most.
+const DISK_BYTES: u64 = 512 << 20;
+const MEMORY_BYTES: u64 = 64 << 20;
 
 /// Where compiled kernels are kept between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,22 +34,32 @@ pub enum CacheDir {
     /// Nowhere.
     #[default]
     Off,
-    /// In this folder, which is made when first written.
+    /// In this folder, which is made when first written; 512 MiB at most.
     At(PathBuf),
+    /// In this folder, with a bound of one's own.
+    Bounded {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes that its entries take at most. The folder may exceed them by a sixteenth between two evictions.
+        bytes: u64,
+    },
 }
 
 impl CacheDir {
     /// The user's choice: `ATLAS_CACHE_DIR` if it is set (nowhere if it is empty), else `atlas` in the user's cache
-    /// folder (`$XDG_CACHE_HOME` or `~/.cache`), else nowhere. This is the only place of the crate that reads the
-    /// environment; devices call it once, when they are made.
+    /// folder (`$XDG_CACHE_HOME` or `~/.cache`), else nowhere; bounded by `ATLAS_CACHE_MB` if that is a number. This is
+    /// the only place of the crate that reads the environment; devices call it once, when they are made.
     pub fn from_env() -> CacheDir {
-        match std::env::var_os(CACHE_DIR_VARIABLE) {
-            Some(path) if path.is_empty() => CacheDir::Off,
-            Some(path) => CacheDir::At(PathBuf::from(path)),
-            None => match directories::BaseDirs::new() {
-                Some(dirs) => CacheDir::At(dirs.cache_dir().join("atlas")),
-                None => CacheDir::Off,
-            },
+        let folder = match std::env::var_os(CACHE_DIR_VARIABLE) {
+            Some(path) if path.is_empty() => None,
+            Some(path) => Some(PathBuf::from(path)),
+            None => directories::BaseDirs::new().map(|dirs| dirs.cache_dir().join("atlas")),
+        };
+        let size = std::env::var(CACHE_SIZE_VARIABLE).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        match (folder, size) {
+            (None, _) => CacheDir::Off,
+            (Some(folder), None) => CacheDir::At(folder),
+            (Some(folder), Some(size)) => CacheDir::Bounded { folder, bytes: size.saturating_mul(1 << 20) },
         }
     }
 }
@@ -71,24 +90,80 @@ struct Counters {
 
 /// Compiled kernels by key.
 pub struct Store {
-    memory: Mutex<BTreeMap<KernelKey, Arc<KernelImage>>>,
-    folder: Option<PathBuf>,
+    memory: Mutex<Memory>,
+    disk: Option<Disk>,
     counters: Counters,
+}
+
+/// The entries in memory.
+struct Memory {
+    images: LruCache<KernelKey, Arc<KernelImage>>,
+    bytes: u64,
+    most: u64,
+}
+
+/// The entries on disk.
+struct Disk {
+    root: PathBuf,
+    /// Where entries are read; written in the first.
+    folders: Vec<PathBuf>,
+    most: u64,
+    /// Bytes written since the last eviction, which is also the lock of the next.
+    written: Mutex<u64>,
+}
+
+impl Memory {
+    /// The first image of a key stays, so that all of a process's launches share one.
+    fn remember(&mut self, key: &KernelKey, image: Arc<KernelImage>) -> Arc<KernelImage> {
+        if let Some(first) = self.images.get(key) {
+            return first.clone();
+        }
+        self.bytes += image.ptx.len() as u64;
+        self.images.put(*key, image.clone());
+        while self.bytes > self.most && self.images.len() > 1 {
+            let Some((_, oldest)) = self.images.pop_lru() else { break };
+            self.bytes -= oldest.ptx.len() as u64;
+        }
+        image
+    }
+}
+
+impl Disk {
+    fn at(folder: &Path, most: u64) -> Disk {
+        let root = folder.join("kernels");
+        // The first write evicts, whatever earlier processes left.
+        Disk { folders: folders(&root), root, most, written: Mutex::new(most) }
+    }
+
+    /// Writes an entry, and evicts after every sixteenth of the bound.
+    fn write(&self, key: &KernelKey, bytes: &[u8]) -> io::Result<()> {
+        write_whole(&self.folders[0], &file_name(key), bytes)?;
+        // A thread that finds another one at it leaves it to that one.
+        let Ok(mut written) = self.written.try_lock() else { return Ok(()) };
+        *written = written.saturating_add(bytes.len() as u64);
+        if *written < self.most / 16 {
+            return Ok(());
+        }
+        *written = 0;
+        evict(&self.root, self.most)
+    }
 }
 
 impl Store {
     /// An empty store over a folder, which need not exist.
     pub fn new(dir: CacheDir) -> Store {
-        let folder = match dir {
+        let disk = match dir {
             CacheDir::Off => None,
-            CacheDir::At(path) => Some(path.join("kernels").join(build_id())),
+            CacheDir::At(folder) => Some(Disk::at(&folder, DISK_BYTES)),
+            CacheDir::Bounded { folder, bytes } => Some(Disk::at(&folder, bytes)),
         };
-        Store { memory: Mutex::default(), folder, counters: Counters::default() }
+        let memory = Memory { images: LruCache::unbounded(), bytes: 0, most: MEMORY_BYTES };
+        Store { memory: Mutex::new(memory), disk, counters: Counters::default() }
     }
 
     /// The entry of a key: from memory, else from disk, else none.
     pub fn get(&self, key: &KernelKey) -> Option<Arc<KernelImage>> {
-        if let Some(image) = self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+        if let Some(image) = self.memory.lock().unwrap_or_else(PoisonError::into_inner).images.get(key) {
             count(&self.counters.memory_hits);
             return Some(image.clone());
         }
@@ -106,17 +181,17 @@ impl Store {
 
     /// Adds an entry, in memory and, if it can, on disk.
     pub fn put(&self, key: &KernelKey, image: KernelImage) -> Arc<KernelImage> {
-        if let Some(folder) = &self.folder
-            && write_whole(folder, &file_name(key), &encode(&image)).is_err()
+        if let Some(disk) = &self.disk
+            && disk.write(key, &encode(&image)).is_err()
         {
             count(&self.counters.disk_failures);
         }
         self.remember(key, Arc::new(image))
     }
 
-    /// The file of a key's entry, if there is a disk cache.
+    /// The file that a key's entry is written to, if there is a disk cache.
     pub fn path(&self, key: &KernelKey) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join(file_name(key)))
+        self.disk.as_ref().map(|disk| disk.folders[0].join(file_name(key)))
     }
 
     /// What the store has done so far.
@@ -131,14 +206,17 @@ impl Store {
         }
     }
 
-    /// The first image of a key stays, so that all of a process's launches share one.
     fn remember(&self, key: &KernelKey, image: Arc<KernelImage>) -> Arc<KernelImage> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(*key).or_insert(image).clone()
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).remember(key, image)
     }
 
     fn read(&self, key: &KernelKey) -> Option<KernelImage> {
-        let path = self.path(key)?;
-        let bytes = match fs::read(&path) {
+        let folders = &self.disk.as_ref()?.folders;
+        folders.iter().find_map(|folder| self.read_file(&folder.join(file_name(key))))
+    }
+
+    fn read_file(&self, path: &Path) -> Option<KernelImage> {
+        let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(e) => {
                 if e.kind() != ErrorKind::NotFound {
@@ -148,11 +226,14 @@ impl Store {
             }
         };
         match decode(&bytes) {
-            Ok(image) => Some(image),
+            Ok(image) => {
+                touch(path);
+                Some(image)
+            }
             Err(_) => {
                 count(&self.counters.corrupt_entries);
                 // The entry is about to be rebuilt and renamed over this one, so a failed removal does not matter.
-                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(path);
                 None
             }
         }
@@ -160,7 +241,7 @@ impl Store {
 }
 
 fn file_name(key: &KernelKey) -> String {
-    format!("{key}.kernel")
+    format!("{key}{ENDING}")
 }
 
 fn count(counter: &AtomicU64) {
@@ -181,17 +262,55 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Names the program that compiles: its length and time of linking. A program that was built again may hold another
-/// compiler under the same version, so programs never share entries with their own earlier builds.
-fn build_id() -> &'static str {
-    static ID: OnceLock<String> = OnceLock::new();
-    ID.get_or_init(|| {
-        let metadata = std::env::current_exe().and_then(fs::metadata);
-        let time =
-            metadata.as_ref().ok().and_then(|m| m.modified().ok()).and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-        match (metadata, time) {
-            (Ok(m), Some(t)) => format!("{:x}-{:x}", m.len(), t.as_nanos()),
-            _ => format!("process-{}", std::process::id()),
-        }
-    })
+/// The folders that hold entries this program may use. A program with a compiler shares those of its LLVM; one without
+/// takes those of any LLVM, the newest first, since it has none of its own.
+fn folders(root: &Path) -> Vec<PathBuf> {
+    const PREFIX: &str = "llvm-";
+    if let Some(version) = atlas_codegen::toolchain::llvm_version() {
+        return vec![root.join(format!("{PREFIX}{version}"))];
+    }
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        name.strip_prefix(PREFIX)?.split('.').map(|n| n.parse().ok()).collect::<Option<_>>()
+    };
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let mut found: Vec<(Vec<u32>, PathBuf)> =
+        entries.filter_map(|e| Some((numbers(e.file_name().to_str()?)?, e.path()))).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    let own = root.join(format!("{PREFIX}none"));
+    std::iter::once(own).chain(found.into_iter().map(|(_, path)| path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_codegen::Target;
+
+    fn image(bytes: usize) -> Arc<KernelImage> {
+        Arc::new(KernelImage {
+            entry: "axpy".to_owned(),
+            ptx: "x".repeat(bytes),
+            ptx_version: (7, 8),
+            target: Target { sm: 90, specific: false },
+            params: Vec::new(),
+            grid: Vec::new(),
+            threads: 128,
+            shared_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn memory_keeps_what_was_used_last() {
+        let mut memory = Memory { images: LruCache::unbounded(), bytes: 0, most: 100 };
+        let key = |i: u8| KernelKey([i; 32]);
+        let first = memory.remember(&key(1), image(40));
+        memory.remember(&key(2), image(40));
+        assert!(Arc::ptr_eq(&memory.remember(&key(1), image(40)), &first), "the first of a key stays");
+        memory.remember(&key(3), image(40));
+        assert_eq!([1, 2, 3].map(|i| memory.images.contains(&key(i))), [true, false, true]);
+        // One that is too large alone stays until the next.
+        memory.remember(&key(4), image(400));
+        assert_eq!((memory.images.len(), memory.bytes), (1, 400));
+        memory.remember(&key(5), image(1));
+        assert_eq!((memory.images.len(), memory.bytes), (1, 1));
+    }
 }

@@ -351,7 +351,7 @@ pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<i64> {
 }
 
 /// Calls `f` with the offset of each element in row-major order.
-fn each_offset(shape: &[usize], strides: &[i64], f: &mut impl FnMut(i64)) {
+pub(crate) fn each_offset(shape: &[usize], strides: &[i64], f: &mut impl FnMut(i64)) {
     fn walk(shape: &[usize], strides: &[i64], at: i64, f: &mut impl FnMut(i64)) {
         match (shape, strides) {
             ([n, shape @ ..], [s, strides @ ..]) => (0..*n as i64).for_each(|i| walk(shape, strides, at + i * s, f)),

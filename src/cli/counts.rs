@@ -2,7 +2,7 @@
 
 use super::show;
 use anyhow::Result;
-use atlas_codegen::Target;
+use atlas_codegen::Machine;
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
 use atlas_dsl::ir::{Access, GridExtent};
 use atlas_dsl::{Config, DType, Kernel, KernelDef};
@@ -23,7 +23,7 @@ pub(super) struct Counts {
 pub(super) fn count(
     def: &'static KernelDef,
     kernel: &Kernel,
-    target: Target,
+    machine: Machine,
     dtype: DType,
     dims: &BTreeMap<String, u64>,
     config: &Config,
@@ -43,7 +43,7 @@ pub(super) fn count(
         (d.name.to_owned(), if d.whole { size } else { size.min(most(d.name)) })
     };
     let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
-    let device = Device::sim_with(target, SimOptions::default(), CacheDir::from_env());
+    let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
     let mut tensors = Vec::new();
     for param in def.params {
         if let ParamDef::Tensor { dtype: of, dims: axes, .. } = param {

@@ -139,7 +139,7 @@ fn assembler() -> Finding {
 
 fn cache() -> Finding {
     let path = match CacheDir::from_env() {
-        CacheDir::At(path) => path,
+        CacheDir::At(path) | CacheDir::Bounded { folder: path, .. } => path,
         CacheDir::Off => {
             let mend = "set ATLAS_CACHE_DIR to a folder, or HOME; without it each process compiles its kernels anew";
             return Finding::lacks("kernel cache", "switched off", mend);

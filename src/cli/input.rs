@@ -1,11 +1,11 @@
 //! What the user typed, resolved: kernels, dims, element types and configs.
 
 use anyhow::{Context, Result, anyhow, bail};
-use atlas_codegen::Target;
+use atlas_codegen::Machine;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
-use atlas_runtime::{Device, Machine, choose_for, usual_sms};
+use atlas_runtime::{Device, choose_for};
 use std::collections::BTreeMap;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
@@ -139,12 +139,12 @@ impl Chosen {
     }
 }
 
-/// The user's config, else the cost model's order for the target, else the default.
+/// The user's config, else the cost model's order for the machine, else the default.
 pub(super) fn chosen(
     def: &'static KernelDef,
     spec: &Specialization,
     dims: &BTreeMap<String, u64>,
-    target: Target,
+    machine: Machine,
     text: Option<&str>,
 ) -> Result<Chosen> {
     if let Some(text) = text {
@@ -157,14 +157,13 @@ pub(super) fn chosen(
             "the kernel's default; with --dims for every dim the cost model chooses",
         ));
     };
-    let sms = usual_sms(target);
-    let selection = choose_for(def, spec, &sizes, Machine { target: Some(target), sms });
+    let selection = choose_for(def, spec, &sizes, Some(machine));
     let configs: Vec<Config> = selection.legal().map(|c| c.config.clone()).take(TRIES).collect();
     if configs.is_empty() {
         let reasons: Vec<String> = selection.refused().take(3).map(|(c, why)| format!("{c}: {why}")).collect();
-        bail!("no config of `{}` is legal for this problem on {target}: {}", def.name, reasons.join("; "));
+        bail!("no config of `{}` is legal for this problem on {machine}: {}", def.name, reasons.join("; "));
     }
-    let why = format!("{}, for {sms} multiprocessors", selection.source);
+    let why = format!("{}, for {} multiprocessors", selection.source, machine.sms);
     Ok(Chosen { configs, why, ranking: Some(selection.to_string()) })
 }
 

@@ -63,6 +63,8 @@ enum Verb {
 
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
+    // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic.
+    sigpipe::reset();
     let done = match Cli::parse().verb {
         Verb::List(args) => list::run(&args),
         Verb::Compile(args) => compile::run(&args),

@@ -3,7 +3,7 @@
 use super::show::Progress;
 use super::verify;
 use anyhow::{Result, anyhow};
-use atlas_codegen::Target;
+use atlas_codegen::Machine;
 use atlas_ops::Op;
 use atlas_ops::simulate::{Cover, Job, Simulated, jobs};
 use atlas_runtime::simulator::launch::Policy;
@@ -42,8 +42,8 @@ enum Schedule {
 }
 
 impl Args {
-    fn targets(&self) -> Result<Vec<Target>> {
-        self.arch.iter().map(|text| super::compile::target(text)).collect()
+    fn machines(&self) -> Result<Vec<Machine>> {
+        self.arch.iter().map(|text| super::compile::machine(text)).collect()
     }
 
     fn options(&self) -> SimOptions {
@@ -56,19 +56,19 @@ impl Args {
     }
 }
 
-/// The targets that a device's name asks for: those of `--arch` for `sim`; `None` if it is no simulator.
-pub(super) fn targets(device: &str, args: &Args) -> Result<Option<Vec<Target>>> {
+/// The machines that a device's name asks for: those of `--arch` for `sim`; `None` if it is no simulator.
+pub(super) fn machines(device: &str, args: &Args) -> Result<Option<Vec<Machine>>> {
     match (device, device.strip_prefix("sim:")) {
-        ("sim", _) => args.targets().map(Some),
-        (_, Some(arch)) => arch.parse().map(|t| Some(vec![t])).map_err(|e: String| anyhow!("--device: {e}")),
+        ("sim", _) => args.machines().map(Some),
+        (_, Some(arch)) => arch.parse().map(|m| Some(vec![m])).map_err(|e: String| anyhow!("--device: {e}")),
         _ => Ok(None),
     }
 }
 
 /// A row for each launch.
-pub(super) fn rows(ops: &[&'static Op], only: Option<&str>, targets: &[Target], args: &Args) -> Result<Vec<Value>> {
+pub(super) fn rows(ops: &[&'static Op], only: Option<&str>, machines: &[Machine], args: &Args) -> Result<Vec<Value>> {
     let cover = if args.all_configs { Cover::All } else { Cover::Pairs };
-    let jobs = jobs(targets, cover, |p| {
+    let jobs = jobs(machines, cover, |p| {
         ops.iter().any(|op| op.name == p.op.name) && only.is_none_or(|name| name == p.op.name || name == p.kernel.name)
     })?;
     let progress = Mutex::new(Progress::new(jobs.len()));
@@ -81,7 +81,7 @@ pub(super) fn rows(ops: &[&'static Op], only: Option<&str>, targets: &[Target], 
 
 fn check(job: &Job, options: SimOptions) -> Value {
     let mut row = verify::row_of(&job.problem);
-    row["arch"] = json!(job.target.to_string());
+    row["arch"] = json!(job.machine.to_string());
     row["config"] = json!(job.config.as_ref().map(ToString::to_string));
     match job.run(options, CacheDir::from_env()) {
         Ok(Simulated { comparison, run }) => {

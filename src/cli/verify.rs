@@ -42,8 +42,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         return differential::run(&args.device, args.only.as_deref(), args.json);
     }
     let ops = ops(args.only.as_deref())?;
-    if let Some(targets) = simulate::targets(&args.device, &args.simulate)? {
-        let rows = simulate::rows(&ops, args.only.as_deref(), &targets, &args.simulate)?;
+    if let Some(machines) = simulate::machines(&args.device, &args.simulate)? {
+        let rows = simulate::rows(&ops, args.only.as_deref(), &machines, &args.simulate)?;
         return Ok(finish(args, &args.device, rows));
     }
     let device = input::device(&args.device)?;

@@ -37,6 +37,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    // A reader that leaves early (`cargo xtask tidy | head`) ends the program quietly, where `println!` would panic.
+    sigpipe::reset();
     let root = command::root();
     let done = match Cli::parse().verb {
         Verb::Setup(args) => setup::run(&root, &args),

@@ -2,6 +2,7 @@
 
 use super::verify::{Verifier, index_map_error};
 use super::{BufferData, CopyAtom, Kernel, Op, Role, RoleData, Scope};
+use crate::machine::Machine;
 use crate::target::Target;
 use atlas_dsl::DType;
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind, Stride};
@@ -107,8 +108,8 @@ impl Verifier<'_> {
         if !Target::all().iter().any(|t| t.sm == k.target.sm) {
             self.error(406, at, format!("the compiler does not lower for {}", k.target));
         }
-        if k.occupancy == 0 || k.occupancy.saturating_mul(k.threads) > k.target.sm_threads() {
-            let held = k.target.sm_threads();
+        let held = Machine::most_threads(k.target);
+        if k.occupancy == 0 || k.occupancy.saturating_mul(k.threads) > held {
             let message =
                 format!("an occupancy of {} CTAs of {} threads; a multiprocessor holds {held}", k.occupancy, k.threads);
             self.error(407, at, message);
@@ -159,8 +160,8 @@ impl Verifier<'_> {
                 self.error(412, at, format!("the buffer `{}` at {offset} is not aligned to {wanted} bytes", data.name));
             }
             let end = offset.saturating_add(data.bytes());
-            if end > k.target.shared_bytes() {
-                let has = k.target.shared_bytes();
+            let has = Machine::most_shared_bytes(k.target);
+            if end > has {
                 self.error(412, at, format!("the buffer `{}` ends at byte {end} of {has} on {}", data.name, k.target));
             }
         }

@@ -1,10 +1,11 @@
 //! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
 //!
-//! Needs: no `convert`. Establishes: offsets, and the kernel's total within the target's limit.
+//! Needs: no `convert`. Establishes: offsets, and the kernel's total within the machine's limit.
 //! Never: reorders anything. Barriers come later and see the overlaps.
 
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
+use crate::machine::Machine;
 use cranelift_entity::SecondaryMap;
 
 /// First and last position at which a buffer is accessed.
@@ -107,7 +108,7 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
 }
 
 /// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
-pub fn allocate_shared(k: &mut Kernel) -> Result<(), CompileError> {
+pub fn allocate_shared(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
     let mut walk = Walk { position: 0, lives: SecondaryMap::new() };
     for role in k.roles.values() {
         walk.block(k, role.body);
@@ -134,11 +135,10 @@ pub fn allocate_shared(k: &mut Kernel) -> Result<(), CompileError> {
         placed.push((offset, offset + bytes, life));
     }
     let total = placed.iter().map(|p| p.1).max().unwrap_or(0);
-    if total > k.target.shared_bytes() {
+    if total > machine.cta_shared_bytes {
         return Err(CompileError::refusal(format!(
-            "the tiles need {total} bytes of shared memory, but a CTA on {} has {}",
-            k.target,
-            k.target.shared_bytes()
+            "the tiles need {total} bytes of shared memory, but a CTA on {machine} has {}",
+            machine.cta_shared_bytes
         )));
     }
     Ok(())

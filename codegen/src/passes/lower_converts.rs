@@ -5,9 +5,10 @@
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::SharedLayout;
+use crate::machine::Machine;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
-pub fn lower_converts(k: &mut Kernel) -> Result<(), CompileError> {
+pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
     let blocks: Vec<Block> = k.blocks.keys().collect();
     for block in blocks {
         let insts = std::mem::take(&mut k.blocks[block].insts);
@@ -21,11 +22,10 @@ pub fn lower_converts(k: &mut Kernel) -> Result<(), CompileError> {
                 };
                 let vector = 16 / dtype.bytes();
                 let layout = SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes());
-                let (bytes, most) = (layout.bytes(), k.target.shared_bytes());
+                let (bytes, most) = (layout.bytes(), machine.cta_shared_bytes);
                 if bytes > most {
                     return Err(CompileError::refusal(format!(
-                        "a change of layout needs {bytes} bytes of shared memory, but a CTA on {} has {most}",
-                        k.target
+                        "a change of layout needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}"
                     )));
                 }
                 let name = format!("scratch{}", k.buffers.len());

@@ -141,6 +141,31 @@ fn disjoint_halves_of_one_tensor_are_no_overlap() {
 }
 
 #[test]
+fn disjoint_columns_of_one_tensor_are_no_overlap() {
+    let wide = Device::cpu().tensor_from(&[1.0_f32; 64], [2, 32]).unwrap();
+    let block = |from: usize| wide.slice(1, from..from + 8).unwrap();
+    SCALE.launch(&Device::cpu(), args!(block(0), block(24), 2.0, &mut block(8))).unwrap();
+    let row = [[1.0_f32; 8], [3.0; 8], [1.0; 8], [1.0; 8]].concat();
+    assert_eq!(wide.to_vec::<f32>().unwrap(), [row.clone(), row].concat());
+    let want = "error[ATL609]: `y` and `x` of `scale` share memory, and `y` is written; pass a tensor of its own";
+    refused!(SCALE, [block(1), block(24), 1.0, &mut block(8)], want);
+}
+
+#[test]
+fn a_mutable_borrow_is_as_good_as_a_shared_one() {
+    let (mut x, r, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]), zeros(&[4, 8]));
+    let mut whole = Device::cpu().tensor_from(&[2.0_f32; 32], [4, 8]).unwrap();
+    SCALE.launch(&Device::cpu(), args!(&mut whole, r, 3.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [6.0; 32]);
+    let prepared = SCALE.prepare(&Device::cpu(), args!(x, r, 1.0, &mut y)).unwrap();
+    prepared.launch(args!(&mut x, r, 1.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 32]);
+    // The storage of what is only read is not locked for writing.
+    let (mut low, mut high) = (x.slice(0, 0..2).unwrap(), x.slice(0, 0..2).unwrap());
+    SCALE.launch(&Device::cpu(), args!(&mut low, &mut high, 1.0, &mut y.slice(0, 0..2).unwrap())).unwrap();
+}
+
+#[test]
 fn an_output_repeats_no_element() {
     let (x, row) = (zeros(&[4, 8]), zeros(&[1, 8]));
     refused!(

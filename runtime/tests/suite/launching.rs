@@ -98,6 +98,15 @@ fn an_empty_contraction_is_zero() {
 }
 
 #[test]
+fn a_whole_dim_of_no_elements_is_named() {
+    let (x, mut s, mut y) = (zeros(&[5, 0]), zeros(&[5]), zeros(&[5, 0]));
+    let error = SUMS.launch(&Device::cpu(), args!(x, &mut s, &mut y)).unwrap_err().to_string();
+    let want = "error[ATL629]: dim `D` of `sums` is 0, but the kernel uses it whole, and a tile has at least one element; \
+                launch only where `D` is 1 or more";
+    assert_eq!(error, want);
+}
+
+#[test]
 fn a_problem_is_resolved_once() {
     let device = Device::open(DeviceId::Cpu, CacheDir::Off).unwrap();
     let (x, mut y) = (counted(&[4, 8]), zeros(&[4, 8]));

@@ -82,13 +82,26 @@ pub(crate) fn with_kernel(
     image: impl Fn(&Device) -> KernelImage,
     x: impl Fn(&Device) -> Tensor,
 ) -> Device {
+    with_kernels(device, cache, &[&image], x)
+}
+
+/// A device whose disk cache already holds the kernels of the best configs for the problem of these tensors.
+pub(crate) fn with_kernels(
+    device: Device,
+    cache: CacheDir,
+    images: &[&dyn Fn(&Device) -> KernelImage],
+    x: impl Fn(&Device) -> Tensor,
+) -> Device {
     let (x, r) = (x(&device), x(&device).contiguous().unwrap());
     let mut y = Tensor::empty(&device, DType::F32, x.shape()).unwrap();
     let bound = SCALE.bind(&device, args!(x, r, 1.0, &mut y)).unwrap();
     let selection = SCALE.select(&device, args!(x, r, 1.0, &mut y)).unwrap();
-    let config = selection.chosen().unwrap();
-    let kernel = build_kernel(&SCALE, &specialize(&bound), config).unwrap();
-    Store::new(cache).put(&kernel_key(&kernel, config.schedule, device.target().unwrap()), image(&device));
+    let store = Store::new(cache);
+    for (candidate, image) in selection.legal().zip(images) {
+        let config = &candidate.config;
+        let kernel = build_kernel(&SCALE, &specialize(&bound), config).unwrap();
+        store.put(&kernel_key(&kernel, config.schedule, device.target().unwrap()), image(&device));
+    }
     device
 }
 

@@ -1,15 +1,13 @@
 //! Choosing a config: deterministic, legal, and sensible at the ends.
 
 use crate::kernels::{GEMM, SCALE};
-use atlas_codegen::Target;
 use atlas_dsl::specialization::{DimFact, StrideFact};
 use atlas_dsl::{DType, Specialization};
-use atlas_runtime::{Device, Launch, Machine, Outcome, Selection, Source, Tensor, args, choose_for, specialize};
+use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, choose_for, specialize};
 
 fn gemm(m: u64, k: u64, n: u64, sm: u32) -> Selection {
     let spec = Specialization::default().with_type("T", DType::Bf16);
-    let machine = Machine { target: Some(Target { sm, specific: false }), sms: 132 };
-    choose_for(&GEMM, &spec, &[m, k, n], machine)
+    choose_for(&GEMM, &spec, &[m, k, n], format!("sm_{sm}").parse().ok())
 }
 
 #[test]

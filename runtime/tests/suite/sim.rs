@@ -1,13 +1,14 @@
 //! The simulator as a device: memory, launches of PTX written by hand, and what it finds wrong with them.
 
 use crate::kernels::SCALE;
-use crate::ptx::{PTX, counted, image, with_kernel};
+use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
+use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{
-    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, RuntimeError, SimFault, SimOptions, Target, Tensor,
-    args,
+    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions, Target,
+    Tensor, args,
 };
 use tempfile::TempDir;
 
@@ -40,7 +41,7 @@ fn fault(ptx: &str) -> Box<SimFault> {
 #[test]
 fn a_simulator_is_a_device_of_its_target() {
     let device = Device::sim("sm_90").unwrap();
-    assert_eq!((device.id(), device.target(), device.name()), (DeviceId::Sim(SM_90), Some(SM_90), "simulator"));
+    assert_eq!((device.id(), device.target(), device.name()), (DeviceId::Sim(SM_90.into()), Some(SM_90), "simulator"));
     assert_eq!(
         (device.to_string(), device.capability(), device.sm_count()),
         ("sim:sm_90".to_owned(), Some((9, 0)), 132)
@@ -57,7 +58,7 @@ fn there_is_one_per_process_and_target() {
     assert_eq!(Device::sim("sm_90").unwrap(), Device::sim("sm_90").unwrap());
     assert_ne!(Device::sim("sm_90").unwrap(), Device::sim("sm_80").unwrap());
     assert_ne!(Device::sim("sm_80").unwrap(), sim(SM_80));
-    let opened = Device::open(DeviceId::Sim(SM_80), CacheDir::Off).unwrap();
+    let opened = Device::open(DeviceId::Sim(SM_80.into()), CacheDir::Off).unwrap();
     assert_eq!(opened.clone(), opened);
     assert_ne!(opened, sim(SM_80), "each has its own memory");
 }
@@ -66,7 +67,8 @@ fn there_is_one_per_process_and_target() {
 fn an_arch_that_is_not_there_is_an_error_with_those_that_are() {
     let error = Device::sim("sm_75").unwrap_err();
     assert!(matches!(error, RuntimeError::Device(DeviceError::NoSuchArch { .. })));
-    let want = "error[ATL624]: no GPU to simulate: unknown arch `sm_75`; this compiler lowers for sm_80, sm_89, sm_90";
+    let want = "error[ATL624]: no GPU to simulate: unknown arch `sm_75`; this compiler lowers for \
+                sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121";
     assert_eq!(error.to_string(), want);
 }
 
@@ -204,4 +206,104 @@ fn a_kernel_of_other_parameters_is_refused() {
     let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
     let error = SCALE.launch(&device, args!(x, x, 2.0, &mut y)).unwrap_err().to_string();
     assert!(error.contains("ATL619") || error.contains("stride"), "{error}");
+}
+
+/// A launch of `scale` on a simulated `sm_86` with these kernels for its best configs, and what became of each.
+fn with_two(first: impl Fn(&Device) -> KernelImage, second: impl Fn(&Device) -> KernelImage) -> (TempDir, Device) {
+    let folder = TempDir::new().unwrap();
+    let cache = CacheDir::At(folder.path().to_owned());
+    let machine: Machine = "sm_86".parse().unwrap();
+    let device = Device::sim_with(machine, SimOptions::default(), cache.clone());
+    let device = with_kernels(device, cache, &[&first, &second], |d| counted(d, 37));
+    (folder, device)
+}
+
+#[test]
+fn what_the_machine_has_no_room_for_is_passed_over_and_remembered() {
+    // 120 KiB, which an sm_80 holds and an sm_86 does not: from a store that serves both.
+    let (_folder, device) = with_two(|d| image(d, PTX, 120 << 10), |d| image(d, PTX, 0));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let before = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    let why = "it needs 122880 bytes of shared memory, but a CTA on sm_86 has 101376";
+    assert_eq!(prepared.passed_over(), [(before.chosen().unwrap().clone(), why.to_owned())]);
+    assert_eq!(*prepared.config(), before.legal().nth(1).unwrap().config);
+    prepared.launch(args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap()[9], 27.0);
+    assert_eq!(device.stats().passed_over, 1);
+    let after = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(after.chosen(), Some(prepared.config()));
+    assert!(after.to_string().contains(&format!("refused: {why}")), "{after}");
+    // It is this device's, not the config's.
+    let other = sim(SM_80);
+    let (x, mut y) = (counted(&other, 37), counted(&other, 37));
+    assert_eq!(SCALE.select(&other, args!(x, x, 2.0, &mut y)).unwrap().refused().count(), 0);
+}
+
+#[test]
+fn a_config_that_was_asked_for_is_refused_with_the_reason() {
+    let (_folder, device) = with_two(|d| image(d, PTX, 120 << 10), |d| image(d, PTX, 0));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let config = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().chosen().unwrap().clone();
+    let error = SCALE.launch_with(&device, &config, args!(x, x, 2.0, &mut y)).unwrap_err().to_string();
+    assert!(error.starts_with("error[ATL641]: `scale`: the given config cannot run this problem here"), "{error}");
+    assert!(error.contains("122880 bytes of shared memory") && !error.contains("defect"), "{error}");
+}
+
+#[test]
+fn a_kernel_that_spills_is_left_for_the_next() {
+    let spilling = PTX.replacen("{", "{\n  .local .align 4 .b8 depot[48];", 1);
+    let (_folder, device) = with_two(|d| image(d, &spilling, 0), |d| image(d, PTX, 0));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(prepared.passed_over()[0].1, "its registers spill 48 bytes per thread");
+    let spilled = prepared.passed_over()[0].0.clone();
+    assert_ne!(*prepared.config(), spilled);
+    let stats = device.stats();
+    assert_eq!((stats.spilling_kernels, stats.passed_over), (1, 1));
+    let explained = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().to_string();
+    assert!(explained.contains("; its registers spill 48 bytes per thread"), "{explained}");
+    let given = SCALE.prepare_with(&device, &spilled, args!(x, x, 2.0, &mut y)).unwrap();
+    assert_eq!(*given.config(), spilled);
+}
+
+#[test]
+fn what_spills_runs_if_nothing_else_does() {
+    let spilling = |bytes: u32| PTX.replacen("{", &format!("{{\n  .local .align 4 .b8 depot[{bytes}];"), 1);
+    let (much, little) = (spilling(480), spilling(48));
+    let (_folder, device) = with_two(|d| image(d, &much, 0), |d| image(d, &little, 0));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    if !atlas_runtime::HAS_COMPILER {
+        assert_eq!(prepared.passed_over()[0].1, "its registers spill 480 bytes per thread");
+        assert_eq!(prepared.passed_over().len(), 1);
+    }
+    prepared.launch(args!(x, x, 2.0, &mut y)).unwrap();
+}
+
+#[test]
+fn a_mutable_borrow_is_as_good_as_a_shared_one() {
+    let (_folder, device) = with_ptx(PTX, SimOptions::default(), |d| counted(d, 37));
+    let (mut x, mut r, mut y) = (counted(&device, 37), counted(&device, 37), counted(&device, 37));
+    SCALE.launch(&device, args!(&mut x, &mut r, 2.0, &mut y)).unwrap();
+    SCALE.launch(&device, args!(x, r, 2.0, &mut y)).unwrap();
+    assert_eq!(device.stats().warm_launches, 1);
+}
+
+#[test]
+fn nothing_is_launched_for_an_output_of_no_elements() {
+    let device = sim(SM_80);
+    let none = || Tensor::zeros(&device, DType::F32, [0, 8]).unwrap();
+    SCALE.launch(&device, args!(none(), none(), 2.0, &mut none())).unwrap();
+    assert!(device.simulated().is_none());
+}
+
+#[cfg(feature = "jit")]
+#[test]
+fn an_empty_contraction_is_zero() {
+    let device = sim(SM_80);
+    let zeros = |shape: [usize; 2]| Tensor::zeros(&device, DType::F32, shape).unwrap();
+    let mut c = device.tensor_from(&[7.0_f32; 12], [3, 4]).unwrap();
+    crate::kernels::GEMM.launch(&device, args!(zeros([3, 0]), zeros([0, 4]), &mut c)).unwrap();
+    assert_eq!(c.to_vec::<f32>().unwrap(), [0.0; 12]);
 }

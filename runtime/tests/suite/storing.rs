@@ -75,6 +75,35 @@ fn memory_then_disk() {
 }
 
 #[test]
+fn the_folder_stays_below_its_bound() {
+    let folder = TempDir::new().unwrap();
+    let entry = encode(&image()).len() as u64;
+    let store = Store::new(CacheDir::Bounded { folder: folder.path().to_owned(), bytes: 4 * entry });
+    for i in 0..20 {
+        store.put(&KernelKey([i; 32]), image());
+    }
+    let kept = fs::read_dir(store.path(&KEY).unwrap().parent().unwrap()).unwrap().count();
+    assert!((1..=4).contains(&kept), "{kept}");
+    assert!(store.path(&KernelKey([19; 32])).unwrap().exists() && store.stats().disk_failures == 0);
+    // What is gone from the disk is still in memory, and is found nowhere by another process: no error.
+    assert!(store.get(&KernelKey([0; 32])).is_some());
+    let other = Store::new(CacheDir::At(folder.path().to_owned()));
+    assert!(other.get(&KernelKey([0; 32])).is_none() && other.stats().disk_failures == 0);
+}
+
+#[test]
+fn a_kernel_needs_no_compiler_once_it_is_stored() {
+    let folder = TempDir::new().unwrap();
+    let own = store(folder.path()).path(&KEY).unwrap();
+    let written_by = own.parent().unwrap().with_file_name("llvm-22.1.8");
+    fs::create_dir_all(&written_by).unwrap();
+    fs::write(written_by.join(own.file_name().unwrap()), encode(&image())).unwrap();
+    // A build with LLVM takes its own version's alone.
+    let same = atlas_codegen::toolchain::llvm_version().is_none_or(|v| v == "22.1.8");
+    assert_eq!(store(folder.path()).get(&KEY).is_some(), same);
+}
+
+#[test]
 fn without_a_folder_only_memory_keeps() {
     let store = Store::new(CacheDir::Off);
     assert!(store.get(&KEY).is_none() && store.path(&KEY).is_none());

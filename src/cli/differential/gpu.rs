@@ -1,22 +1,6 @@
-//! One launch of PTX on a GPU: buffers in, bytes out, and whether the GPU can go on after a failure.
+//! What a failed launch on the GPU means for the rest.
 
-use atlas_runtime::{Device, RawBuffer, RawKernel, RuntimeError};
-
-/// What goes to the GPU.
-pub(super) struct Job<'a> {
-    /// The module.
-    pub(super) ptx: &'a str,
-    /// Its entry.
-    pub(super) entry: &'a str,
-    /// CTAs, along x.
-    pub(super) grid: u32,
-    /// Threads of a CTA.
-    pub(super) threads: u32,
-    /// Dynamic shared memory of a CTA in bytes.
-    pub(super) shared_bytes: u32,
-    /// What each buffer holds before the launch.
-    pub(super) buffers: &'a [Vec<u8>],
-}
+use atlas_runtime::{Device, Result};
 
 /// A launch that gave no bytes.
 pub(super) struct Failure {
@@ -26,20 +10,7 @@ pub(super) struct Failure {
     pub(super) fatal: bool,
 }
 
-/// Launches, and gives what each buffer holds afterwards. `params` packs the addresses of the buffers.
-pub(super) fn launch(
-    device: &Device,
-    job: &Job<'_>,
-    params: impl FnOnce(&[u64]) -> Vec<u8>,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    let kernel = RawKernel::load(device, job.ptx, job.entry, job.shared_bytes);
-    let run = |kernel: RawKernel| -> Result<Vec<Vec<u8>>, RuntimeError> {
-        let buffers = job.buffers.iter().map(|b| RawBuffer::new(device, b)).collect::<Result<Vec<_>, _>>()?;
-        let addresses: Vec<u64> = buffers.iter().map(RawBuffer::address).collect();
-        kernel.launch([job.grid, 1, 1], [job.threads, 1, 1], &params(&addresses))?;
-        buffers.iter().map(RawBuffer::read).collect()
-    };
-    // A fault of a kernel stays with the context: every later call reports it.
-    let failed = |e: RuntimeError| Failure { what: e.to_string(), fatal: device.synchronize().is_err() };
-    kernel.and_then(run).map_err(failed)
+/// The bytes of a launch. A fault of a kernel stays with the context: every later call reports it.
+pub(super) fn outcome<T>(device: &Device, done: Result<T>) -> std::result::Result<T, Failure> {
+    done.map_err(|e| Failure { what: e.to_string(), fatal: device.synchronize().is_err() })
 }

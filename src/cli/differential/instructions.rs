@@ -1,26 +1,24 @@
 //! The programs of the instruction forms on a GPU.
 
-use super::gpu::{self, Job};
+use super::gpu;
 use super::verdict::Verdict;
 use super::{Row, Section};
-use atlas_runtime::Device;
-use atlas_sim::forms::{Case, ENTRY};
+use atlas_runtime::{Device, FormPrograms};
+use atlas_sim::forms::Case;
 use serde_json::{Value, json};
 
 /// Disagreements that are shown of a program.
 const EXAMPLES: usize = 3;
-/// Threads of a CTA.
-const THREADS: u32 = 128;
 /// What the output holds before: no program makes it of every element.
 const UNWRITTEN: u8 = 0xa5;
 
 /// Runs every program.
-pub(super) fn run(device: &Device, cases: &[Case]) -> Section {
+pub(super) fn run(device: &Device, programs: &FormPrograms) -> Section {
     let mut section = Section::default();
-    let mut progress = super::every(100, cases.len());
-    for case in cases {
+    let mut progress = super::every(100, programs.cases().len());
+    for (i, case) in programs.cases().iter().enumerate() {
         progress(&case.name);
-        match launch(device, case) {
+        match gpu::outcome(device, programs.run(device, i, UNWRITTEN)) {
             Ok(output) => section.rows.push(compare(case, &output)),
             Err(failure) => {
                 let details = json!({ "error": failure.what });
@@ -34,26 +32,6 @@ pub(super) fn run(device: &Device, cases: &[Case]) -> Section {
         }
     }
     section
-}
-
-fn launch(device: &Device, case: &Case) -> Result<Vec<u8>, gpu::Failure> {
-    let count = case.count() as u32;
-    let mut buffers = vec![vec![UNWRITTEN; case.count() * case.result_bytes as usize]];
-    buffers.extend(case.inputs.iter().map(|input| input.buffer()));
-    let job = Job {
-        ptx: &case.ptx,
-        entry: ENTRY,
-        // More threads than elements, so that the guard matters.
-        grid: count / THREADS + 1,
-        threads: THREADS,
-        shared_bytes: 0,
-        buffers: &buffers,
-    };
-    let params = |addresses: &[u64]| {
-        let addresses = addresses.iter().flat_map(|a| a.to_le_bytes());
-        addresses.chain(count.to_le_bytes()).collect()
-    };
-    Ok(gpu::launch(device, &job, params)?.swap_remove(0))
 }
 
 /// What an output says of the simulator's arithmetic.

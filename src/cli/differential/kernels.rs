@@ -1,15 +1,14 @@
 //! The kernels that ship, on a GPU and in the simulator, from the same PTX and the same bytes.
 
-use super::gpu::{self, Job};
+use super::gpu;
 use super::verdict::{self, Verdict};
 use super::{Row, Section};
-use crate::cli::stages::{self, Failure};
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::{KernelImage, Target};
+use atlas_codegen::{Machine, Target};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
 use atlas_ops::{Comparison, Problem, cases};
-use atlas_runtime::{BoundArg, Device, Machine, RawLaunch, RawParam, Tensor};
+use atlas_runtime::{BoundArg, CompiledLaunch, Device, Tensor};
 use atlas_runtime::{choose_for, specialize};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
@@ -47,8 +46,7 @@ pub(super) struct Trial {
 }
 
 struct Ready {
-    image: KernelImage,
-    raw: RawLaunch,
+    compiled: CompiledLaunch,
     program: Program,
     /// One for each argument; empty for numbers.
     buffers: Vec<Vec<u8>>,
@@ -66,46 +64,42 @@ struct View {
 
 /// Compiles and simulates every problem, for each target that runs on the device and with several configs.
 pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
-    let newest = device.target().map_or(0, |t| t.sm);
-    let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
-    let jobs: Vec<(&Problem, Target)> = targets.flat_map(|t| problems.iter().map(move |p| (p, t))).collect();
-    let sms = device.sm_count();
+    let machines = device.machine().into_iter().flat_map(|m| {
+        let targets = Target::all().into_iter().filter(move |t| t.sm <= m.target.sm && t.sm % 10 == 0);
+        targets.map(move |target| Machine { target, ..m })
+    });
+    let jobs: Vec<(&Problem, Machine)> = machines.flat_map(|m| problems.iter().map(move |p| (p, m))).collect();
     eprintln!("simulating {} problems", jobs.len());
-    jobs.par_iter().flat_map_iter(|(p, target)| trials_of(p, *target, sms)).collect()
+    jobs.par_iter().flat_map_iter(|(p, machine)| trials_of(p, *machine)).collect()
 }
 
-fn trials_of(p: &Problem, target: Target, sms: u32) -> Vec<Trial> {
+fn trials_of(p: &Problem, machine: Machine) -> Vec<Trial> {
     let trial = |outcome: Result<Ready>, config: &str| Trial {
-        name: format!("{p} {target} {config}"),
+        name: format!("{p} {} {config}", machine.target),
         bound: p.bound(),
         outcome,
     };
-    let configs = match configs(p, target, sms) {
+    let configs = match configs(p, machine) {
         Ok(configs) => configs,
         Err(e) => return vec![trial(Err(e), "")],
     };
-    configs.iter().map(|config| trial(ready(p, target, config), &config.to_string())).collect()
+    configs.iter().map(|config| trial(ready(p, machine, config), &config.to_string())).collect()
 }
 
 /// The config that the cost model prefers and the one that it likes least.
-fn configs(p: &Problem, target: Target, sms: u32) -> Result<Vec<Config>> {
+fn configs(p: &Problem, machine: Machine) -> Result<Vec<Config>> {
     let bound = p.bind(&Device::cpu())?;
-    let machine = Machine { target: Some(target), sms };
-    let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), machine);
+    let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), Some(machine));
     let legal: Vec<Config> = selection.legal().map(|c| c.config.clone()).collect();
-    let first = legal.first().with_context(|| format!("no config is legal for {p} on {target}"))?;
+    let first = legal.first().with_context(|| format!("no config is legal for {p} on {machine}"))?;
     let last = legal.last().filter(|last| *last != first);
     Ok([Some(first), last].into_iter().flatten().cloned().collect())
 }
 
-fn ready(p: &Problem, target: Target, config: &Config) -> Result<Ready> {
+fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
     let bound = p.bind(&Device::cpu())?;
-    let kernel = (p.kernel.build)(&specialize(&bound), config)?;
-    let image = stages::image(kernel, &config.schedule, target).map_err(|failure| match failure {
-        Failure::Refused(reason) => anyhow!("refused: {reason}"),
-        Failure::Other(e) => e,
-    })?;
-    let raw = RawLaunch::new(&bound, &image)?;
+    let compiled = CompiledLaunch::new(&bound, config, machine)?;
+    let image = compiled.image();
     let mut buffers = Vec::new();
     let mut output = None;
     for (arg, bound) in bound.args().iter().enumerate() {
@@ -123,7 +117,7 @@ fn ready(p: &Problem, target: Target, config: &Config) -> Result<Ready> {
     }
     let output = output.context("the kernel has no output")?;
     let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)?;
-    let mut ready = Ready { image, raw, program, buffers, output, simulated: Vec::new() };
+    let mut ready = Ready { compiled, program, buffers, output, simulated: Vec::new() };
     ready.simulated = ready.simulate()?;
     Ok(ready)
 }
@@ -185,24 +179,8 @@ impl View {
 }
 
 impl Ready {
-    /// The parameters as the entry lays them out.
-    fn params(&self, addresses: &[u64]) -> Vec<u8> {
-        let mut block = vec![0; self.program.param_bytes as usize];
-        for (slot, param) in self.program.params.iter().zip(&self.raw.params) {
-            let bits = match *param {
-                RawParam::Address(arg) => addresses[arg],
-                RawParam::Bits(bits) => bits,
-            };
-            let bytes = (slot.bytes as usize).min(8);
-            block[slot.offset as usize..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
-        }
-        block
-    }
-
     fn simulate(&self) -> Result<Vec<u8>> {
-        if self.program.params.len() != self.raw.params.len() {
-            return Err(anyhow!("the PTX has {} parameters", self.program.params.len()));
-        }
+        let (image, raw) = (self.compiled.image(), self.compiled.raw());
         let mut memory = Global::new();
         let place = |(i, bytes): (usize, &Vec<u8>)| {
             let permission = if i == self.output.arg { Permission::ReadWrite } else { Permission::ReadOnly };
@@ -211,30 +189,19 @@ impl Ready {
         let addresses: Vec<u64> = self.buffers.iter().enumerate().map(place).collect();
         let launch = Launch {
             program: &self.program,
-            grid: [self.raw.grid, 1, 1],
-            block: [self.image.threads, 1, 1],
+            grid: [raw.grid, 1, 1],
+            block: [image.threads, 1, 1],
             cluster: None,
-            shared_bytes: self.image.shared_bytes,
-            params: &self.params(&addresses),
+            shared_bytes: image.shared_bytes,
+            params: &self.compiled.params(&addresses),
         };
         launch::run(&launch, &mut memory, &Options::default())?;
         Ok(memory.read(addresses[self.output.arg], self.buffers[self.output.arg].len() as u64)?.to_vec())
     }
 
-    fn job(&self) -> Job<'_> {
-        Job {
-            ptx: &self.image.ptx,
-            entry: &self.image.entry,
-            grid: self.raw.grid,
-            threads: self.image.threads,
-            shared_bytes: self.image.shared_bytes,
-            buffers: &self.buffers,
-        }
-    }
-
     /// Judges the output that the GPU leaves.
     fn compare(&self, found: &[u8], of_op: f64) -> (Verdict, Value) {
-        let bound = verdict::bound(&self.image.ptx, of_op);
+        let bound = verdict::bound(&self.compiled.image().ptx, of_op);
         let (equal, padding) = self.output.equal(&self.simulated, found);
         let elements = self.output.offsets.len();
         let (found, expected) = (self.output.values(found), self.output.values(&self.simulated));
@@ -271,7 +238,7 @@ pub(super) fn run(device: &Device, trials: &[Trial]) -> Section {
                 continue;
             }
         };
-        match gpu::launch(device, &ready.job(), |addresses| ready.params(addresses)) {
+        match gpu::outcome(device, ready.compiled.run(device, &ready.buffers)) {
             Ok(buffers) => {
                 let (verdict, details) = ready.compare(&buffers[ready.output.arg], trial.bound);
                 push(verdict, details);
@@ -295,9 +262,9 @@ mod tests {
 
     fn ready_of(kernel: &str, dtype: DType, dims: &[u64]) -> (Problem, Ready) {
         let p = cases::problem(kernel, dtype, dims).unwrap();
-        let target: Target = "sm_80".parse().unwrap();
-        let config = configs(&p, target, 108).unwrap().swap_remove(0);
-        let ready = ready(&p, target, &config).unwrap();
+        let machine: Machine = "sm_80".parse().unwrap();
+        let config = configs(&p, machine).unwrap().swap_remove(0);
+        let ready = ready(&p, machine, &config).unwrap();
         (p, ready)
     }
 
@@ -331,9 +298,9 @@ mod tests {
     fn padding_must_stay() {
         let p = cases::problem("rms_norm", DType::F32, &[3, 40]).unwrap();
         let p = p.layout("y", atlas_ops::Layout::Padded);
-        let target: Target = "sm_90".parse().unwrap();
-        let config = configs(&p, target, 132).unwrap().swap_remove(0);
-        let ready = ready(&p, target, &config).unwrap();
+        let machine: Machine = "sm_90".parse().unwrap();
+        let config = configs(&p, machine).unwrap().swap_remove(0);
+        let ready = ready(&p, machine, &config).unwrap();
         let mut found = ready.simulated.clone();
         found[4 * 41] ^= 1;
         assert_eq!(ready.compare(&found, 1.0).0, Verdict::Disagrees);

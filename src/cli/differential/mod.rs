@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `instructions` | a program for each instruction form, against what the simulator's arithmetic makes of it |
 //! | `kernels` | the kernels that ship, in every element type and for several targets, on both |
-//! | `gpu` | one launch on the GPU, and what a failed one means for the rest |
+//! | `gpu` | what a failed launch on the GPU means for the rest |
 //! | `verdict` | bit-equal, near enough, or not |
 
 mod gpu;
@@ -15,8 +15,7 @@ mod verdict;
 use super::show::{self, Progress};
 use anyhow::{Result, bail};
 use atlas_ops::Problem;
-use atlas_runtime::{Device, DeviceId};
-use atlas_sim::forms::{self, Case};
+use atlas_runtime::{Device, DeviceId, FormPrograms};
 use serde_json::{Value, json};
 use verdict::Verdict;
 
@@ -39,7 +38,7 @@ struct Section {
 
 /// What `--only` chooses.
 struct Chosen {
-    instructions: Vec<Case>,
+    instructions: FormPrograms,
     kernels: Vec<Problem>,
 }
 
@@ -68,18 +67,18 @@ pub(super) fn run(device: &str, only: Option<&str>, as_json: bool) -> Result<boo
 
 impl Chosen {
     fn new(only: Option<&str>) -> Result<Chosen> {
-        let mut instructions = forms::programs();
+        let instructions = FormPrograms::new(|case| match only {
+            None | Some("instructions") => true,
+            Some("kernels") => false,
+            Some(name) => case.name.starts_with(name),
+        });
         let mut kernels = kernels::problems();
         match only {
-            None => {}
+            None | Some("kernels") => {}
             Some("instructions") => kernels.clear(),
-            Some("kernels") => instructions.clear(),
-            Some(name) => {
-                instructions.retain(|case| case.name.starts_with(name));
-                kernels.retain(|p| p.op.name == name || p.kernel.name == name);
-            }
+            Some(name) => kernels.retain(|p| p.op.name == name || p.kernel.name == name),
         }
-        if instructions.is_empty() && kernels.is_empty() {
+        if instructions.cases().is_empty() && kernels.is_empty() {
             bail!(
                 "`{}` begins no instruction's name and is no op; see `atlas list`, or name an instruction such as \
                  add.rn.f32",
@@ -168,7 +167,7 @@ mod tests {
         let chosen = Chosen::new(only).unwrap();
         let mut kernels: Vec<&str> = chosen.kernels.iter().map(|p| p.kernel.name).collect();
         kernels.dedup();
-        (chosen.instructions.len(), kernels)
+        (chosen.instructions.cases().len(), kernels)
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::analysis::{Extents, Home, Placement, Uses, reaches_memory_as_16_bits}
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, IndexMap, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::target::Target;
+use crate::machine::Machine;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -66,17 +66,17 @@ struct Lower<'a> {
 }
 
 /// Lowers a kernel.
-pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, target: Target) -> Result<gpu::Kernel, CompileError> {
+pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Result<gpu::Kernel, CompileError> {
     if schedule.warps == 0 || schedule.warps > 32 {
         return Err(CompileError::refusal(format!("warps = {} is not in 1..=32", schedule.warps)));
     }
     if schedule.stages == 0 || schedule.stages > 8 {
         return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
     }
-    let (threads, most) = (schedule.warps * 32, target.sm_threads());
+    let (target, threads, most) = (machine.target, schedule.warps * 32, machine.sm_threads);
     if schedule.occupancy == 0 || schedule.occupancy.saturating_mul(threads) > most {
         return Err(CompileError::refusal(format!(
-            "occupancy = {} with {threads} threads; a multiprocessor of {target} holds {most} threads",
+            "occupancy = {} with {threads} threads; a multiprocessor of {machine} holds {most} threads",
             schedule.occupancy
         )));
     }

@@ -1,0 +1,129 @@
+//! The calling thread's current context: this crate's while it calls the driver, and the caller's again afterwards.
+//!
+//! Other CUDA libraries in the process keep a context current and expect to find it there. A thread that has ours
+//! already, as PyTorch's have that of a device's primary context, pays one query; any other a push and a pop.
+
+use crate::driver::Handle;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+/// The driver's stack of contexts of the calling thread. Failures are the driver's numbers, with the call that failed.
+pub(crate) trait ContextStack {
+    /// The context on top; null if there is none.
+    fn top(&self) -> Result<Handle, (&'static str, u32)>;
+    /// Puts a context on top.
+    fn push(&self, context: Handle) -> Result<(), (&'static str, u32)>;
+    /// Takes the top away. It is only called after a push, so there is one.
+    fn pop(&self);
+}
+
+/// A context is current as long as this lives; then what was current before is again.
+pub(crate) struct Entered<'a, S: ContextStack> {
+    stack: &'a S,
+    pushed: bool,
+    /// The stack is the thread's own: the guard stays on its thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl<'a, S: ContextStack> Entered<'a, S> {
+    /// Makes a context current.
+    pub(crate) fn new(stack: &'a S, context: Handle) -> Result<Self, (&'static str, u32)> {
+        let pushed = stack.top()? != context;
+        if pushed {
+            stack.push(context)?;
+        }
+        Ok(Entered { stack, pushed, thread: PhantomData })
+    }
+}
+
+impl<S: ContextStack> Deref for Entered<'_, S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        self.stack
+    }
+}
+
+impl<S: ContextStack> Drop for Entered<'_, S> {
+    fn drop(&mut self) {
+        if self.pushed {
+            self.stack.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    /// A driver's stack, and how often it was changed.
+    #[derive(Default)]
+    struct Fake {
+        stack: RefCell<Vec<usize>>,
+        changes: Cell<u32>,
+        broken: bool,
+    }
+
+    impl ContextStack for Fake {
+        fn top(&self) -> Result<Handle, (&'static str, u32)> {
+            Ok(self.stack.borrow().last().copied().unwrap_or_default() as Handle)
+        }
+
+        fn push(&self, context: Handle) -> Result<(), (&'static str, u32)> {
+            if self.broken {
+                return Err(("cuCtxPushCurrent", 709));
+            }
+            self.changes.set(self.changes.get() + 1);
+            self.stack.borrow_mut().push(context as usize);
+            Ok(())
+        }
+
+        fn pop(&self) {
+            self.changes.set(self.changes.get() + 1);
+            self.stack.borrow_mut().pop();
+        }
+    }
+
+    const OURS: usize = 16;
+    const THEIRS: usize = 32;
+
+    fn enter(fake: &Fake) -> Entered<'_, Fake> {
+        Entered::new(fake, OURS as Handle).unwrap_or_else(|e| panic!("{e:?}"))
+    }
+
+    #[test]
+    fn the_callers_context_is_current_again_afterwards() {
+        for before in [vec![], vec![THEIRS], vec![OURS, THEIRS]] {
+            let fake = Fake { stack: RefCell::new(before.clone()), ..Fake::default() };
+            let entered = enter(&fake);
+            assert_eq!(entered.top().ok(), Some(OURS as Handle));
+            drop(entered);
+            assert_eq!((fake.stack.take(), fake.changes.get()), (before, 2));
+        }
+    }
+
+    #[test]
+    fn what_is_current_already_is_left_alone() {
+        let fake = Fake { stack: RefCell::new(vec![THEIRS, OURS]), ..Fake::default() };
+        drop(enter(&fake));
+        assert_eq!((fake.stack.take(), fake.changes.get()), (vec![THEIRS, OURS], 0));
+    }
+
+    #[test]
+    fn entries_nest() {
+        let fake = Fake { stack: RefCell::new(vec![THEIRS]), ..Fake::default() };
+        let outer = enter(&fake);
+        drop(enter(&fake));
+        assert_eq!(fake.top().ok(), Some(OURS as Handle));
+        drop(outer);
+        assert_eq!((fake.stack.take(), fake.changes.get()), (vec![THEIRS], 2));
+    }
+
+    #[test]
+    fn a_context_that_cannot_be_entered_changes_nothing() {
+        let fake = Fake { stack: RefCell::new(vec![THEIRS]), broken: true, ..Fake::default() };
+        assert_eq!(Entered::new(&fake, OURS as Handle).err(), Some(("cuCtxPushCurrent", 709)));
+        assert_eq!((fake.stack.take(), fake.changes.get()), (vec![THEIRS], 0));
+    }
+}

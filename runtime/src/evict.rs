@@ -1,0 +1,112 @@
+//! Keeps the disk cache below a number of bytes: of its entries, the least recently used go first.
+//!
+//! Several processes may evict at once. Each only removes files, and a reader that loses one compiles it again; a file
+//! that is gone already, or cannot be removed, is passed over. Nothing here fails a launch.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How an entry's file name ends.
+pub(crate) const ENDING: &str = ".kernel";
+/// Age at which a temporary file is what a writer that died left behind.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// One entry.
+struct File {
+    used: SystemTime,
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// Removes abandoned temporary files, and entries until the rest takes at most nine tenths of `most`, if it takes more
+/// than `most`. Files of other names are nobody's business here.
+pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
+    let mut files = Vec::new();
+    for folder in fs::read_dir(root)?.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        // A folder that vanishes or cannot be read keeps what it has.
+        let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
+        files.extend(entries.filter_map(|entry| entry_of(&entry)));
+    }
+    let mut total: u64 = files.iter().map(|f| f.bytes).sum();
+    if total <= most {
+        return Ok(());
+    }
+    files.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+    for file in files {
+        if total <= most / 10 * 9 {
+            break;
+        }
+        let removed = fs::remove_file(&file.path);
+        if removed.is_ok() || removed.is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            total -= file.bytes;
+        }
+    }
+    Ok(())
+}
+
+/// An entry of the cache; a temporary file that nobody writes any more is removed on the way.
+fn entry_of(entry: &DirEntry) -> Option<File> {
+    let name = entry.file_name();
+    let name = name.to_str()?;
+    let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+    let used = metadata.modified().ok()?;
+    if name.starts_with('.') && name.contains(&format!("{ENDING}.")) {
+        if used.elapsed().is_ok_and(|age| age > ABANDONED) {
+            // If it stays, it is removed another time.
+            let _ = fs::remove_file(entry.path());
+        }
+        return None;
+    }
+    name.ends_with(ENDING).then(|| File { used, path: entry.path(), bytes: metadata.len() })
+}
+
+/// Marks an entry as used now. In a folder that cannot be written nothing is evicted either.
+pub(crate) fn touch(path: &Path) {
+    let _ = fs::File::options().append(true).open(path).and_then(|f| f.set_modified(SystemTime::now()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// A file of 100 bytes that was used so many seconds ago.
+    fn file(folder: &Path, name: &str, age: u64) -> PathBuf {
+        fs::create_dir_all(folder).unwrap();
+        let path = folder.join(name);
+        fs::write(&path, [0; 100]).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(age);
+        fs::File::options().append(true).open(&path).unwrap().set_modified(used).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first_in_whatever_folder() {
+        let root = TempDir::new().unwrap();
+        let (a, b) = (root.path().join("a"), root.path().join("b"));
+        let old = [file(&a, "1.kernel", 500), file(&b, "2.kernel", 400)];
+        let new = [file(&a, "3.kernel", 30), file(&b, "4.kernel", 20)];
+        evict(root.path(), 400).unwrap();
+        assert!(old.iter().chain(&new).all(|p| p.exists()), "400 bytes fit");
+        touch(&old[0]);
+        evict(root.path(), 399).unwrap();
+        assert!(old[0].exists() && !old[1].exists() && new.iter().all(|p| p.exists()));
+    }
+
+    #[test]
+    fn only_entries_and_what_dead_writers_left_are_removed() {
+        let root = TempDir::new().unwrap();
+        let a = root.path().join("a");
+        let (mine, abandoned) = (file(&a, "notes.txt", 9999), file(&a, ".1.kernel.77.0", 9999));
+        let (writing, entry) = (file(&a, ".2.kernel.78.0", 1), file(&a, "3.kernel", 1));
+        evict(root.path(), 0).unwrap();
+        assert!(mine.exists() && writing.exists() && !abandoned.exists() && !entry.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error_and_no_panic() {
+        assert!(evict(Path::new("/there/is/no/such/folder"), 0).is_err());
+    }
+}

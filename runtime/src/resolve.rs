@@ -1,0 +1,304 @@
+//! From a bound launch to a plan: the configs in order, past those that the compiler or the driver refuses and those
+//! whose registers spill.
+
+use crate::bind::BoundLaunch;
+use crate::compile::{CompileProblem, compile, compile_with_lines, kernel_key};
+use crate::cost::programs;
+use crate::device::{Backend, Device};
+use crate::error::{CompileFailure, Result, RuntimeError};
+use crate::kernel::{LoadedKernel, does_not_fit};
+use crate::key::KernelKey;
+use crate::launch_error::LaunchError;
+use crate::plan::{Body, PassedOver, Plan, gpu_body};
+use crate::select::{Candidate, Selection, Source, choose, choose_given};
+use atlas_codegen::{KernelImage, Machine};
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Verified};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Spilling kernels that are loaded before the least of them will do: each costs a compilation.
+const MOST_SPILLING: usize = 8;
+
+/// Makes the plan of a bound launch: chooses a config, compiles or finds its kernel, and loads it.
+pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Plan> {
+    let def = bound.def();
+    if bound.is_empty() {
+        let (config, source) = match config {
+            Some(config) => (crate::select::complete(def, config)?, Source::Given),
+            None => (def.default_config(), Source::Default),
+        };
+        return Ok(Plan { config, source, body: Body::Empty, passed_over: Vec::new() });
+    }
+    // The builder would refuse each config for it, one by one.
+    if let Some((dim, _)) = def.dims.iter().zip(bound.dims()).find(|(dim, size)| dim.whole && **size == 0) {
+        return Err(LaunchError::EmptyDim { kernel: def.name, dim: dim.name }.into());
+    }
+    let selection = match config {
+        Some(config) => choose_given(bound, config)?,
+        None => choose(bound),
+    };
+    match bound.device().machine() {
+        Some(machine) => resolve_gpu(bound, &selection, machine),
+        None => resolve_cpu(bound, &selection),
+    }
+}
+
+fn resolve_cpu(bound: &BoundLaunch, selection: &Selection) -> Result<Plan> {
+    let Some(Candidate { config, kernel: Some(kernel), .. }) = selection.legal().next() else {
+        return Err(no_config(bound.def(), selection, Vec::new()).into());
+    };
+    let grid: Vec<GridExtent> = kernel.grid.iter().map(|a| a.extent).collect();
+    let body = match programs(&grid, bound.dims()) {
+        0 => Body::Empty,
+        _ => Body::Cpu { kernel: kernel.clone(), dims: bound.dims().to_vec() },
+    };
+    Ok(Plan { config: config.clone(), source: selection.source, body, passed_over: Vec::new() })
+}
+
+fn resolve_gpu(bound: &BoundLaunch, selection: &Selection, machine: Machine) -> Result<Plan> {
+    let def = bound.def();
+    let candidates = selection.legal().map(|c| (c, selection.source));
+    let candidates = candidates.chain(selection.fallback(def).map(|c| (c, Source::Default)));
+    let given = selection.source == Source::Given;
+    let found = search(candidates.filter(|(c, _)| c.kernel.is_some()), given, |&(c, _)| match &c.kernel {
+        Some(kernel) => load(bound.device(), kernel, &c.config.schedule, machine),
+        None => Ok(Trial::Refused("it cannot be built".to_owned())),
+    })?;
+    let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((c, _), why)| (c.config.clone(), why)).collect();
+    bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
+    match found.end {
+        End::Found((candidate, source), kernel) => {
+            let body = gpu_body(bound, kernel)?;
+            Ok(Plan { config: candidate.config.clone(), source, body, passed_over })
+        }
+        End::Nothing => Err(no_config(def, selection, passed_over).into()),
+        End::NoCompiler => Err(CompileFailure {
+            kernel: def.name.to_owned(),
+            message: "this build has no compiler, and the kernel store has no kernel for this problem; \
+                      build with the feature `jit` (needs LLVM 22), or use Device::cpu()"
+                .to_owned(),
+            refused: passed_over,
+            compiler_present: false,
+        }
+        .into()),
+        End::Failed((candidate, _), message) => {
+            let message = format!("config `{}` for {machine}: {message}", candidate.config);
+            let kernel = def.name.to_owned();
+            Err(CompileFailure { kernel, message, refused: passed_over, compiler_present: true }.into())
+        }
+    }
+}
+
+/// What came of one config.
+enum Trial<T> {
+    /// Loaded, with this much local memory per thread in bytes.
+    Loaded(T, u32),
+    /// Another config may do.
+    Refused(String),
+    /// This build cannot compile it.
+    NoCompiler,
+    /// The compiler is at fault.
+    Failed(String),
+}
+
+/// What came of all configs.
+struct Search<C, T> {
+    end: End<C, T>,
+    /// Refused, or left for a config that does not spill.
+    passed: Vec<(C, String)>,
+}
+
+enum End<C, T> {
+    Found(C, T),
+    Nothing,
+    NoCompiler,
+    Failed(C, String),
+}
+
+/// The first config that loads without spilling; if there is none, the one that spills least. A spilling kernel that
+/// the caller asked for stays.
+fn search<C, T>(
+    candidates: impl Iterator<Item = C>,
+    given: bool,
+    mut load: impl FnMut(&C) -> Result<Trial<T>>,
+) -> Result<Search<C, T>> {
+    let mut passed: Vec<(C, String)> = Vec::new();
+    let mut least: Option<(C, T, u32)> = None;
+    let mut spilling = 0;
+    let spills = |bytes: u32| format!("its registers spill {bytes} bytes per thread");
+    for c in candidates {
+        let (kernel, bytes) = match load(&c)? {
+            Trial::Loaded(kernel, bytes) => (kernel, bytes),
+            Trial::Refused(reason) => {
+                passed.push((c, reason));
+                continue;
+            }
+            // What spills still runs.
+            Trial::NoCompiler | Trial::Failed(_) if least.is_some() => break,
+            Trial::NoCompiler => return Ok(Search { end: End::NoCompiler, passed }),
+            Trial::Failed(message) => return Ok(Search { end: End::Failed(c, message), passed }),
+        };
+        if bytes == 0 || given {
+            passed.extend(least.map(|(c, _, bytes)| (c, spills(bytes))));
+            return Ok(Search { end: End::Found(c, kernel), passed });
+        }
+        spilling += 1;
+        match &least {
+            Some((_, _, fewer)) if *fewer <= bytes => passed.push((c, spills(bytes))),
+            _ => passed.extend(least.replace((c, kernel, bytes)).map(|(c, _, bytes)| (c, spills(bytes)))),
+        }
+        if spilling == MOST_SPILLING {
+            break;
+        }
+    }
+    let end = least.map_or(End::Nothing, |(c, kernel, _)| End::Found(c, kernel));
+    Ok(Search { end, passed })
+}
+
+/// The loaded kernel of a key: from this process, from the store, or compiled now. What was refused on this device
+/// once is not tried again.
+fn load(
+    device: &Device,
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    machine: Machine,
+) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = kernel_key(kernel, *schedule, machine.target);
+    let plans = device.plans();
+    if let Some(reason) = plans.refusal(&key) {
+        return Ok(Trial::Refused(reason));
+    }
+    if let Some(loaded) = plans.loaded(&key) {
+        let bytes = loaded.facts.local_bytes;
+        return Ok(Trial::Loaded(loaded, bytes));
+    }
+    let image = match device.store().get(&key) {
+        Some(image) => image,
+        None => match compile(kernel, schedule, machine) {
+            Ok(image) => {
+                device.counters().compiled.fetch_add(1, Ordering::Relaxed);
+                device.store().put(&key, image)
+            }
+            Err(CompileProblem::Refused(reason)) => {
+                plans.refuse(&key, &reason);
+                return Ok(Trial::Refused(reason));
+            }
+            Err(CompileProblem::NoCompiler) => return Ok(Trial::NoCompiler),
+            Err(CompileProblem::Failed(message)) => return Ok(Trial::Failed(message)),
+        },
+    };
+    // The store serves every machine of a target, also one that holds more than this.
+    let fits = does_not_fit(&image, &machine).map_or(Ok(()), Err);
+    let loaded = match fits.map(|()| load_image(device, key, image, kernel, schedule, machine)) {
+        Err(reason) => Err(reason),
+        Ok(Ok(loaded)) => Ok(loaded),
+        Ok(Err(RuntimeError::Driver(e))) if e.refuses() => Err(e.to_string()),
+        Ok(Err(e)) => return Err(e),
+    };
+    match loaded {
+        Ok(loaded) => {
+            let bytes = loaded.facts.local_bytes;
+            if bytes > 0 {
+                device.counters().spilling.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(Trial::Loaded(plans.keep_loaded(Arc::new(loaded)), bytes))
+        }
+        Err(reason) => {
+            plans.refuse(&key, &reason);
+            Ok(Trial::Refused(reason))
+        }
+    }
+}
+
+fn load_image(
+    device: &Device,
+    key: KernelKey,
+    image: Arc<KernelImage>,
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    machine: Machine,
+) -> Result<LoadedKernel> {
+    match device.backend() {
+        Backend::Cuda(context) => LoadedKernel::load(context, key, image),
+        Backend::Sim(_) | Backend::Cpu => {
+            let (kernel, schedule) = (kernel.clone(), *schedule);
+            crate::sim::load(image, key, device, Box::new(move || compile_with_lines(&kernel, &schedule, machine)))
+        }
+    }
+}
+
+fn no_config(def: &KernelDef, selection: &Selection, mut refused: Vec<PassedOver>) -> CompileFailure {
+    let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
+    let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
+    refused.extend(ranked);
+    let message = match selection.source {
+        Source::Given => "the given config cannot run this problem here; give another, or none",
+        _ => "no config is legal for this problem; add smaller tiles to its `tune`, or use another kernel",
+    };
+    CompileFailure { kernel: def.name.to_owned(), message: message.to_owned(), refused, compiler_present: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The index of the config found and its kernel, and which were passed over.
+    fn found(given: bool, trials: Vec<Trial<char>>) -> (Option<(usize, char)>, Vec<(usize, String)>) {
+        let mut trials: Vec<Option<Trial<char>>> = trials.into_iter().map(Some).collect();
+        let search = search(0..trials.len(), given, |&i| Ok(trials[i].take().expect("one trial each"))).unwrap();
+        let found = match search.end {
+            End::Found(c, kernel) => Some((c, kernel)),
+            End::Nothing | End::NoCompiler | End::Failed(..) => None,
+        };
+        (found, search.passed)
+    }
+
+    #[test]
+    fn after_a_refusal_the_next_config_is_tried() {
+        let refused = || Trial::Refused("too large".to_owned());
+        let (config, passed) = found(false, vec![refused(), refused(), Trial::Loaded('c', 0), Trial::Loaded('d', 0)]);
+        assert_eq!(config, Some((2, 'c')));
+        assert_eq!(passed, [(0, "too large".to_owned()), (1, "too large".to_owned())]);
+        assert_eq!(found(false, vec![refused()]).0, None);
+    }
+
+    #[test]
+    fn a_kernel_that_spills_is_left_for_one_that_does_not() {
+        let (config, passed) = found(false, vec![Trial::Loaded('a', 48), Trial::Loaded('b', 0)]);
+        assert_eq!(config, Some((1, 'b')));
+        assert_eq!(passed, [(0, "its registers spill 48 bytes per thread".to_owned())]);
+        let all = [48, 16, 32].map(|bytes| Trial::Loaded('s', bytes)).into();
+        let (config, passed) = found(false, all);
+        assert_eq!((config, passed.len()), (Some((1, 's')), 2));
+    }
+
+    #[test]
+    fn a_given_config_stays_though_it_spills() {
+        assert_eq!(found(true, vec![Trial::Loaded('a', 48), Trial::Loaded('b', 0)]).0, Some((0, 'a')));
+    }
+
+    #[test]
+    fn what_spills_runs_where_nothing_else_can_be_compiled() {
+        assert_eq!(found(false, vec![Trial::Loaded('a', 48), Trial::NoCompiler]).0, Some((0, 'a')));
+        assert_eq!(found(false, vec![Trial::Loaded('a', 8), Trial::Failed("defect".to_owned())]).0, Some((0, 'a')));
+        let many = (0..100).map(|i| Trial::Loaded('s', 1000 - i)).collect();
+        assert_eq!(found(false, many).0, Some((MOST_SPILLING - 1, 's')));
+    }
+
+    #[test]
+    fn an_error_that_is_no_refusal_ends_the_search() {
+        let fault = || crate::DriverFailure {
+            call: "cuModuleLoadDataEx",
+            device: String::new(),
+            status: 700,
+            message: String::new(),
+        };
+        let mut tried = 0;
+        let search: Result<Search<u32, ()>> = search([1, 2].into_iter(), false, |_| {
+            tried += 1;
+            Err(fault().into())
+        });
+        assert!(search.is_err() && tried == 1);
+    }
+}
