@@ -1,4 +1,4 @@
-//! Matrix products, contracted over what is valid of K in both operands.
+//! Matrix products; what is not valid of an operand along K counts as 0.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -25,6 +25,29 @@ impl Factor {
     fn extents(&self) -> Result<(usize, usize), InterpError> {
         let (m, n) = self.tile.matrix()?;
         Ok(if self.transposed { (n, m) } else { (m, n) })
+    }
+
+    /// The same with 0 for what is not valid along an axis of the factor.
+    fn zeroed(self, axis: usize) -> Result<Factor, InterpError> {
+        fn zero<T: Clone + Default>(data: &mut [T], (rows, cols): (usize, usize), axis: usize, valid: &Range<u32>) {
+            for (i, x) in data.iter_mut().enumerate() {
+                let at = if axis == 0 { i / cols } else { i % cols } as u32;
+                if i < rows * cols && !valid.contains(&at) {
+                    *x = T::default();
+                }
+            }
+        }
+        let valid = if axis == 0 { self.rows.clone() } else { self.cols.clone() };
+        let axis = if self.transposed { 1 - axis } else { axis };
+        let extents = self.tile.matrix()?;
+        let mut tile = (*self.tile).clone();
+        match &mut tile.data {
+            Data::F32(x) => zero(x, extents, axis, &valid),
+            Data::F64(x) => zero(x, extents, axis, &valid),
+            Data::Ring(x) => zero(x, extents, axis, &valid),
+            Data::Bool(_) | Data::I32(_) | Data::I64(_) => return Err(mismatch("dot")),
+        }
+        Ok(Factor { tile: Arc::new(tile), ..self })
     }
 
     fn view<'a, T>(&self, data: &'a [T]) -> Result<ArrayView2<'a, T>, InterpError> {
@@ -62,8 +85,13 @@ impl Program<'_> {
             return Err(mismatch("dot"));
         }
         let acc = acc.map(|v| self.tile(v)).transpose()?;
-        let contracted = common(std::slice::from_ref(&a.cols), std::slice::from_ref(&b.rows)).remove(0);
-        let contracted = contracted.start as usize..contracted.end as usize;
+        let (a, b, contracted) = if a.cols == b.rows {
+            // Zeros times zeros are left out.
+            let contracted = a.cols.start as usize..a.cols.end as usize;
+            (a, b, contracted)
+        } else {
+            (a.zeroed(1)?, b.zeroed(0)?, 0..k)
+        };
         let data = match (&a.tile.data, &b.tile.data, acc.as_ref().map(|t| &t.data)) {
             (Data::F32(x), Data::F32(y), acc) => {
                 let mut out = match acc {
