@@ -2,7 +2,7 @@
 
 use crate::command::prints;
 use crate::kernels::{case, shipped, target};
-use atlas::codegen::{compile, compile_with_lines};
+use atlas::codegen::{Machine, compile, compile_with_lines};
 use atlas::dsl::{DType, Kernel, Schedule, Verified};
 
 /// Kernels that between them use each kind of instruction.
@@ -25,6 +25,23 @@ fn two_compilations_in_one_process() {
             assert_eq!(image(), image());
         }
     }
+}
+
+/// A machine refuses a kernel or changes nothing in it: one stored kernel serves all machines of a target.
+#[test]
+fn machines_of_one_target_get_one_text() {
+    let mut refused = 0;
+    for (kernel, schedule) in kernels() {
+        for machine in Machine::all() {
+            let usual = compile(&kernel, &schedule, machine.target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+            match compile(&kernel, &schedule, machine) {
+                Ok(image) => assert_eq!(image, usual, "{} on {machine}", kernel.name),
+                Err(e) if e.is_refusal() => refused += 1,
+                Err(e) => panic!("{} on {machine}: {e}", kernel.name),
+            }
+        }
+    }
+    assert!(refused > 0, "some kernel is too large for sm_86");
 }
 
 #[test]
