@@ -166,12 +166,14 @@ struct Limits {
 /// The machine that a GPU of this capability and these limits is, if a target runs on it.
 fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
     let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
+    let target = Target::for_capability(major, minor).ok_or_else(unsupported)?;
     Ok(Machine {
         sm: major * 10 + minor,
-        target: Target::for_capability(major, minor).ok_or_else(unsupported)?,
-        cta_shared_bytes: l.cta_shared_bytes,
+        target,
+        // A later GPU may hold more than the verifier lets code of this target use.
+        cta_shared_bytes: l.cta_shared_bytes.min(Machine::most_shared_bytes(target)),
         sm_shared_bytes: l.sm_shared_bytes,
-        sm_threads: l.sm_threads,
+        sm_threads: l.sm_threads.min(Machine::most_threads(target)),
         sm_registers: l.sm_registers,
         sms: l.sms,
         l2_bytes: u64::from(l.l2_bytes),
@@ -429,6 +431,14 @@ mod tests {
     #[test]
     fn a_gpu_is_the_machine_of_the_table() {
         assert_eq!(machine_of("NVIDIA A10", (8, 6), LIMITS).ok(), "sm_86".parse().ok());
+    }
+
+    #[test]
+    fn a_later_gpu_is_used_as_far_as_the_target_goes() {
+        let more = Limits { cta_shared_bytes: 400 << 10, sm_threads: 4096, ..LIMITS };
+        let machine = machine_of("NVIDIA X1", (15, 0), more).unwrap();
+        assert_eq!((machine.to_string(), machine.target.to_string()), ("sm_150".to_owned(), "sm_90".to_owned()));
+        assert_eq!((machine.cta_shared_bytes, machine.sm_threads), (227 << 10, 2048));
     }
 
     #[test]
