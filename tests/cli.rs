@@ -1,6 +1,6 @@
 //! The command line: what it prints, and what it says of bad input.
 
-use crate::command::{folder, has, json, prints, refuses, write};
+use crate::command::{folder, has, json, prints, refuses, unread, write};
 use std::path::Path;
 
 #[test]
@@ -100,6 +100,30 @@ fn explain_gives_the_config_and_the_grid() {
     let explained = json(&["explain", "softmax", "--dims", "N=7,D=40", "--json"]);
     assert_eq!(explained["dims"]["D"], 40);
     assert!(explained["why"].as_str().is_some_and(|w| w.contains("cost model")), "{explained}");
+}
+
+#[test]
+fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
+    let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);
+    has(&explain("sm_86"), &["on sm_86", "target   sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
+    has(&explain("sm_120"), &["on sm_120", "target   sm_90", " of 101376 bytes"]);
+    has(&refuses(&["explain", "softmax", "--arch", "sm_75"]), &["--arch: unknown arch `sm_75`", "sm_80, sm_86"]);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    for args in [&["list"][..], &["list", "--json"], &["explain", "memory_read"], &["doctor"], &["--help"]] {
+        assert_eq!(unread(args), "", "{args:?}");
+    }
+    let verified = unread(&["verify", "--device", "cpu", "--only", "poly1"]);
+    assert!(!verified.contains("panicked"), "{verified}");
+}
+
+#[test]
+fn what_no_gpu_has_room_for_is_refused_and_no_defect() {
+    let said = refuses(&["explain", "newton_schulz_small", "--dims", "B=2,M=1024,N=1024"]);
+    has(&said, &["no config of `newton_schulz_small` is legal", "bytes of shared memory"]);
+    assert!(!said.contains("defect"), "{said}");
 }
 
 #[test]

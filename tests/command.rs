@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Variables of the environment, set for one run.
 pub(crate) type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -11,6 +11,17 @@ fn atlas(args: &[&str], variables: Variables<'_>) -> Output {
     let mut atlas = Command::new(env!("CARGO_BIN_EXE_atlas"));
     let out = atlas.args(args).env("ATLAS_CACHE_DIR", "").envs(variables.iter().copied()).output();
     out.unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
+}
+
+/// What a run says on its standard error when nobody reads what it prints.
+#[track_caller]
+pub(crate) fn unread(args: &[&str]) -> String {
+    let mut atlas = Command::new(env!("CARGO_BIN_EXE_atlas"));
+    atlas.args(args).env("ATLAS_CACHE_DIR", "").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = atlas.spawn().unwrap_or_else(|e| panic!("cannot start atlas: {e}"));
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap_or_else(|e| panic!("{e}"));
+    String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 /// What a run that must succeed prints.

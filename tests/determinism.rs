@@ -2,7 +2,7 @@
 
 use crate::command::prints;
 use crate::kernels::{case, shipped, target};
-use atlas::codegen::{compile, compile_with_lines};
+use atlas::codegen::{Machine, compile, compile_with_lines};
 use atlas::dsl::{DType, Kernel, Schedule, Verified};
 
 /// Kernels that between them use each kind of instruction.
@@ -25,6 +25,27 @@ fn two_compilations_in_one_process() {
             assert_eq!(image(), image());
         }
     }
+}
+
+/// A machine refuses a kernel or changes nothing in it: one stored kernel serves all machines of a target.
+#[test]
+fn machines_of_one_target_get_one_text() {
+    let machine = |arch: &str| arch.parse::<Machine>().unwrap_or_else(|e| panic!("{e}"));
+    let mut kernels: Vec<_> = kernels().into_iter().take(1).collect();
+    // 128 KiB of shared memory.
+    kernels.push(shipped("memory_read", DType::Bf16, &[2, 128, 64, 256], "BN=128 BH=128 stages=3 warps=8"));
+    let mut refused = Vec::new();
+    for (kernel, schedule) in kernels {
+        for (arch, like) in [("sm_80", "sm_86"), ("sm_80", "sm_87"), ("sm_90", "sm_100"), ("sm_90", "sm_120")] {
+            let usual = compile(&kernel, &schedule, machine(arch)).unwrap_or_else(|e| panic!("{arch}: {e}"));
+            match compile(&kernel, &schedule, machine(like)) {
+                Ok(image) => assert_eq!(image, usual, "{like}"),
+                Err(e) if e.is_refusal() => refused.push(like),
+                Err(e) => panic!("{like}: {e}"),
+            }
+        }
+    }
+    assert_eq!(refused, ["sm_86", "sm_120"]);
 }
 
 #[test]

@@ -166,12 +166,14 @@ struct Limits {
 /// The machine that a GPU of this capability and these limits is, if a target runs on it.
 fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
     let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
+    let target = Target::for_capability(major, minor).ok_or_else(unsupported)?;
     Ok(Machine {
         sm: major * 10 + minor,
-        target: Target::for_capability(major, minor).ok_or_else(unsupported)?,
-        cta_shared_bytes: l.cta_shared_bytes,
+        target,
+        // A later GPU may hold more than the verifier lets code of this target use.
+        cta_shared_bytes: l.cta_shared_bytes.min(Machine::most_shared_bytes(target)),
         sm_shared_bytes: l.sm_shared_bytes,
-        sm_threads: l.sm_threads,
+        sm_threads: l.sm_threads.min(Machine::most_threads(target)),
         sm_registers: l.sm_registers,
         sms: l.sms,
         l2_bytes: u64::from(l.l2_bytes),
@@ -390,6 +392,28 @@ fn check(api: &Api, call: &'static str, label: &str, status: u32) -> Result<()> 
     }
 }
 
+impl DriverFailure {
+    /// True if the driver refused one kernel, so that another config may do: nothing ran, and the context is well. A
+    /// fault of a kernel (an illegal address) is none; it stays with the context.
+    pub(crate) fn refuses(&self) -> bool {
+        const INVALID_VALUE: u32 = 1;
+        const INVALID_IMAGE: u32 = 200;
+        const NO_BINARY_FOR_GPU: u32 = 209;
+        const INVALID_PTX: u32 = 218;
+        const INVALID_SOURCE: u32 = 300;
+        const OUT_OF_RESOURCES: u32 = 701;
+        match self.call {
+            "cuModuleLoadDataEx" => matches!(
+                self.status,
+                INVALID_IMAGE | NO_BINARY_FOR_GPU | INVALID_PTX | INVALID_SOURCE | OUT_OF_RESOURCES
+            ),
+            // A launch's grid and parameters are right by construction: what is left is shared memory.
+            "cuFuncSetAttribute" | "cuLaunchKernel" => matches!(self.status, INVALID_VALUE | OUT_OF_RESOURCES),
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,6 +434,14 @@ mod tests {
     }
 
     #[test]
+    fn a_later_gpu_is_used_as_far_as_the_target_goes() {
+        let more = Limits { cta_shared_bytes: 400 << 10, sm_threads: 4096, ..LIMITS };
+        let machine = machine_of("NVIDIA X1", (15, 0), more).unwrap();
+        assert_eq!((machine.to_string(), machine.target.to_string()), ("sm_150".to_owned(), "sm_90".to_owned()));
+        assert_eq!((machine.cta_shared_bytes, machine.sm_threads), (227 << 10, 2048));
+    }
+
+    #[test]
     fn a_gpu_that_no_target_runs_on() {
         let error = machine_of("Tesla T4", (7, 5), LIMITS).unwrap_err();
         assert_eq!(
@@ -417,5 +449,31 @@ mod tests {
             "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \
              use another GPU or Device::cpu()"
         );
+    }
+
+    #[test]
+    fn a_refusal_speaks_against_one_kernel_and_a_fault_against_the_context() {
+        let refuses = |call, status| {
+            DriverFailure { call, device: "cuda:0".to_owned(), status, message: String::new() }.refuses()
+        };
+        for (call, status) in [
+            ("cuModuleLoadDataEx", 218),
+            ("cuModuleLoadDataEx", 701),
+            ("cuFuncSetAttribute", 1),
+            ("cuLaunchKernel", 701),
+            ("cuLaunchKernel", 1),
+        ] {
+            assert!(refuses(call, status), "{call} {status}");
+        }
+        for (call, status) in [
+            ("cuLaunchKernel", 700),
+            ("cuLaunchKernel", 719),
+            ("cuModuleLoadDataEx", 700),
+            ("cuModuleLoadDataEx", 2),
+            ("cuStreamSynchronize", 701),
+            ("cuMemAllocAsync", 1),
+        ] {
+            assert!(!refuses(call, status), "{call} {status}");
+        }
     }
 }

@@ -294,61 +294,8 @@ pub struct DriverFailure {
     pub message: String,
 }
 
-impl DriverFailure {
-    /// True if the driver refused one kernel, so that another config may do: nothing ran, and the context is well. A
-    /// fault of a kernel (an illegal address) is none; it stays with the context.
-    pub(crate) fn refuses(&self) -> bool {
-        const INVALID_VALUE: u32 = 1;
-        const INVALID_IMAGE: u32 = 200;
-        const NO_BINARY_FOR_GPU: u32 = 209;
-        const INVALID_PTX: u32 = 218;
-        const INVALID_SOURCE: u32 = 300;
-        const OUT_OF_RESOURCES: u32 = 701;
-        match self.call {
-            "cuModuleLoadDataEx" => matches!(
-                self.status,
-                INVALID_IMAGE | NO_BINARY_FOR_GPU | INVALID_PTX | INVALID_SOURCE | OUT_OF_RESOURCES
-            ),
-            // A launch's grid and parameters are right by construction: what is left is shared memory.
-            "cuFuncSetAttribute" | "cuLaunchKernel" => matches!(self.status, INVALID_VALUE | OUT_OF_RESOURCES),
-            _ => false,
-        }
-    }
-}
-
 impl fmt::Display for DriverFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[ATL625]: {} failed on {}: {}", self.call, self.device, self.message)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_speaks_against_one_kernel_and_a_fault_against_the_context() {
-        let refuses = |call, status| {
-            DriverFailure { call, device: "cuda:0".to_owned(), status, message: String::new() }.refuses()
-        };
-        for (call, status) in [
-            ("cuModuleLoadDataEx", 218),
-            ("cuModuleLoadDataEx", 701),
-            ("cuFuncSetAttribute", 1),
-            ("cuLaunchKernel", 701),
-            ("cuLaunchKernel", 1),
-        ] {
-            assert!(refuses(call, status), "{call} {status}");
-        }
-        for (call, status) in [
-            ("cuLaunchKernel", 700),
-            ("cuLaunchKernel", 719),
-            ("cuModuleLoadDataEx", 700),
-            ("cuModuleLoadDataEx", 2),
-            ("cuStreamSynchronize", 701),
-            ("cuMemAllocAsync", 1),
-        ] {
-            assert!(!refuses(call, status), "{call} {status}");
-        }
     }
 }

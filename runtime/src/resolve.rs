@@ -243,8 +243,10 @@ fn no_config(def: &KernelDef, selection: &Selection, mut refused: Vec<PassedOver
 mod tests {
     use super::*;
 
+    type Passed = Vec<(usize, String)>;
+
     /// The index of the config found and its kernel, and which were passed over.
-    fn found(given: bool, trials: Vec<Trial<char>>) -> (Option<(usize, char)>, Vec<(usize, String)>) {
+    fn found(given: bool, trials: Vec<Trial<char>>) -> (Option<(usize, char)>, Passed) {
         let mut trials: Vec<Option<Trial<char>>> = trials.into_iter().map(Some).collect();
         let search = search(0..trials.len(), given, |&i| Ok(trials[i].take().expect("one trial each"))).unwrap();
         let found = match search.end {
