@@ -42,8 +42,23 @@ pub(crate) const FUNCTIONS: [&str; 29] = [
 ];
 
 /// The methods.
-const METHODS: [&str; 14] =
-    ["cast", "t", "precision", "abs", "exp", "exp2", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos", "sigmoid"];
+const METHODS: [&str; 15] = [
+    "cast",
+    "t",
+    "or",
+    "precision",
+    "abs",
+    "exp",
+    "exp2",
+    "log",
+    "tanh",
+    "erf",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "sigmoid",
+];
 
 fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::from_text(&name.to_string()).filter(|op| !matches!(op, UnaryOp::Neg | UnaryOp::Not))
@@ -354,6 +369,10 @@ impl Resolver<'_> {
             "t" => {
                 self.arity(e, args, name, &[])?;
                 ExprKind::Transpose(self.boxed(receiver))
+            }
+            "or" => {
+                let args = self.arity(e, args, name, &["number"])?;
+                ExprKind::Or(Box::new([self.expr(receiver), self.expr(&args[0])]))
             }
             "precision" => {
                 let args = self.arity(e, args, name, &["tf32"])?;
