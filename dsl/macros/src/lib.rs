@@ -3,7 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `parse`, `ast` | tokens to syntax, through `syn` |
-//! | `signature`, `resolve`, `resolve_expr`, `tree` | names to what they mean; counts of arguments; what is unused |
+//! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
 //! | `check*`, `symbolic` | element types, extents and edges, by name; who writes what |
 //! | `expand` | Rust that calls the builder |
 //! | `error` | every mistake, at the user's tokens |
@@ -41,6 +41,7 @@ mod error;
 mod expand;
 mod parse;
 mod resolve;
+mod resolve_access;
 mod resolve_expr;
 mod signature;
 mod symbolic;
