@@ -180,7 +180,9 @@ const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
 type Sizes = &'static [(&'static str, u64)];
 
 /// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-const CASES: [(&str, &[Sizes]); 8] = [
+const CASES: [(&str, &[Sizes]); 10] = [
+    ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
+    ("state", &[&[("N", 32), ("K", 64)]]),
     ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
     ("transposed", &[&[("M", 24), ("N", 33), ("K", 56)]]),
     ("chained", &[&[("N", 32), ("H", 64)], &[("N", 21), ("H", 72)]]),

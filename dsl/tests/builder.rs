@@ -1,9 +1,10 @@
 //! Mistakes that only code which calls the builder can make: facts that do not fit the signature.
 
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
-use atlas_dsl::ir::Access;
+use atlas_dsl::ir::{Access, Loc};
+use atlas_dsl::op::BinaryOp;
 use atlas_dsl::specialization::DimFact;
-use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef, Specialization};
+use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef, Operand, Specialization};
 
 static ROWS: KernelDef = KernelDef {
     name: "rows",
@@ -26,6 +27,10 @@ fn spec(dtype: DType, d: DimFact) -> Specialization {
     Specialization::default().with_type("T", dtype).with_dim("D", d)
 }
 
+fn builder() -> Builder {
+    Builder::new(&ROWS, &spec(DType::F32, DimFact::Const(64)), &Config::default())
+}
+
 #[test]
 fn facts_that_fit() {
     assert_eq!(begun(&spec(DType::Bf16, DimFact::Const(64))), [""; 0]);
@@ -41,4 +46,49 @@ fn a_type_outside_the_bound() {
 fn a_dim_used_whole_that_is_no_constant() {
     let want = "error[ATL114]: dim `D` of `rows` is used whole, so it must be a constant";
     assert_eq!(begun(&spec(DType::F32, DimFact::Dynamic(8))), [want]);
+}
+
+#[test]
+fn whole_numbers_stay_whole() {
+    use Operand::{Literal, Poison, Whole};
+    let mut b = builder();
+    let mut binary = |op, x: Operand, y: Operand| b.binary(Loc::default(), op, x, y);
+    assert_eq!(binary(BinaryOp::Div, Whole(6), Whole(2)), Whole(3));
+    assert_eq!(binary(BinaryOp::Rem, Whole(-7), Whole(4)), Whole(-3));
+    assert_eq!(binary(BinaryOp::Max, Whole(-7), Whole(4)), Whole(4));
+    assert_eq!(binary(BinaryOp::Div, Literal(5.0), Literal(2.0)), Literal(2.5));
+    assert_eq!(binary(BinaryOp::Div, Literal(5.0), Whole(2)), Literal(2.5));
+    for (x, y) in [(Literal(f64::NAN), Literal(1.0)), (Whole(1), Literal(f64::NAN))] {
+        for op in [BinaryOp::Min, BinaryOp::Max] {
+            assert!(matches!(binary(op, x, y), Literal(z) if z.is_nan()));
+        }
+    }
+    // Refused: no whole quotient, no quotient at all, out of range, no integers.
+    assert_eq!(binary(BinaryOp::Div, Whole(5), Whole(2)), Poison);
+    assert_eq!(binary(BinaryOp::Rem, Whole(5), Whole(0)), Poison);
+    assert_eq!(binary(BinaryOp::Mul, Whole(i64::MAX), Whole(2)), Poison);
+    assert_eq!(binary(BinaryOp::Rem, Literal(5.5), Literal(2.0)), Poison);
+    let codes: Vec<u16> = b.finish().unwrap_err().0.iter().map(|d| d.code.0).collect();
+    assert_eq!(codes, [117, 117, 117, 104]);
+}
+
+#[test]
+fn numbers_that_a_type_cannot_hold_are_mistakes() {
+    let mut b = builder();
+    let loc = Loc::default();
+    let x = b.splat(loc, 1.0, DType::I32, &[]);
+    let wide = b.splat(loc, 1.0, DType::I64, &[]);
+    b.binary(loc, BinaryOp::Add, x, 2_147_483_647);
+    // A conversion truncates and saturates, of numbers as of tiles.
+    b.cast(loc, DType::I32, 2.9);
+    b.cast(loc, DType::I32, 1e20);
+    b.other(loc, x, -2_147_483_648);
+    b.binary(loc, BinaryOp::Add, x, 2_147_483_648_i64);
+    b.binary(loc, BinaryOp::Add, x, 0.5);
+    b.binary(loc, BinaryOp::Add, wide, usize::MAX);
+    b.other(loc, x, f64::INFINITY);
+    b.other(loc, x, wide);
+    b.other(loc, Operand::Whole(1), 0.0);
+    let codes: Vec<u16> = b.finish().unwrap_err().0.iter().map(|d| d.code.0).collect();
+    assert_eq!(codes, [117, 117, 117, 117, 120, 104]);
 }

@@ -123,7 +123,7 @@ fn the_generator_makes_every_operation() {
         seed >> 8
     };
     let mut seen = BTreeSet::new();
-    for _ in 0..300 {
+    for _ in 0..900 {
         let choices: Vec<u32> = (0..150).map(|_| next()).collect();
         for op in Generator::generate(&choices).insts.values() {
             let name = format!("{op:?}");
@@ -143,7 +143,7 @@ fn the_generator_makes_every_operation() {
             };
         }
     }
-    let operations = 20;
+    let operations = 21;
     let mnemonics = UnaryOp::ALL.len() + BinaryOp::ALL.len() + Predicate::ALL.len() + ReduceOp::ALL.len();
     let (dots, loops, slices) = (4, 8, 4);
     assert_eq!(seen.len(), operations + mnemonics + dots + loops + slices, "{seen:#?}");

@@ -2,10 +2,11 @@
 //!
 //! Tile fns are checked at each call, with the types of its arguments.
 
-use crate::ast::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
+use crate::ast::{BinaryOp, DType};
+use crate::check_memory::Access;
 use crate::error::{Errors, Place};
-use crate::symbolic::{Coordinate, Elem, Size, Ty, broadcast, broadcasts_to, list, stores_to};
-use crate::tree::{Expr, ExprKind, Extent, File, Index, Kernel, Loop, ParamKind, Range, Stmt, TileFn};
+use crate::symbolic::{Coordinate, Elem, Size, Ty, list};
+use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
 use std::fmt::Display;
 
 /// Checks every kernel, and marks those with mistakes as broken.
@@ -43,6 +44,8 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         kernel: k,
         vars: vec![Ty::unknown(); k.locals.len()],
         stored: vec![false; k.params.len()],
+        accesses: vec![],
+        depth: 0,
         inside: None,
     };
     for (i, axis) in k.axes.iter().enumerate() {
@@ -55,6 +58,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         c.vars[axis.coord] = Ty { coordinate: Some(coordinate), ..Ty::scalar(Elem::Fixed(DType::I32)) };
     }
     c.statements(&k.body);
+    c.regions();
     let stored = c.stored;
     if k.broken {
         return true; // A store may be among what was wrong.
@@ -80,19 +84,23 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
 }
 
 /// The type of every name, while one kernel is checked.
-struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     errors: &'a mut Errors,
     fns: &'a [TileFn],
-    kernel: &'a Kernel,
+    pub(crate) kernel: &'a Kernel,
     /// Types of the locals of the kernel, or of the tile fn being checked.
-    vars: Vec<Ty>,
-    stored: Vec<bool>,
+    pub(crate) vars: Vec<Ty>,
+    pub(crate) stored: Vec<bool>,
+    /// Loads and stores so far.
+    pub(crate) accesses: Vec<Access>,
+    /// Open loops.
+    pub(crate) depth: usize,
     /// The call being checked, for messages.
     inside: Option<String>,
 }
 
 impl Checker<'_> {
-    fn error(&mut self, code: u16, place: impl Into<Place>, message: impl Display) {
+    pub(crate) fn error(&mut self, code: u16, place: impl Into<Place>, message: impl Display) {
         match &self.inside {
             Some(call) => self.errors.push(code, place, format!("{message} (in {call})")),
             None => self.errors.push(code, place, message),
@@ -100,12 +108,12 @@ impl Checker<'_> {
     }
 
     /// Reports, and gives the type that silences what follows.
-    fn mistake(&mut self, code: u16, place: impl Into<Place>, message: impl Display) -> Ty {
+    pub(crate) fn mistake(&mut self, code: u16, place: impl Into<Place>, message: impl Display) -> Ty {
         self.error(code, place, message);
         Ty::unknown()
     }
 
-    fn statements(&mut self, stmts: &[Stmt]) {
+    pub(crate) fn statements(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
             match stmt {
                 Stmt::Let { local, value } => self.vars[*local] = self.expr(value),
@@ -116,7 +124,8 @@ impl Checker<'_> {
                         (Some(op), _) => {
                             let (old, value_ty) = (self.vars[*local].clone(), self.expr(value));
                             let name = format!("{} ", self.local_name(*local));
-                            self.binary(*op, (&old, name), (&value_ty, self.named(value)), value.place)
+                            let ty = self.binary(*op, (&old, name), (&value_ty, self.named(value)), value.place);
+                            Ty { depth: self.depth, ..ty }
                         }
                     };
                     self.vars[*local] = next;
@@ -127,179 +136,12 @@ impl Checker<'_> {
         }
     }
 
-    fn local_name(&self, local: usize) -> String {
+    pub(crate) fn local_name(&self, local: usize) -> String {
         self.kernel.locals[local].name.to_string()
     }
 
-    /// `acc += dot(a, b)`, which accumulates in place.
-    fn accumulate(&mut self, local: usize, dot: &Expr) -> Ty {
-        let (old, product) = (self.vars[local].clone(), self.expr(dot));
-        let name = self.local_name(local);
-        let (Some(a), Some(b)) = (&old.shape, &product.shape) else { return product };
-        if old.is_literal() || (a.is_empty() && old.elem.agrees(&product.elem)) {
-            let zeros = format!("let mut {name} = zeros::<{}>({})", product.elem, list(b));
-            return self.mistake(
-                105,
-                dot.place,
-                format!("`{name}` is a number, but accumulates a dot {product}; start with `{zeros}`"),
-            );
-        }
-        if !old.elem.agrees(&product.elem) {
-            let message = format!(
-                "dot accumulates {}, but `{name}` is {old}; make it `{name}.cast::<{}>()`",
-                product.elem, product.elem
-            );
-            return self.mistake(105, dot.place, message);
-        }
-        if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| x.agrees(y)) {
-            return self.mistake(107, dot.place, format!("a dot {} is added to `{name}` {}", list(b), list(a)));
-        }
-        old
-    }
-
-    fn store(&mut self, param: usize, index: &[Index], value: &Expr, place: Place) {
-        self.stored[param] = true;
-        let (target, axes) = self.access(param, index);
-        let found = self.expr(value);
-        let name = &self.kernel.params[param].name;
-        for (i, axis) in self.kernel.axes.iter().enumerate() {
-            if target.shape.is_some() && !axes.contains(&i) {
-                let coord = self.local_name(axis.coord);
-                let message = format!(
-                    "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements"
-                );
-                self.error(213, place, message);
-            }
-        }
-        let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return };
-        if !found.elem.agrees(&target.elem) {
-            let wanted = target.elem;
-            self.error(
-                111,
-                value.place,
-                format!("`{name}` has elements of {wanted}, but this is {found}; write `.cast::<{wanted}>()`"),
-            );
-        } else if let Elem::Literal(Some(x)) = found.elem
-            && target.elem.may_be_int()
-            && x.fract() != 0.0
-        {
-            self.error(
-                117,
-                value.place,
-                format!("`{name}` has elements of {}, but {x} is not a whole number", target.elem),
-            );
-        } else if !found.is_literal() && !stores_to(from, to) {
-            let (wanted, found) = (list(to), list(from));
-            let mend = if broadcasts_to(from, to) {
-                format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
-            } else {
-                String::new()
-            };
-            let found = if from.is_empty() { "a scalar".to_owned() } else { found };
-            self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
-        }
-    }
-
-    /// The type of the tile that an index cuts out of a tensor, and the grid axes whose coordinates are in it.
-    fn access(&mut self, param: usize, index: &[Index]) -> (Ty, Vec<usize>) {
-        let (k, p) = (self.kernel, &self.kernel.params[param]);
-        let ParamKind::Tensor { dims, .. } = &p.kind else { return (Ty::unknown(), vec![]) };
-        let (mut shape, mut axes, mut known) = (Vec::new(), Vec::new(), true);
-        for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
-            match i {
-                Index::Whole => shape.push(Size::dim(dim, k)),
-                Index::Span { start, len } => {
-                    self.whole_number(start, &p.name);
-                    shape.push(Size::of(len, Some(k)));
-                }
-                Index::At(e) => {
-                    let ty = self.whole_number(e, &p.name);
-                    known &= ty.elem != Elem::Unknown;
-                    let Some(at) = ty.coordinate else { continue };
-                    axes.extend(at.axis);
-                    shape.extend(at.tile.clone());
-                    if at.dim != dim {
-                        let (counted, wanted, name) = (&k.dims[at.dim].name, &k.dims[dim].name, &p.name);
-                        let what = if at.tile.is_some() { "tiles" } else { "elements" };
-                        let message = format!(
-                            "`{}` counts {what} of {counted}, but axis {axis} of `{name}` is {wanted}",
-                            at.name
-                        );
-                        self.error(119, e.place, message);
-                        known = false;
-                    }
-                }
-            }
-        }
-        let elem = Elem::of(p.dtype, Some(k));
-        let ty = if known { Ty::tile(elem, shape) } else { Ty { elem, ..Ty::unknown() } };
-        (ty, axes)
-    }
-
-    /// An index or a bound: a scalar i32.
-    fn whole_number(&mut self, e: &Expr, what: impl Display) -> Ty {
-        let ty = self.expr(e);
-        let fits = match &ty.elem {
-            Elem::Literal(Some(x)) => x.fract() == 0.0,
-            Elem::Literal(None) | Elem::Unknown => true,
-            elem => *elem == Elem::Fixed(DType::I32),
-        };
-        if !fits || ty.shape.as_ref().is_some_and(|s| !s.is_empty()) {
-            return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}"));
-        }
-        ty
-    }
-
-    fn for_loop(&mut self, l: &Loop) {
-        let mut index = Ty::scalar(Elem::Fixed(DType::I32));
-        match &l.range {
-            Range::Tiles { dim, size, .. } => {
-                let name = self.local_name(l.index);
-                let tile = Some(Size::of(size, Some(self.kernel)));
-                index.coordinate = Some(Coordinate { name, dim: *dim, axis: None, tile });
-            }
-            Range::Between { lo, hi } => {
-                for bound in [lo, hi] {
-                    let ty = self.expr(bound);
-                    let whole = !matches!(ty.elem, Elem::Literal(Some(x)) if x.fract() != 0.0);
-                    if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || ty.shape.is_some_and(|s| !s.is_empty()) {
-                        self.error(112, bound.place, "a loop bound is a scalar i32");
-                    }
-                }
-            }
-        }
-        self.vars[l.index] = index;
-        let entered: Vec<Ty> = l
-            .carried
-            .iter()
-            .map(|&c| {
-                // A number carried in is an f32 scalar.
-                if self.vars[c].is_literal() {
-                    self.vars[c].elem = Elem::Fixed(DType::F32);
-                }
-                self.vars[c].coordinate = None;
-                self.vars[c].clone()
-            })
-            .collect();
-        self.statements(&l.body);
-        for (&c, want) in l.carried.iter().zip(entered) {
-            let left = self.vars[c].clone();
-            if let (Some(a), Some(b)) = (&left.shape, &want.shape)
-                && (!left.elem.agrees(&want.elem) || !broadcasts_to(a, b))
-            {
-                let name = self.local_name(c);
-                let message = format!(
-                    "the loop carries `{name}` as {want}, but its body leaves it {left}; a carried name keeps its type"
-                );
-                self.error(116, l.place, message);
-            }
-            // A mistake in the body is not reported again after it.
-            self.vars[c] = if left.shape.is_some() { want } else { left };
-        }
-    }
-
     /// The operand's name and a space if it is a name, for messages such as `dot of xs [BN, D] and ..`.
-    fn named(&self, e: &Expr) -> String {
+    pub(crate) fn named(&self, e: &Expr) -> String {
         match &e.kind {
             ExprKind::Local(id) if self.inside.is_none() => format!("{} ", self.local_name(*id)),
             ExprKind::Scalar(i) => format!("{} ", self.kernel.params[*i].name),
@@ -308,7 +150,18 @@ impl Checker<'_> {
         }
     }
 
-    fn expr(&mut self, e: &Expr) -> Ty {
+    pub(crate) fn expr(&mut self, e: &Expr) -> Ty {
+        let ty = self.type_of(e);
+        let depth = match e.kind {
+            ExprKind::Local(_) | ExprKind::CallFn { .. } => ty.depth,
+            ExprKind::Scalar(_) => 0,
+            _ if ty.is_literal() => 0,
+            _ => self.depth,
+        };
+        Ty { depth, ..ty }
+    }
+
+    fn type_of(&mut self, e: &Expr) -> Ty {
         let elem = |d| Elem::of(d, Some(self.kernel));
         match &e.kind {
             ExprKind::Literal { value, .. } => Ty::literal(Some(*value)),
@@ -326,6 +179,9 @@ impl Checker<'_> {
             ExprKind::Unary(op, x) => self.unary(*op, x, e),
             ExprKind::Binary(op, a, b) => {
                 let (x, y) = (self.expr(a), self.expr(b));
+                if let Some(mistake) = self.whole_quotient(*op, a, b, e.place) {
+                    return mistake;
+                }
                 self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place)
             }
             ExprKind::Compare(p, a, b) => {
@@ -341,7 +197,10 @@ impl Checker<'_> {
             ExprKind::Transpose(x) => {
                 let ty = self.expr(x);
                 match ty.shape.as_deref() {
-                    Some([m, n]) => Ty { shape: Some(vec![n.clone(), m.clone()]), ..ty },
+                    Some([m, n]) => {
+                        let shape = Some(vec![n.clone(), m.clone()]);
+                        Ty { shape, ..ty }.with_moved_edges(|axis| Some(1 - axis.min(1)))
+                    }
                     Some(_) => self.mistake(
                         108,
                         e.place,
@@ -355,7 +214,8 @@ impl Checker<'_> {
                 let ty = self.expr(value);
                 self.reduce(*op, ty, *axis, value.place)
             }
-            ExprKind::Load { param, index } => self.access(*param, index).0,
+            ExprKind::Load { param, index } => self.load(*param, index, e.place),
+            ExprKind::Or(parts) => self.or(parts),
             ExprKind::Fill { dtype, shape, value } => {
                 let (to, x) = (elem(*dtype), self.expr(value));
                 if !x.elem.agrees(&to) || x.shape.as_ref().is_some_and(|s| !s.is_empty()) {
@@ -380,168 +240,8 @@ impl Checker<'_> {
         }
     }
 
-    fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
-        let (ty, to) = (self.expr(value), self.sizes(shape));
-        let Some(from) = &ty.shape else { return Ty { shape: Some(to), coordinate: None, ..ty } };
-        if ty.is_literal() {
-            let message =
-                format!("`broadcast` needs a tile or a scalar, found {ty}; write `full::<f32>({}, ..)`", list(&to));
-            return self.mistake(107, value.place, message);
-        }
-        if !broadcasts_to(from, &to) {
-            let message = format!("a tile {} does not broadcast to {}", list(from), list(&to));
-            return self.mistake(107, value.place, message);
-        }
-        Ty { shape: Some(to), coordinate: None, ..ty }
-    }
-
-    fn sizes(&self, shape: &[Extent]) -> Vec<Size> {
+    pub(crate) fn sizes(&self, shape: &[Extent]) -> Vec<Size> {
         shape.iter().map(|e| Size::of(e, Some(self.kernel))).collect()
-    }
-
-    fn unary(&mut self, op: UnaryOp, x: &Expr, e: &Expr) -> Ty {
-        let ty = self.expr(x);
-        let (fits, wanted) = match op {
-            UnaryOp::Not => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
-            UnaryOp::Neg | UnaryOp::Abs => (!ty.elem.is_bool(), "a number"),
-            UnaryOp::Erf => (ty.elem.may_be_float() && !ty.is_literal(), "a float tile or scalar"),
-            _ => (ty.elem.may_be_float(), "a float"),
-        };
-        if !fits {
-            return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {}{ty}", op.text(), self.named(x)));
-        }
-        Ty { coordinate: None, ..ty }
-    }
-
-    /// Two operands that meet: one element type, extents that broadcast.
-    fn together(&mut self, what: &str, (x, x_name): (&Ty, String), (y, y_name): (&Ty, String), place: Place) -> Ty {
-        if !x.elem.agrees(&y.elem) {
-            let cast = if matches!(y.elem, Elem::Fixed(DType::F32)) { &y.elem } else { &x.elem };
-            let message = format!(
-                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; write `.cast::<{cast}>()`"
-            );
-            return self.mistake(105, place, message);
-        }
-        for (number, other) in [(x, y), (y, x)] {
-            if let (Elem::Literal(Some(v)), Elem::Fixed(d)) = (&number.elem, &other.elem)
-                && (v.fract() != 0.0 && d.is_int() || *d == DType::Bool)
-            {
-                let code = if *d == DType::Bool { 104 } else { 117 };
-                let note = if *d == DType::Bool { "" } else { ", and is not a whole number" };
-                return self.mistake(code, place, format!("{what}: the number {v} meets {}{note}", d.text()));
-            }
-        }
-        let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
-        let shape = match broadcast(a, b) {
-            Ok(shape) => shape,
-            Err((m, n)) => {
-                let (a, b) = (list(a), list(b));
-                let message =
-                    format!("{what} of {x_name}{a} and {y_name}{b}: the extents {m} and {n} differ, and neither is 1");
-                return self.mistake(107, place, message);
-            }
-        };
-        let elem = if x.is_literal() || x.elem == Elem::Unknown { y.elem.clone() } else { x.elem.clone() };
-        let elem = if let Elem::Literal(_) = elem { Elem::Literal(None) } else { elem };
-        Ty::tile(elem, shape)
-    }
-
-    fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: Place) -> Ty {
-        let what = format!("`{}`", op.text());
-        for ty in [x.0, y.0] {
-            let (fits, wanted) = match op {
-                BinaryOp::And | BinaryOp::Or => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
-                BinaryOp::Rem => (ty.elem.may_be_int(), "integers"),
-                _ => (!ty.elem.is_bool(), "numbers"),
-            };
-            if !fits {
-                return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}"));
-            }
-        }
-        self.together(&what, x, y, place)
-    }
-
-    fn select(&mut self, [c, t, f]: &[Expr; 3], e: &Expr) -> Ty {
-        let (cond, x, y) = (self.expr(c), self.expr(t), self.expr(f));
-        if !cond.elem.is_bool() && cond.elem != Elem::Unknown {
-            return self.mistake(
-                105,
-                c.place,
-                format!("`select` needs a condition of bool, found {}{cond}", self.named(c)),
-            );
-        }
-        let mut both = self.together("`select`", (&x, self.named(t)), (&y, self.named(f)), e.place);
-        if both.is_literal() {
-            both.elem = Elem::Fixed(DType::F32);
-        }
-        let (Some(a), Some(b)) = (&cond.shape, &both.shape) else { return Ty::unknown() };
-        match broadcast(a, b) {
-            Ok(shape) => Ty { shape: Some(shape), ..both },
-            Err((m, n)) => {
-                let message =
-                    format!("`select` of {} by a condition {}: the extents {n} and {m} differ", list(b), list(a));
-                self.mistake(107, e.place, message)
-            }
-        }
-    }
-
-    fn dot(&mut self, [a, b]: &[Expr; 2], precision: Precision, e: &Expr) -> Ty {
-        let (x, y) = (self.expr(a), self.expr(b));
-        let (x_name, y_name) = (self.named(a), self.named(b));
-        let (Some(s), Some(t)) = (&x.shape, &y.shape) else {
-            return Ty { elem: x.elem.accumulator(), ..Ty::unknown() };
-        };
-        let ([m, k], [k2, n]) = (&s[..], &t[..]) else {
-            return self.mistake(
-                108,
-                e.place,
-                format!("dot needs two tiles of rank 2, found {x_name}{x} and {y_name}{y}"),
-            );
-        };
-        if !k.agrees(k2) {
-            let (s, t) = (list(s), list(t));
-            let message = format!("dot of {x_name}{s} and {y_name}{t}: the inner extents {k} and {k2} differ");
-            return self.mistake(109, e.place, message);
-        }
-        if !x.elem.agrees(&y.elem) || !x.elem.may_be_float() {
-            let message = format!("dot needs two operands of one float type, found {x_name}{x} and {y_name}{y}");
-            return self.mistake(105, e.place, message);
-        }
-        if precision == Precision::Tf32 && !x.elem.agrees(&Elem::Fixed(DType::F32)) {
-            let but = if matches!(x.elem, Elem::Generic(..)) { ", which may be bf16 or f16" } else { "" };
-            return self.mistake(110, e.place, format!("precision tf32 needs f32 operands, found {}{but}", x.elem));
-        }
-        Ty::tile(x.elem.accumulator(), vec![m.clone(), n.clone()])
-    }
-
-    fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, Place)>, value: Place) -> Ty {
-        let name = op.text();
-        if ty.elem.is_bool() {
-            return self.mistake(104, value, format!("`{name}` folds numbers, found {ty}"));
-        }
-        let Some(shape) = ty.shape.clone() else { return ty };
-        let Some((axis, place)) = axis else { return Ty { shape: Some(vec![]), coordinate: None, ..ty } };
-        let mut shape = shape;
-        let rank = shape.len();
-        let axes = if rank == 1 {
-            "whose only axis is 0".to_owned()
-        } else {
-            format!("whose axes are 0 to {}", rank.max(1) - 1)
-        };
-        match shape.get_mut(usize::from(axis)) {
-            Some(size) => *size = Size::Number(1),
-            None if rank == 0 => {
-                return self.mistake(
-                    101,
-                    value,
-                    format!("`{name}` folds an axis of a tile, but this is a scalar {ty}"),
-                );
-            }
-            None => {
-                return self.mistake(101, place, format!("`{name}` along axis {axis} of a tile {ty}, {axes}"));
-            }
-        }
-        Ty { shape: Some(shape), coordinate: None, ..ty }
     }
 
     /// A call of a tile fn: its body, checked with the types of the arguments.

@@ -353,10 +353,14 @@ impl Writer<'_> {
         let root = self.root;
         let loc = self.loc(e.token);
         let call = match &e.kind {
-            ExprKind::Literal { value, .. } => {
+            ExprKind::Literal { value, whole } => {
                 // A literal token carries no sign.
-                let number = Literal::f64_unsuffixed(value.abs());
                 let sign = (*value < 0.0).then(|| quote!(-));
+                if *whole {
+                    let number = Literal::u64_unsuffixed(value.abs() as u64);
+                    return quote!(#root::Operand::Whole(#sign #number));
+                }
+                let number = Literal::f64_unsuffixed(value.abs());
                 return quote!(#root::Operand::Literal(#sign #number));
             }
             ExprKind::Const(path) => return quote_spanned!(e.token=> #root::Operand::from(#path)),
@@ -435,6 +439,10 @@ impl Writer<'_> {
             ExprKind::Iota { shape, axis: (axis, _) } => {
                 let shape = self.extents(shape, e.token, out);
                 quote!(__b.iota(#loc, #shape, #axis))
+            }
+            ExprKind::Or(parts) => {
+                let [x, other] = [0, 1].map(|i| self.operand(&parts[i], out));
+                quote!(__b.other(#loc, #x, #other))
             }
             ExprKind::Broadcast { value, shape } => {
                 let value = self.operand(value, out);

@@ -3,8 +3,8 @@
 //! | file | does |
 //! |---|---|
 //! | `parse`, `ast` | tokens to syntax, through `syn` |
-//! | `signature`, `resolve`, `resolve_expr`, `tree` | names to what they mean; counts of arguments; what is unused |
-//! | `check`, `symbolic` | element types and extents, by name |
+//! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
+//! | `check*`, `symbolic` | element types, extents and edges, by name; who writes what |
 //! | `expand` | Rust that calls the builder |
 //! | `error` | every mistake, at the user's tokens |
 //!
@@ -13,6 +13,7 @@
 //! | code | mistake |
 //! |---|---|
 //! | 001 | tokens that cannot be read |
+//! | 002 | number out of range |
 //! | 003 | unknown name |
 //! | 004 | a name declared twice |
 //! | 005 | unknown function or method |
@@ -29,13 +30,18 @@
 //! | 030 | unknown precision |
 //! | 031 | dim, tensor or tile in a place of another kind |
 //! | 119 | coordinate of one dim as the index of another |
+//! | 120 | `or` with what is no constant |
 
 mod ast;
 mod check;
+mod check_loops;
+mod check_memory;
+mod check_operations;
 mod error;
 mod expand;
 mod parse;
 mod resolve;
+mod resolve_access;
 mod resolve_expr;
 mod signature;
 mod symbolic;

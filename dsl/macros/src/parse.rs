@@ -503,7 +503,18 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
 
 fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
     let (value, whole, suffix) = match lit {
-        syn::Lit::Int(i) => (i.base10_parse::<u64>().ok().map(|v| v as f64), true, i.suffix()),
+        syn::Lit::Int(i) => {
+            // Above it a float holds some whole numbers alone.
+            let exact = i.base10_digits().parse::<u64>().ok().filter(|&v| v <= 1 << 53);
+            if exact.is_none() {
+                errors.push(
+                    2,
+                    lit.span(),
+                    "a whole number in a kernel is at most 2^53; pass a larger one as a parameter",
+                );
+            }
+            (exact.map(|v| v as f64), true, i.suffix())
+        }
         syn::Lit::Float(f) => (f.base10_parse::<f64>().ok(), false, f.suffix()),
         _ => {
             errors.push(20, lit.span(), "a literal in a kernel is a number");

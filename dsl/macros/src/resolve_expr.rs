@@ -4,7 +4,7 @@ use crate::ast::{self, BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use crate::error::{Place, did_you_mean};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
-use crate::tree::{DTypeRef, Expr, ExprKind, Extent, Index, LocalKind, ParamKind, Stmt};
+use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
 use proc_macro2::Ident;
 use syn::Path;
 
@@ -42,14 +42,29 @@ pub(crate) const FUNCTIONS: [&str; 29] = [
 ];
 
 /// The methods.
-const METHODS: [&str; 14] =
-    ["cast", "t", "precision", "abs", "exp", "exp2", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos", "sigmoid"];
+const METHODS: [&str; 15] = [
+    "cast",
+    "t",
+    "or",
+    "precision",
+    "abs",
+    "exp",
+    "exp2",
+    "log",
+    "tanh",
+    "erf",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "sigmoid",
+];
 
 fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::from_text(&name.to_string()).filter(|op| !matches!(op, UnaryOp::Neg | UnaryOp::Not))
 }
 
-fn is_const_name(name: &Ident) -> bool {
+pub(crate) fn is_const_name(name: &Ident) -> bool {
     let name = name.to_string();
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase)
 }
@@ -116,7 +131,7 @@ impl Resolver<'_> {
         })
     }
 
-    fn name(&mut self, name: &Ident) -> Option<ExprKind> {
+    pub(crate) fn name(&mut self, name: &Ident) -> Option<ExprKind> {
         if let Some(local) = self.lookup(name) {
             self.locals[local].used = true;
             return Some(ExprKind::Local(local));
@@ -167,7 +182,7 @@ impl Resolver<'_> {
     }
 
     /// Reports a wrong number of arguments.
-    fn arity<'e>(
+    pub(crate) fn arity<'e>(
         &mut self,
         e: &ast::Expr,
         args: &'e [ast::Expr],
@@ -355,6 +370,10 @@ impl Resolver<'_> {
                 self.arity(e, args, name, &[])?;
                 ExprKind::Transpose(self.boxed(receiver))
             }
+            "or" => {
+                let args = self.arity(e, args, name, &["number"])?;
+                ExprKind::Or(Box::new([self.expr(receiver), self.expr(&args[0])]))
+            }
             "precision" => {
                 let args = self.arity(e, args, name, &["tf32"])?;
                 let x = self.expr(receiver);
@@ -414,7 +433,7 @@ impl Resolver<'_> {
     }
 
     /// A tile size, a whole dim, a const, a number, or arithmetic of these.
-    fn extent(&mut self, e: &ast::Expr) -> Extent {
+    pub(crate) fn extent(&mut self, e: &ast::Expr) -> Extent {
         match &e.kind {
             ast::ExprKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
                 Extent::Number(*value as u32)
@@ -444,113 +463,6 @@ impl Resolver<'_> {
     fn bad_extent(&mut self, e: &ast::Expr) -> Extent {
         self.errors.push(28, e.place, "an extent is a tile size of `tune`, a dim, a const or a whole number above 0");
         Extent::Bad
-    }
-
-    /// The tensor and the indices of `x[g, n, ..]`.
-    fn access(&mut self, e: &ast::Expr, verb: &str) -> Option<(usize, Vec<Index>)> {
-        let (base, index) = match &e.kind {
-            ast::ExprKind::Index { base, index } => (&**base, Some(index)),
-            _ => (e, None),
-        };
-        let ast::ExprKind::Name(name) = &base.kind else {
-            self.errors.push(
-                20,
-                e.place,
-                format!("`{verb}` needs a tensor and its indices, as in `{verb}(x[g, n, ..])`"),
-            );
-            return None;
-        };
-        if self.kernel.is_none() {
-            self.errors.push(20, e.place, format!("a tile fn cannot {verb}; {verb} in the kernel and pass the tile"));
-            return None;
-        }
-        let Some(param) = self.params.iter().position(|p| p.name == *name) else {
-            let message = if let Some(local) = self.lookup(name) {
-                self.locals[local].used = true;
-                format!("`{name}` is a tile already; `{verb}` works on tensors")
-            } else {
-                let tensors: Vec<String> = self.params.iter().map(|p| p.name.to_string()).collect();
-                format!(
-                    "unknown tensor `{name}`{}",
-                    did_you_mean(&name.to_string(), tensors.iter().map(String::as_str))
-                )
-            };
-            self.errors.push(3, name.span(), message);
-            return None;
-        };
-        self.param_used[param] = true;
-        let ParamKind::Tensor { dims, .. } = &self.params[param].kind else {
-            self.errors.push(102, name.span(), format!("`{name}` is a scalar; use it as `{name}`, without `{verb}`"));
-            return None;
-        };
-        let (dims, rank) = (dims.clone(), dims.len());
-        let shape = || dims.iter().map(|&d| self.dims[d].name.to_string()).collect::<Vec<_>>().join(", ");
-        let Some(index) = index else {
-            let message =
-                format!("`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[..])`", shape());
-            self.errors.push(113, e.place, message);
-            return None;
-        };
-        if index.len() != rank {
-            let plural = if index.len() == 1 { "index is" } else { "indices are" };
-            let message = format!("`{name}` [{}] has rank {rank}, but {} {plural} given", shape(), index.len());
-            self.errors.push(113, e.place, message);
-            return None;
-        }
-        let index = index.iter().zip(dims).map(|(i, dim)| self.index(i, dim)).collect();
-        Some((param, index))
-    }
-
-    fn index(&mut self, e: &ast::Expr, dim: usize) -> Index {
-        match &e.kind {
-            ast::ExprKind::Whole => {
-                self.dims[dim].whole = true;
-                Index::Whole
-            }
-            ast::ExprKind::Call { name, args, .. } if name == "span" => {
-                match self.arity(e, args, name, &["start", "LEN"]) {
-                    Some(args) => Index::Span { start: self.expr(&args[0]), len: self.extent(&args[1]) },
-                    None => Index::At(Expr { kind: ExprKind::Bad, place: e.place, token: e.token }),
-                }
-            }
-            _ => Index::At(self.expr(e)),
-        }
-    }
-
-    /// `TABLE[i][j]`; every other index is a mistake.
-    fn table(&mut self, base: &ast::Expr, index: &[ast::Expr]) -> Option<ExprKind> {
-        let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
-        let mut base = base;
-        while let ast::ExprKind::Index { base: inner, index } = &base.kind {
-            let outer: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
-            indices.splice(0..0, outer);
-            base = inner;
-        }
-        let (name, message) = match &base.kind {
-            ast::ExprKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
-            ast::ExprKind::Name(name) => {
-                if let Some(i) = self.params.iter().position(|p| p.name == *name) {
-                    self.param_used[i] = true;
-                    (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))
-                } else if let Some(local) = self.lookup(name) {
-                    self.locals[local].used = true;
-                    (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
-                } else if self.dims.iter().any(|d| d.name == *name) || self.knob(name).is_some() {
-                    (name, format!("`{name}` is a number; it cannot be indexed"))
-                } else if is_const_name(name) {
-                    return Some(ExprKind::Table { name: Path::from(name.clone()), indices });
-                } else {
-                    self.name(name);
-                    return None;
-                }
-            }
-            _ => {
-                self.errors.push(20, base.place, "only tensors (in `load` and `store`) and const tables are indexed");
-                return None;
-            }
-        };
-        self.errors.push(31, name.span(), message);
-        None
     }
 
     /// A statement that is an expression: `store(..)`, or a mistake.

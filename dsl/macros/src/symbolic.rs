@@ -1,6 +1,7 @@
 //! Types before sizes are known: element types by parameter, extents by name.
 
 use crate::ast::{BinaryOp, DType};
+use crate::error::Place;
 use crate::tree::{DTypeRef, Extent, Kernel};
 use std::fmt::{self, Display};
 
@@ -36,6 +37,19 @@ impl Elem {
             Elem::Fixed(d) => d.is_int(),
             Elem::Generic(..) => false,
             Elem::Literal(_) | Elem::Unknown => true,
+        }
+    }
+
+    /// Why a value of this type cannot be a number, if it surely cannot.
+    pub(crate) fn refuses(&self, x: f64) -> Option<&'static str> {
+        let Elem::Fixed(d @ (DType::I32 | DType::I64)) = self else { return None };
+        match d {
+            _ if x.fract() != 0.0 => Some("is not a whole number"),
+            DType::I32 if x < f64::from(i32::MIN) || x > f64::from(i32::MAX) => Some("is out of its range"),
+            DType::I64 if x.abs() >= 9_007_199_254_740_992.0 => {
+                Some("is not known exactly: numbers are exact below 2^53")
+            }
+            _ => None,
         }
     }
 
@@ -155,6 +169,27 @@ pub(crate) struct Coordinate {
     pub(crate) tile: Option<Size>,
 }
 
+/// An axis of a tile that may reach past the end of a dim, where its elements are not valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    pub(crate) axis: usize,
+    /// How many loops the place of the slice is inside of: 0 if no loop moves it.
+    pub(crate) depth: usize,
+    /// The load, as written and as a short text.
+    pub(crate) place: Place,
+    pub(crate) load: String,
+    /// The dim that is sliced.
+    pub(crate) dim: String,
+}
+
+impl Edge {
+    /// True if both are of one axis of one load.
+    pub(crate) fn same(&self, other: &Edge) -> bool {
+        let key = |e: &Edge| (e.axis, e.dim.clone(), format!("{:?} {:?}", e.place.start, e.place.end));
+        key(self) == key(other)
+    }
+}
+
 /// The symbolic type of an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Ty {
@@ -162,17 +197,20 @@ pub(crate) struct Ty {
     /// `None` after a mistake.
     pub(crate) shape: Option<Vec<Size>>,
     pub(crate) coordinate: Option<Coordinate>,
+    pub(crate) edges: Vec<Edge>,
+    /// How many loops the value is computed inside of.
+    pub(crate) depth: usize,
 }
 
 impl Ty {
     /// After a mistake: agrees with everything.
     pub(crate) fn unknown() -> Ty {
-        Ty { elem: Elem::Unknown, shape: None, coordinate: None }
+        Ty { elem: Elem::Unknown, shape: None, coordinate: None, edges: vec![], depth: 0 }
     }
 
     /// A tile.
     pub(crate) fn tile(elem: Elem, shape: Vec<Size>) -> Ty {
-        Ty { elem, shape: Some(shape), coordinate: None }
+        Ty { elem, shape: Some(shape), coordinate: None, edges: vec![], depth: 0 }
     }
 
     /// A scalar.
@@ -183,6 +221,28 @@ impl Ty {
     /// A number written in the source.
     pub(crate) fn literal(value: Option<f64>) -> Ty {
         Ty::scalar(Elem::Literal(value))
+    }
+
+    /// The same tile with the edges of tiles that broadcast to it.
+    pub(crate) fn with_edges_of(mut self, operands: &[&Ty]) -> Ty {
+        let rank = self.shape.as_ref().map_or(0, Vec::len);
+        for operand in operands {
+            let added = rank.saturating_sub(operand.shape.as_ref().map_or(rank, Vec::len));
+            for edge in &operand.edges {
+                let edge = Edge { axis: edge.axis + added, ..edge.clone() };
+                if edge.axis < rank && !self.edges.iter().any(|e| e.same(&edge)) {
+                    self.edges.push(edge);
+                }
+            }
+        }
+        self
+    }
+
+    /// The same tile with the edges of those axes alone that `to` gives a new place.
+    pub(crate) fn with_moved_edges(mut self, to: impl Fn(usize) -> Option<usize>) -> Ty {
+        let moved = |e: Edge| to(e.axis).map(|axis| Edge { axis, ..e });
+        self.edges = std::mem::take(&mut self.edges).into_iter().filter_map(moved).collect();
+        self
     }
 
     /// True for a number that has no type yet.

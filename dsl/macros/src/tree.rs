@@ -183,6 +183,8 @@ pub(crate) enum ExprKind {
         shape: Vec<Extent>,
         axis: (u8, Place),
     },
+    /// `x.or(0.0)`
+    Or(Box<[Expr; 2]>),
     Broadcast {
         value: Box<Expr>,
         shape: Vec<Extent>,

@@ -141,6 +141,42 @@ atlas_kernel! {
         }
     }
 
+    /// Sums of columns: what stands past the edge is said, or the fold is inside the loop.
+    kernel columns(x: &Tensor<f32, [N, D]>, c: &Tensor<i32, [N, D]>, y: &mut Tensor<f32, [N]>, most: &mut Tensor<i32, [N]>)
+    tune { BN: [16], BD: [32] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut all = zeros::<f32>([BN, BD]);
+            let mut folded = zeros::<f32>([BN, 1]);
+            let mut largest = full::<i32>([BN, BD], -7);
+            for d in pipeline(tiles(D, BD)) {
+                let part = load(x[n, d]);
+                all += part.or(1.0 / 3.0);
+                folded += sum(part, axis = 1);
+                largest = max(largest, load(c[n, d]).or(-(3 + 4)));
+            }
+            store(y[n], sum(all, axis = 1) + folded);
+            store(most[n], max(largest, axis = 1));
+        }
+    }
+
+    /// Two loops over one state, which is read elsewhere than it is written.
+    kernel normalize(x: &Tensor<f32, [G, H]>, w: &mut Tensor<f32, [G, S, H]>)
+    tune { BH: [32] }
+    {
+        for g in grid(G) {
+            let mut total = 0.0;
+            for h in tiles(H, BH) {
+                store(w[g, 0, h], load(x[g, h]));
+                total += sum(load(w[g, 0, h]));
+            }
+            for k in tiles(H, BH) {
+                store(w[g, 0, k], load(w[g, 0, k]) / total);
+                store(w[g, 1, k], load(w[g, 0, k]) + load(w[g, 1, span(0, BH)]));
+            }
+        }
+    }
+
     /// A window of taps at an offset.
     kernel window(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [32] }
@@ -148,7 +184,7 @@ atlas_kernel! {
         for n in grid(tiles(N, BN)) {
             let mut total = zeros::<f32>([BN + WINDOW]);
             for i in 0..3 {
-                total += TAPS[i] * load(x[span(n * BN + i - 1, BN + WINDOW)]);
+                total += TAPS[i] * load(x[span(n * BN + i - 1, BN + WINDOW)]).or(0.0);
             }
             let folded = max(n, 1);
             store(y[n], broadcast(sum(select(folded > 2, total, -total)), [BN]));
@@ -217,9 +253,11 @@ fn a_definition_says_what_was_declared() {
     let names: Vec<_> = registry().iter().map(|k| k.name).collect();
     let all = [
         "broadcasts",
+        "columns",
         "memory_read",
         "min_max",
         "newton_schulz",
+        "normalize",
         "polynomial",
         "rectified",
         "rms_norm",
@@ -285,6 +323,13 @@ fn loops_carry_what_they_assign() {
 fn rows_columns_and_scalars_broadcast() {
     let k = build(&broadcasts);
     assert_eq!(stored(&k), [TileType::new(DType::F32, [16, 64])]);
+}
+
+#[test]
+fn what_stands_past_an_edge_is_a_constant() {
+    let k = build(&columns);
+    let other = |op: &Op| if let Op::Other { other, .. } = op { Some(*other) } else { None };
+    assert_eq!(k.insts.values().filter_map(other).collect::<Vec<_>>(), [1.0 / 3.0, -7.0]);
 }
 
 #[test]

@@ -48,6 +48,11 @@ impl Generator<'_> {
         values.get(i).copied().unwrap_or(f64::from_bits(bits))
     }
 
+    /// A number that the type holds.
+    fn number(&mut self, dtype: DType) -> f64 {
+        if dtype.is_int() { self.one_of(&[0.0, 1.0, -3.0, 2147483647.0, -2147483648.0]) } else { self.float() }
+    }
+
     fn signature(&mut self) {
         let d = self.one_of(&[4u64, 8, 16]);
         let divisor = self.one_of(&[1, 2, 16]);
@@ -141,8 +146,11 @@ impl Generator<'_> {
     fn statement(&mut self, block: Block, depth: usize) {
         let any = self.find(|_| true).unwrap();
         let ty = self.kernel.ty(any).clone();
-        let op = match self.pick(22) {
-            0 | 1 => Op::Splat { value: self.float(), dtype: self.one_of(&DType::ALL), shape: self.shape() },
+        let op = match self.pick(23) {
+            0 | 1 => {
+                let dtype = self.one_of(&DType::ALL);
+                Op::Splat { value: self.number(dtype), dtype, shape: self.shape() }
+            }
             2 => Op::Iota { shape: self.shape(), axis: self.pick(2) as u8 },
             3 => Op::DimSize(Dim::from_u32(self.pick(3) as u32)),
             4 => Op::DimTiles { dim: Dim::from_u32(self.pick(3) as u32), size: 1 + self.pick(64) as u32 },
@@ -209,6 +217,7 @@ impl Generator<'_> {
                 Op::Load { param: Param::from_u32(X), slices }
             }
             20 => return self.store(block),
+            21 => Op::Other { value: any, other: self.number(ty.dtype) },
             _ if depth < 3 => return self.for_loop(block, depth),
             _ => return,
         };
@@ -230,7 +239,14 @@ impl Generator<'_> {
         }
         self.scope.extend(&carried);
         self.statements(body, depth + 1);
-        let next = carried.into_iter().map(|v| self.like(v)).collect();
+        // What leaves a loop has no edge of the loop's own.
+        let next = carried.into_iter().map(|v| {
+            let next = self.like(v);
+            let ty = self.kernel.ty(next).clone();
+            let other = self.number(ty.dtype);
+            if ty.rank() == 0 { next } else { self.push(body, Op::Other { value: next, other }).unwrap_or(v) }
+        });
+        let next = next.collect();
         self.push(body, Op::Yield(next));
         self.scope.truncate(outside);
         self.push(outer, Op::Loop { kind, lo, hi, inits, body });

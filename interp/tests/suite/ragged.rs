@@ -198,7 +198,7 @@ fn what_stands_past_the_edge_is_inside_on_every_axis_and_in_every_mode() {
             assert_eq!(got.values(), [want]);
         }
     }
-    let ring = run_text(&text, &[2, 3, 1], &[(&x, &[2, 3])], (F32, &[1]), Mode::Ring);
+    let ring = run_text(text, &[2, 3, 1], &[(&x, &[2, 3])], (F32, &[1]), Mode::Ring);
     assert!(ring.is_ok(), "{ring:?}");
     let one = text.replace("other %a, 0", "other %a, 1");
     assert!(run_text(&one, &[2, 3, 1], &[(&x, &[2, 3])], (F32, &[1]), Mode::Ring).is_err());

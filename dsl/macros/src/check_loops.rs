@@ -1,0 +1,116 @@
+//! Loops: their bounds, what they carry, and what may not leave them.
+
+use crate::ast::DType;
+use crate::check::Checker;
+use crate::symbolic::{Coordinate, Edge, Elem, Size, Ty, broadcasts_to, list};
+use crate::tree::{Expr, Loop, Range};
+
+impl Checker<'_> {
+    /// `acc += dot(a, b)`, which accumulates in place.
+    pub(crate) fn accumulate(&mut self, local: usize, dot: &Expr) -> Ty {
+        let (old, product) = (self.vars[local].clone(), self.expr(dot));
+        let name = self.local_name(local);
+        let (Some(a), Some(b)) = (&old.shape, &product.shape) else { return product };
+        if old.is_literal() || (a.is_empty() && old.elem.agrees(&product.elem)) {
+            let zeros = format!("let mut {name} = zeros::<{}>({})", product.elem, list(b));
+            return self.mistake(
+                105,
+                dot.place,
+                format!("`{name}` is a number, but accumulates a dot {product}; start with `{zeros}`"),
+            );
+        }
+        if !old.elem.agrees(&product.elem) {
+            let message = format!(
+                "dot accumulates {}, but `{name}` is {old}; make it `{name}.cast::<{}>()`",
+                product.elem, product.elem
+            );
+            return self.mistake(105, dot.place, message);
+        }
+        if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| x.agrees(y)) {
+            return self.mistake(107, dot.place, format!("a dot {} is added to `{name}` {}", list(b), list(a)));
+        }
+        Ty { depth: self.depth, ..old }.with_edges_of(&[&product])
+    }
+
+    pub(crate) fn for_loop(&mut self, l: &Loop) {
+        let mut index = Ty::scalar(Elem::Fixed(DType::I32));
+        match &l.range {
+            Range::Tiles { dim, size, .. } => {
+                let name = self.local_name(l.index);
+                let tile = Some(Size::of(size, Some(self.kernel)));
+                index.coordinate = Some(Coordinate { name, dim: *dim, axis: None, tile });
+            }
+            Range::Between { lo, hi } => {
+                for bound in [lo, hi] {
+                    let ty = self.expr(bound);
+                    let whole = !matches!(ty.elem, Elem::Literal(Some(x)) if x.fract() != 0.0);
+                    if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || ty.shape.is_some_and(|s| !s.is_empty()) {
+                        self.error(112, bound.place, "a loop bound is a scalar i32");
+                    }
+                }
+            }
+        }
+        index.depth = self.depth + 1;
+        self.vars[l.index] = index;
+        let mut entered: Vec<Ty> = l.carried.iter().map(|&c| carried_in(&self.vars[c], self.depth + 1)).collect();
+        // Edges go around the loop until there are no new ones.
+        loop {
+            for (&c, ty) in l.carried.iter().zip(&entered) {
+                self.vars[c] = ty.clone();
+            }
+            self.depth += 1;
+            self.statements(&l.body);
+            self.depth -= 1;
+            if !self.carry_edges(l, &mut entered) {
+                break;
+            }
+        }
+        for (&c, want) in l.carried.iter().zip(entered) {
+            let left = self.vars[c].clone();
+            if let (Some(a), Some(b)) = (&left.shape, &want.shape)
+                && (!left.elem.agrees(&want.elem) || !broadcasts_to(a, b))
+            {
+                let name = self.local_name(c);
+                let message = format!(
+                    "the loop carries `{name}` as {want}, but its body leaves it {left}; a carried name keeps its type"
+                );
+                self.error(116, l.place, message);
+            }
+            // A mistake in the body is not reported again after it.
+            let ty = if left.shape.is_some() { want } else { left };
+            self.vars[c] = Ty { depth: self.depth, coordinate: None, ..ty };
+        }
+    }
+
+    /// Adds the edges that the body leaves to what it carries; true if there are new ones. Those that the loop moves
+    /// are mistakes.
+    fn carry_edges(&mut self, l: &Loop, entered: &mut [Ty]) -> bool {
+        let mut grown = false;
+        for (&c, want) in l.carried.iter().zip(entered) {
+            let (moved, still): (Vec<Edge>, Vec<Edge>) =
+                self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
+            for edge in moved {
+                let (name, load, dim) = (self.local_name(c), &edge.load, &edge.dim);
+                let message = format!(
+                    "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold it inside the loop, or say what stands past the edge: `{load}.or(0.0)`"
+                );
+                self.error(226, edge.place, message);
+            }
+            let before = want.edges.len();
+            let left = Ty { edges: still, ..self.vars[c].clone() };
+            *want = std::mem::replace(want, Ty::unknown()).with_edges_of(&[&left]);
+            grown |= want.edges.len() > before;
+        }
+        grown
+    }
+}
+
+/// What a loop's body is given of a name that it assigns.
+fn carried_in(before: &Ty, depth: usize) -> Ty {
+    let mut ty = Ty { coordinate: None, depth, ..before.clone() };
+    // A number carried in is an f32 scalar.
+    if ty.is_literal() {
+        ty.elem = Elem::Fixed(DType::F32);
+    }
+    ty
+}

@@ -1,0 +1,186 @@
+//! Loads and stores: what an index cuts out of a tensor, and that no program touches what another one writes.
+
+use crate::ast::DType;
+use crate::check::Checker;
+use crate::error::Place;
+use crate::symbolic::{Edge, Elem, Size, Ty, broadcasts_to, list, stores_to};
+use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
+use std::fmt::Display;
+
+/// A load or a store.
+pub(crate) struct Access {
+    param: usize,
+    is_store: bool,
+    place: Place,
+    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
+    coordinates: Vec<(usize, usize)>,
+}
+
+impl Access {
+    fn places(&self, grid_axis: usize) -> Vec<usize> {
+        self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
+    }
+}
+
+impl Checker<'_> {
+    pub(crate) fn store(&mut self, param: usize, index: &[Index], value: &Expr, place: Place) {
+        self.stored[param] = true;
+        let (target, coordinates) = self.access(param, index, place);
+        if target.shape.is_some() {
+            self.accesses.push(Access { param, is_store: true, place, coordinates: coordinates.clone() });
+        }
+        let found = self.expr(value);
+        let name = &self.kernel.params[param].name;
+        for (i, axis) in self.kernel.axes.iter().enumerate() {
+            if target.shape.is_some() && !coordinates.iter().any(|c| c.0 == i) {
+                let coord = self.local_name(axis.coord);
+                let message = format!(
+                    "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements"
+                );
+                self.error(213, place, message);
+            }
+        }
+        let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return };
+        if !found.elem.agrees(&target.elem) {
+            let wanted = target.elem;
+            self.error(
+                111,
+                value.place,
+                format!("`{name}` has elements of {wanted}, but this is {found}; write `.cast::<{wanted}>()`"),
+            );
+        } else if let Elem::Literal(Some(x)) = found.elem
+            && let Some(why) = target.elem.refuses(x)
+        {
+            self.error(117, value.place, format!("`{name}` has elements of {}, but {x} {why}", target.elem));
+        } else if !found.is_literal() && !stores_to(from, to) {
+            let (wanted, found) = (list(to), list(from));
+            let mend = if broadcasts_to(from, to) {
+                format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
+            } else {
+                String::new()
+            };
+            let found = if from.is_empty() { "a scalar".to_owned() } else { found };
+            self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
+        }
+    }
+
+    /// The tile that a load gives.
+    pub(crate) fn load(&mut self, param: usize, index: &[Index], place: Place) -> Ty {
+        let (ty, coordinates) = self.access(param, index, place);
+        if ty.shape.is_some() {
+            self.accesses.push(Access { param, is_store: false, place, coordinates });
+        }
+        ty
+    }
+
+    /// The type of the tile that an index cuts out of a tensor, and which grid axis is the coordinate on which of its
+    /// axes.
+    fn access(&mut self, param: usize, index: &[Index], place: Place) -> (Ty, Vec<(usize, usize)>) {
+        let (k, p) = (self.kernel, &self.kernel.params[param]);
+        let ParamKind::Tensor { dims, .. } = &p.kind else { return (Ty::unknown(), vec![]) };
+        let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
+        let mut edge = |axis: usize, depth: usize, dim: usize| {
+            let load = format!("load({}[{}])", p.name, index_text(k, index));
+            edges.push(Edge { axis, depth, place, load, dim: k.dims[dim].name.to_string() });
+        };
+        for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
+            match i {
+                Index::Whole => shape.push(Size::dim(dim, k)),
+                Index::Span { start, len } => {
+                    let start = self.whole_number(start, &p.name);
+                    edge(shape.len(), start.depth, dim);
+                    shape.push(Size::of(len, Some(k)));
+                }
+                Index::At(e) => {
+                    let ty = self.whole_number(e, &p.name);
+                    known &= ty.elem != Elem::Unknown;
+                    let Some(at) = ty.coordinate else { continue };
+                    axes.extend(at.axis.map(|of| (of, axis)));
+                    if let Some(size) = at.tile.clone() {
+                        edge(shape.len(), ty.depth, dim);
+                        shape.push(size);
+                    }
+                    if at.dim != dim {
+                        let (counted, wanted, name) = (&k.dims[at.dim].name, &k.dims[dim].name, &p.name);
+                        let what = if at.tile.is_some() { "tiles" } else { "elements" };
+                        let message = format!(
+                            "`{}` counts {what} of {counted}, but axis {axis} of `{name}` is {wanted}",
+                            at.name
+                        );
+                        self.error(119, e.place, message);
+                        known = false;
+                    }
+                }
+            }
+        }
+        let elem = Elem::of(p.dtype, Some(k));
+        let ty = if known { Ty { edges, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
+        (ty, axes)
+    }
+
+    /// An index or a bound: a scalar i32.
+    pub(crate) fn whole_number(&mut self, e: &Expr, what: impl Display) -> Ty {
+        let ty = self.expr(e);
+        let fits = match &ty.elem {
+            Elem::Literal(Some(x)) => Elem::Fixed(DType::I32).refuses(*x).is_none(),
+            Elem::Literal(None) | Elem::Unknown => true,
+            elem => *elem == Elem::Fixed(DType::I32),
+        };
+        if !fits || ty.shape.as_ref().is_some_and(|s| !s.is_empty()) {
+            return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}"));
+        }
+        ty
+    }
+
+    /// Programs write apart if all stores have each grid coordinate on one common axis; a load that has it there too
+    /// sees what its own program writes.
+    pub(crate) fn regions(&mut self) {
+        let accesses = std::mem::take(&mut self.accesses);
+        for (param, axis) in
+            (0..self.kernel.params.len()).flat_map(|p| (0..self.kernel.axes.len()).map(move |a| (p, a)))
+        {
+            let (stores, loads): (Vec<&Access>, Vec<&Access>) =
+                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store);
+            let Some((first, rest)) = stores.split_first() else { continue };
+            let mut common = first.places(axis);
+            let name = &self.kernel.params[param].name;
+            let coord = self.local_name(self.kernel.axes[axis].coord);
+            for store in rest {
+                let (before, places) = (common.clone(), store.places(axis));
+                common.retain(|a| places.contains(a));
+                // Without the coordinate: reported by the store itself.
+                if common.is_empty() && !before.is_empty() && !places.is_empty() {
+                    let message = format!(
+                        "this store to `{name}` has the grid coordinate `{coord}` on axis {}, but the stores before have it on axis {}: programs would write the same elements",
+                        places[0], before[0]
+                    );
+                    self.error(214, store.place, message);
+                }
+            }
+            if common.is_empty() {
+                continue;
+            }
+            for load in loads.iter().filter(|l| !l.places(axis).iter().any(|a| common.contains(a))) {
+                let message = format!(
+                    "`{name}` is stored to with `{coord}` on axis {}, and this load has not: it would read what other programs write",
+                    common[0]
+                );
+                self.error(211, load.place, message);
+            }
+        }
+    }
+}
+
+/// The indices of an access as a short text.
+fn index_text(k: &Kernel, index: &[Index]) -> String {
+    let one = |i: &Index| match i {
+        Index::Whole => "..".to_owned(),
+        Index::Span { .. } => "span(..)".to_owned(),
+        Index::At(e) => match &e.kind {
+            ExprKind::Local(id) => k.locals[*id].name.to_string(),
+            ExprKind::Literal { value, .. } => value.to_string(),
+            _ => "..".to_owned(),
+        },
+    };
+    index.iter().map(one).collect::<Vec<_>>().join(", ")
+}

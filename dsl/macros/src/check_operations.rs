@@ -1,0 +1,219 @@
+//! Operations on tiles: element types that meet, extents that broadcast, axes that fold.
+
+use crate::ast::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
+use crate::check::Checker;
+use crate::error::Place;
+use crate::symbolic::{Elem, Size, Ty, broadcast, broadcasts_to, list};
+use crate::tree::{Expr, ExprKind, Extent};
+
+impl Checker<'_> {
+    pub(crate) fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
+        let (ty, to) = (self.expr(value), self.sizes(shape));
+        let Some(from) = &ty.shape else { return Ty { shape: Some(to), coordinate: None, ..ty } };
+        if ty.is_literal() {
+            let message =
+                format!("`broadcast` needs a tile or a scalar, found {ty}; write `full::<f32>({}, ..)`", list(&to));
+            return self.mistake(107, value.place, message);
+        }
+        if !broadcasts_to(from, &to) {
+            let message = format!("a tile {} does not broadcast to {}", list(from), list(&to));
+            return self.mistake(107, value.place, message);
+        }
+        Ty::tile(ty.elem.clone(), to).with_edges_of(&[&ty])
+    }
+
+    /// `5 / 2` of literals, which is 2 for a reader of Rust and 2.5 for one of mathematics; and what divides by 0.
+    pub(crate) fn whole_quotient(&mut self, op: BinaryOp, a: &Expr, b: &Expr, place: Place) -> Option<Ty> {
+        let whole = |e: &Expr| match e.kind {
+            ExprKind::Literal { value, whole: true } => Some(value),
+            _ => None,
+        };
+        let (x, y) = (whole(a)?, whole(b)?);
+        let message = match op {
+            BinaryOp::Div | BinaryOp::Rem if y == 0.0 => format!("{x} is divided by 0"),
+            BinaryOp::Div if x % y != 0.0 => {
+                format!("{x} / {y} of whole numbers is not a whole number; for a float write {x}.0 / {y}.0")
+            }
+            _ => return None,
+        };
+        Some(self.mistake(117, place, message))
+    }
+
+    /// `x.or(0.0)`: a tile with a number past its edges.
+    pub(crate) fn or(&mut self, [x, other]: &[Expr; 2]) -> Ty {
+        let (ty, number) = (self.expr(x), self.expr(other));
+        if ty.is_literal() || ty.elem.is_bool() {
+            return self.mistake(
+                104,
+                x.place,
+                format!("`or` says what number stands past the edges of a tile, found {ty}"),
+            );
+        }
+        if !number.is_literal() && number.elem != Elem::Unknown {
+            let message =
+                format!("what stands past an edge is a number that is known when the kernel is built, found {number}");
+            return self.mistake(120, other.place, message);
+        }
+        if let Elem::Literal(Some(v)) = number.elem
+            && let Some(why) = ty.elem.refuses(v)
+        {
+            return self.mistake(117, other.place, format!("`or`: the number {v} meets {}, and {why}", ty.elem));
+        }
+        Ty { coordinate: None, edges: vec![], ..ty }
+    }
+
+    pub(crate) fn unary(&mut self, op: UnaryOp, x: &Expr, e: &Expr) -> Ty {
+        let ty = self.expr(x);
+        let (fits, wanted) = match op {
+            UnaryOp::Not => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
+            UnaryOp::Neg | UnaryOp::Abs => (!ty.elem.is_bool(), "a number"),
+            UnaryOp::Erf => (ty.elem.may_be_float() && !ty.is_literal(), "a float tile or scalar"),
+            _ => (ty.elem.may_be_float(), "a float"),
+        };
+        if !fits {
+            return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {}{ty}", op.text(), self.named(x)));
+        }
+        Ty { coordinate: None, ..ty }
+    }
+
+    /// Two operands that meet: one element type, extents that broadcast.
+    pub(crate) fn together(
+        &mut self,
+        what: &str,
+        (x, x_name): (&Ty, String),
+        (y, y_name): (&Ty, String),
+        place: Place,
+    ) -> Ty {
+        if !x.elem.agrees(&y.elem) {
+            let cast = if matches!(y.elem, Elem::Fixed(DType::F32)) { &y.elem } else { &x.elem };
+            let message = format!(
+                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; write `.cast::<{cast}>()`"
+            );
+            return self.mistake(105, place, message);
+        }
+        for (number, other) in [(x, y), (y, x)] {
+            let Elem::Literal(Some(v)) = number.elem else { continue };
+            if other.elem.is_bool() {
+                return self.mistake(104, place, format!("{what}: the number {v} meets bool"));
+            }
+            if let Some(why) = other.elem.refuses(v) {
+                return self.mistake(117, place, format!("{what}: the number {v} meets {}, and {why}", other.elem));
+            }
+        }
+        let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
+        let shape = match broadcast(a, b) {
+            Ok(shape) => shape,
+            Err((m, n)) => {
+                let (a, b) = (list(a), list(b));
+                let message =
+                    format!("{what} of {x_name}{a} and {y_name}{b}: the extents {m} and {n} differ, and neither is 1");
+                return self.mistake(107, place, message);
+            }
+        };
+        let elem = if x.is_literal() || x.elem == Elem::Unknown { y.elem.clone() } else { x.elem.clone() };
+        let elem = if let Elem::Literal(_) = elem { Elem::Literal(None) } else { elem };
+        Ty::tile(elem, shape).with_edges_of(&[x, y])
+    }
+
+    pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: Place) -> Ty {
+        let what = format!("`{}`", op.text());
+        for ty in [x.0, y.0] {
+            let (fits, wanted) = match op {
+                BinaryOp::And | BinaryOp::Or => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
+                BinaryOp::Rem => (ty.elem.may_be_int(), "integers"),
+                _ => (!ty.elem.is_bool(), "numbers"),
+            };
+            if !fits {
+                return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}"));
+            }
+        }
+        self.together(&what, x, y, place)
+    }
+
+    pub(crate) fn select(&mut self, [c, t, f]: &[Expr; 3], e: &Expr) -> Ty {
+        let (cond, x, y) = (self.expr(c), self.expr(t), self.expr(f));
+        if !cond.elem.is_bool() && cond.elem != Elem::Unknown {
+            return self.mistake(
+                105,
+                c.place,
+                format!("`select` needs a condition of bool, found {}{cond}", self.named(c)),
+            );
+        }
+        let mut both = self.together("`select`", (&x, self.named(t)), (&y, self.named(f)), e.place);
+        if both.is_literal() {
+            both.elem = Elem::Fixed(DType::F32);
+        }
+        let (Some(a), Some(b)) = (&cond.shape, &both.shape) else { return Ty::unknown() };
+        match broadcast(a, b) {
+            Ok(shape) => Ty::tile(both.elem.clone(), shape).with_edges_of(&[&cond, &both]),
+            Err((m, n)) => {
+                let message =
+                    format!("`select` of {} by a condition {}: the extents {n} and {m} differ", list(b), list(a));
+                self.mistake(107, e.place, message)
+            }
+        }
+    }
+
+    pub(crate) fn dot(&mut self, [a, b]: &[Expr; 2], precision: Precision, e: &Expr) -> Ty {
+        let (x, y) = (self.expr(a), self.expr(b));
+        let (x_name, y_name) = (self.named(a), self.named(b));
+        let (Some(s), Some(t)) = (&x.shape, &y.shape) else {
+            return Ty { elem: x.elem.accumulator(), ..Ty::unknown() };
+        };
+        let ([m, k], [k2, n]) = (&s[..], &t[..]) else {
+            return self.mistake(
+                108,
+                e.place,
+                format!("dot needs two tiles of rank 2, found {x_name}{x} and {y_name}{y}"),
+            );
+        };
+        if !k.agrees(k2) {
+            let (s, t) = (list(s), list(t));
+            let message = format!("dot of {x_name}{s} and {y_name}{t}: the inner extents {k} and {k2} differ");
+            return self.mistake(109, e.place, message);
+        }
+        if !x.elem.agrees(&y.elem) || !x.elem.may_be_float() {
+            let message = format!("dot needs two operands of one float type, found {x_name}{x} and {y_name}{y}");
+            return self.mistake(105, e.place, message);
+        }
+        if precision == Precision::Tf32 && !x.elem.agrees(&Elem::Fixed(DType::F32)) {
+            let but = if matches!(x.elem, Elem::Generic(..)) { ", which may be bf16 or f16" } else { "" };
+            return self.mistake(110, e.place, format!("precision tf32 needs f32 operands, found {}{but}", x.elem));
+        }
+        let result = Ty::tile(x.elem.accumulator(), vec![m.clone(), n.clone()]);
+        let rows = x.with_moved_edges(|axis| (axis == 0).then_some(0));
+        let columns = y.with_moved_edges(|axis| (axis == 1).then_some(1));
+        result.with_edges_of(&[&rows, &columns])
+    }
+
+    pub(crate) fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, Place)>, value: Place) -> Ty {
+        let name = op.text();
+        if ty.elem.is_bool() {
+            return self.mistake(104, value, format!("`{name}` folds numbers, found {ty}"));
+        }
+        let Some(shape) = ty.shape.clone() else { return ty };
+        let Some((axis, place)) = axis else { return Ty::tile(ty.elem, vec![]) };
+        let mut shape = shape;
+        let rank = shape.len();
+        let axes = if rank == 1 {
+            "whose only axis is 0".to_owned()
+        } else {
+            format!("whose axes are 0 to {}", rank.max(1) - 1)
+        };
+        match shape.get_mut(usize::from(axis)) {
+            Some(size) => *size = Size::Number(1),
+            None if rank == 0 => {
+                return self.mistake(
+                    101,
+                    value,
+                    format!("`{name}` folds an axis of a tile, but this is a scalar {ty}"),
+                );
+            }
+            None => {
+                return self.mistake(101, place, format!("`{name}` along axis {axis} of a tile {ty}, {axes}"));
+            }
+        }
+        let folded = usize::from(axis);
+        Ty { shape: Some(shape), coordinate: None, ..ty }.with_moved_edges(|a| (a != folded).then_some(a))
+    }
+}

@@ -1,0 +1,117 @@
+//! What brackets mean: places in tensors, and elements of tables.
+
+use crate::ast;
+use crate::error::did_you_mean;
+use crate::resolve::Resolver;
+use crate::resolve_expr::is_const_name;
+use crate::tree::{Expr, ExprKind, Index, ParamKind};
+use syn::Path;
+
+impl Resolver<'_> {
+    /// The tensor and the indices of `x[g, n, ..]`.
+    pub(crate) fn access(&mut self, e: &ast::Expr, verb: &str) -> Option<(usize, Vec<Index>)> {
+        let (base, index) = match &e.kind {
+            ast::ExprKind::Index { base, index } => (&**base, Some(index)),
+            _ => (e, None),
+        };
+        let ast::ExprKind::Name(name) = &base.kind else {
+            self.errors.push(
+                20,
+                e.place,
+                format!("`{verb}` needs a tensor and its indices, as in `{verb}(x[g, n, ..])`"),
+            );
+            return None;
+        };
+        if self.kernel.is_none() {
+            self.errors.push(20, e.place, format!("a tile fn cannot {verb}; {verb} in the kernel and pass the tile"));
+            return None;
+        }
+        let Some(param) = self.params.iter().position(|p| p.name == *name) else {
+            let message = if let Some(local) = self.lookup(name) {
+                self.locals[local].used = true;
+                format!("`{name}` is a tile already; `{verb}` works on tensors")
+            } else {
+                let tensors: Vec<String> = self.params.iter().map(|p| p.name.to_string()).collect();
+                format!(
+                    "unknown tensor `{name}`{}",
+                    did_you_mean(&name.to_string(), tensors.iter().map(String::as_str))
+                )
+            };
+            self.errors.push(3, name.span(), message);
+            return None;
+        };
+        self.param_used[param] = true;
+        let ParamKind::Tensor { dims, .. } = &self.params[param].kind else {
+            self.errors.push(102, name.span(), format!("`{name}` is a scalar; use it as `{name}`, without `{verb}`"));
+            return None;
+        };
+        let (dims, rank) = (dims.clone(), dims.len());
+        let shape = || dims.iter().map(|&d| self.dims[d].name.to_string()).collect::<Vec<_>>().join(", ");
+        let Some(index) = index else {
+            let message =
+                format!("`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[..])`", shape());
+            self.errors.push(113, e.place, message);
+            return None;
+        };
+        if index.len() != rank {
+            let plural = if index.len() == 1 { "index is" } else { "indices are" };
+            let message = format!("`{name}` [{}] has rank {rank}, but {} {plural} given", shape(), index.len());
+            self.errors.push(113, e.place, message);
+            return None;
+        }
+        let index = index.iter().zip(dims).map(|(i, dim)| self.index(i, dim)).collect();
+        Some((param, index))
+    }
+
+    fn index(&mut self, e: &ast::Expr, dim: usize) -> Index {
+        match &e.kind {
+            ast::ExprKind::Whole => {
+                self.dims[dim].whole = true;
+                Index::Whole
+            }
+            ast::ExprKind::Call { name, args, .. } if name == "span" => {
+                match self.arity(e, args, name, &["start", "LEN"]) {
+                    Some(args) => Index::Span { start: self.expr(&args[0]), len: self.extent(&args[1]) },
+                    None => Index::At(Expr { kind: ExprKind::Bad, place: e.place, token: e.token }),
+                }
+            }
+            _ => Index::At(self.expr(e)),
+        }
+    }
+
+    /// `TABLE[i][j]`; every other index is a mistake.
+    pub(crate) fn table(&mut self, base: &ast::Expr, index: &[ast::Expr]) -> Option<ExprKind> {
+        let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
+        let mut base = base;
+        while let ast::ExprKind::Index { base: inner, index } = &base.kind {
+            let outer: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
+            indices.splice(0..0, outer);
+            base = inner;
+        }
+        let (name, message) = match &base.kind {
+            ast::ExprKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
+            ast::ExprKind::Name(name) => {
+                if let Some(i) = self.params.iter().position(|p| p.name == *name) {
+                    self.param_used[i] = true;
+                    (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))
+                } else if let Some(local) = self.lookup(name) {
+                    self.locals[local].used = true;
+                    (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
+                } else if self.dims.iter().any(|d| d.name == *name) || self.knob(name).is_some() {
+                    (name, format!("`{name}` is a number; it cannot be indexed"))
+                } else if is_const_name(name) {
+                    return Some(ExprKind::Table { name: Path::from(name.clone()), indices });
+                } else {
+                    self.name(name);
+                    return None;
+                }
+            }
+            _ => {
+                self.errors.push(20, base.place, "only tensors (in `load` and `store`) and const tables are indexed");
+                return None;
+            }
+        };
+        self.errors.push(31, name.span(), message);
+        None
+    }
+}
