@@ -337,16 +337,19 @@ fn a_product_done_twice_is_exactly_wrong() {
 #[test]
 fn stages_exchanged_are_exactly_wrong() {
     shows(|lines| {
+        // The first copies of the two stages that are filled before the loop; offsets tell the stages apart.
         let copies = statements(lines, "cp.async.c");
         let place = |i: usize| lines[i].split(['[', ']']).nth(1).unwrap_or_default().to_owned();
-        // The stages of a ring lie at offsets from one register.
-        let base = |i: usize| place(i).split('+').next().map(str::to_owned);
-        let pairs = copies.iter().flat_map(|&i| copies.iter().map(move |&j| (i, j)));
-        let stages = |&(i, j): &(usize, usize)| i < j && base(i) == base(j) && place(i) != place(j);
-        let Some((first, other)) = pairs.into_iter().find(stages) else { panic!("no copies to two stages") };
+        let split = |i: usize| match place(i).split_once('+') {
+            Some((base, offset)) => (base.to_owned(), format!("+{offset}")),
+            None => (place(i), String::new()),
+        };
+        let committed = statements(lines, "cp.async.commit_group");
+        let second = copies.iter().copied().find(|&c| committed.first().is_some_and(|&first| c > first));
+        let (Some(&first), Some(second)) = (copies.first(), second) else { panic!("no copies to two stages") };
         let mut edited = lines.to_vec();
-        for (i, j) in [(first, other), (other, first)] {
-            edited[i] = lines[i].replacen(&format!("[{}]", place(i)), &format!("[{}]", place(j)), 1);
+        for (i, j) in [(first, second), (second, first)] {
+            edited[i] = lines[i].replacen(&format!("[{}]", place(i)), &format!("[{}{}]", split(i).0, split(j).1), 1);
         }
         // Only the order is wrong: nothing is read while it is copied.
         for i in statements(lines, "cp.async.wait_group") {

@@ -5,6 +5,7 @@ mod generate;
 
 use crate::kernels::{build, case, case_names, target};
 use atlas::codegen::{CompileError, Target, compile, pipeline};
+use atlas::dsl::diag::Code;
 use atlas::dsl::infer::infer;
 use atlas::dsl::ir::Loc;
 use atlas::dsl::op::{BinaryOp, Op, ReduceOp};
@@ -183,8 +184,8 @@ fn use_all(kernel: &mut Kernel) {
     }
 }
 
-/// A random kernel; the seed decides it.
-fn random(seed: u32) -> Job {
+/// A random kernel, unless it breaks a rule on edges; the seed decides it.
+fn random(seed: u32) -> Option<Job> {
     // Seeds that follow each other must not give numbers that do.
     let mut state = seed.wrapping_mul(0x9E37_79B9);
     let mut next = || {
@@ -197,11 +198,16 @@ fn random(seed: u32) -> Job {
         use_all(&mut kernel);
     }
     let text = kernel.to_string();
-    let kernel = verify(kernel).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let kernel = match verify(kernel) {
+        Ok(kernel) => kernel,
+        // The generator does not know which tiles have an edge.
+        Err(e) if e.0.iter().all(|d| d.code == Code(226)) => return None,
+        Err(e) => panic!("{e}\n{text}"),
+    };
     let schedule = Schedule { stages: 1 + next() % 3, warps: [1, 2, 4, 8][next() as usize % 4], ..Schedule::default() };
     let targets = Target::all();
     let target = targets[next() as usize % targets.len()];
-    Job { name: format!("random({seed})\n{text}"), kernel, schedule, target }
+    Some(Job { name: format!("random({seed})\n{text}"), kernel, schedule, target })
 }
 
 #[test]
@@ -234,14 +240,14 @@ fn shipped_configs_through_the_passes() {
 
 #[test]
 fn random_kernels_through_the_passes() {
-    let jobs: Vec<Job> = (0..4000).map(random).collect();
+    let jobs: Vec<Job> = (0..4000).filter_map(random).collect();
     let tally = run(&jobs, false);
     assert!(tally.compiled > tally.refused, "{tally:#?}");
 }
 
 #[test]
 fn random_kernels_to_machine_code() {
-    let jobs: Vec<Job> = (10_000..10_600).map(random).collect();
+    let jobs: Vec<Job> = (10_000..10_600).filter_map(random).collect();
     let tally = run(&jobs, true);
     assert!(tally.compiled > tally.refused, "{tally:#?}");
 }
