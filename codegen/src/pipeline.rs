@@ -60,7 +60,13 @@ pub fn run(
         check(pass.name, &k)?;
         watch(pass.name, &k);
     }
+    emittable(&k)?;
     Ok(k)
+}
+
+/// What no instruction says yet is refused before anything is emitted.
+pub(crate) fn emittable(k: &Kernel) -> Result<gpu::Emittable<'_>, CompileError> {
+    gpu::verify_emittable(k).map_err(CompileError::refusal)
 }
 
 /// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.

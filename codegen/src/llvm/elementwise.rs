@@ -214,7 +214,7 @@ impl<'c> Emitter<'c, '_> {
             }
             (op, BasicValueEnum::FloatValue(f)) if dtype == DType::F32 => self.math(op, f)?.into(),
             (op, _) => {
-                return Err(CompileError::refusal(format!("`{}` of {dtype} has no GPU lowering", op.name())));
+                return Err(CompileError::bug(format!("`{}` of {dtype}", op.name())));
             }
         })
     }

@@ -475,7 +475,9 @@ impl<'c> Emitter<'c, '_> {
         let bytes = match atom {
             CopyAtom::CpAsync(bytes) => bytes,
             CopyAtom::Direct => buffer.dtype.bytes(),
-            _ => return Err(CompileError::refusal("the tensor copy engine is not lowered yet")),
+            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => {
+                return Err(CompileError::bug("a copy by the tensor copy engine"));
+            }
         };
         let per = bytes / buffer.dtype.bytes();
         let (rows, cols) = (buffer.layout.rows, buffer.layout.cols);
@@ -486,7 +488,7 @@ impl<'c> Emitter<'c, '_> {
         let checks = self.checks(param, slices)?;
         let rank = view.strides.len();
         if rank > 2 {
-            return Err(CompileError::refusal("a tile of rank above 2 cannot be copied to shared memory"));
+            return Err(CompileError::bug("a copy of a tile of rank above 2"));
         }
         // A layout of chunks, so that masks and coordinates come from the one algebra.
         let rounds = total.div_ceil(threads);

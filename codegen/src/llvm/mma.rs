@@ -43,7 +43,7 @@ impl<'c> Emitter<'c, '_> {
             MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16 => self.mma_16bit(a, b, start, atom, shape, &layout),
             MmaAtom::M16N8K8Tf32 => self.mma_tf32(a, b, start, shape, &layout),
             MmaAtom::FmaF32 | MmaAtom::FmaF64 => self.fma(a, b, start, shape, &layout, dtype),
-            MmaAtom::WgmmaBf16 => Err(CompileError::refusal("wgmma is not lowered yet")),
+            MmaAtom::WgmmaBf16 => Err(CompileError::bug("a product by wgmma")),
         }
     }
 

@@ -13,7 +13,7 @@ mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, Cache, Kernel, Op, Type};
+use crate::gpu::{self, Cache, Emittable, Kernel, Op, Type};
 use crate::image::AbiParam;
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param, Table};
@@ -98,7 +98,8 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
 }
 
 /// Emits a kernel into a module; with the name of its source file, the places that its instructions come from too.
-pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel, source: Option<&str>) -> R<()> {
+pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: Emittable<'_>, source: Option<&str>) -> R<()> {
+    let k = k.kernel();
     let abi = abi(k);
     let i32t = cx.i32_type();
     let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));
@@ -153,6 +154,7 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Kernel, source:
     }
     e.b.position_at_end(body);
     e.programs()?;
+    // One role: the whole CTA runs it.
     for role in k.roles.values() {
         e.block(role.body)?;
     }
@@ -210,7 +212,7 @@ impl<'c> Emitter<'c, '_> {
     /// Coordinates of this CTA's program: the last axis is fastest.
     fn programs(&mut self) -> R<()> {
         let gpu::IndexMap::Linear(axes) = &self.k.index_map else {
-            return Err(CompileError::refusal("only the linear index map is lowered yet"));
+            return Err(CompileError::bug("an index map that is not linear"));
         };
         let axes = axes.clone();
         let i32t = self.cx.i32_type();
@@ -301,15 +303,24 @@ impl<'c> Emitter<'c, '_> {
             Op::LoadShared(from) => self.load_shared(from, result)?,
             Op::StoreShared { to, value } => return self.store_shared(to, *value),
             Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
-            Op::Mma { a, b, acc, atom, shape, .. } => self.mma(a, b, *acc, *atom, *shape, result)?,
-            Op::WaitMma(v, _) => self.regs(*v)?.clone(),
+            Op::Mma { a, b, acc, atom, shape, accumulate: None } => self.mma(a, b, *acc, *atom, *shape, result)?,
+            // These products are over when they are issued.
+            Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
             Op::Acquire(ring, n) | Op::Wait(ring, n) => vec![self.stage(*ring, *n)?.into()],
-            Op::Commit(..) => return self.commit_group(),
+            // A group is the thread's own, whatever ring it fills; `insert_barriers` counts them.
+            Op::Commit(_, _) => return self.commit_group(),
             Op::CopyWait(n) => return self.wait_group(*n),
-            Op::Release(_) | Op::Drain(_) => return Ok(()),
+            // Barriers free the stages of a ring that one role fills and reads.
+            Op::Release(_) => return Ok(()),
             Op::Barrier => return self.barrier(),
-            Op::Convert(_) | Op::Programs(_) | Op::Fence(_) | Op::Yield(_) => {
+            Op::Convert(_)
+            | Op::Programs(_)
+            | Op::Fence(_)
+            | Op::Yield(_)
+            | Op::Drain(_)
+            | Op::WaitMma(..)
+            | Op::Mma { accumulate: Some(_), .. } => {
                 return Err(CompileError::bug("an operation that a pass should have lowered"));
             }
             op => {

@@ -78,7 +78,6 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn load_shared(&mut self, from: &SharedRef, result: Option<Value>) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let (dtype, layout) = self.k.tile(result);
-        refuse_bool(dtype)?;
         let layout = layout.clone();
         let shared = self.k.buffers[from.buffer].layout;
         let limits = writable(self.k, from, &layout);
@@ -118,7 +117,6 @@ impl<'c> Emitter<'c, '_> {
 
     pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value) -> R<()> {
         let (dtype, layout) = self.k.tile(value);
-        refuse_bool(dtype)?;
         let layout = layout.clone();
         let regs = self.regs(value)?.clone();
         let shared = self.k.buffers[to.buffer].layout;
@@ -215,14 +213,4 @@ impl<'c> Emitter<'c, '_> {
         }
         Ok(())
     }
-}
-
-/// A bit is no byte: vectors of bits would be packed in memory.
-fn refuse_bool(dtype: DType) -> R<()> {
-    if dtype == DType::Bool {
-        return Err(CompileError::refusal(
-            "a tile of bool would have to pass through shared memory; make it an i32 first",
-        ));
-    }
-    Ok(())
 }
