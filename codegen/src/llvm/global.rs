@@ -5,7 +5,7 @@ use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
 use crate::analysis::vector_elements;
 use crate::error::CompileError;
-use crate::gpu::{Cache, CopyAtom, Reach, SharedRef, Slice, Value};
+use crate::gpu::{Cache, Reach, Slice, Value};
 use crate::layout::Fragment;
 use crate::passes::inner_divisor;
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -36,21 +36,21 @@ pub(super) struct Masks<'c> {
 }
 
 /// The tensor side of an access.
-struct View<'c> {
-    dtype: DType,
+pub(super) struct View<'c> {
+    pub(super) dtype: DType,
     /// The kernel does not write the tensor.
-    read_only: bool,
-    base: PointerValue<'c>,
+    pub(super) read_only: bool,
+    pub(super) base: PointerValue<'c>,
     /// Address of the tile's element 0.
-    origin: PointerValue<'c>,
+    pub(super) origin: PointerValue<'c>,
     /// Stride of each tile axis.
-    strides: Vec<AxisStride<'c>>,
+    pub(super) strides: Vec<AxisStride<'c>>,
     /// Elements per vector along the last tile axis.
     vector: u32,
 }
 
 #[derive(Clone, Copy)]
-enum AxisStride<'c> {
+pub(super) enum AxisStride<'c> {
     Const(i64),
     Dynamic(IntValue<'c>),
 }
@@ -66,7 +66,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `index * stride` in 64 bits.
-    fn scaled(&self, index: IntValue<'c>, s: AxisStride<'c>) -> R<IntValue<'c>> {
+    pub(super) fn scaled(&self, index: IntValue<'c>, s: AxisStride<'c>) -> R<IntValue<'c>> {
         let i64t = self.cx.i64_type();
         let wide = self.b.build_int_s_extend(index, i64t, "")?;
         Ok(match s {
@@ -76,7 +76,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// First element of a slice in its dim.
-    fn start(&self, s: Slice) -> R<IntValue<'c>> {
+    pub(super) fn start(&self, s: Slice) -> R<IntValue<'c>> {
         Ok(match s {
             Slice::At { coord, .. } => self.int(coord)?,
             Slice::Tile { index, size, offset, .. } => {
@@ -90,7 +90,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    fn view(&mut self, param: Param, slices: &[Slice]) -> R<View<'c>> {
+    pub(super) fn view(&mut self, param: Param, slices: &[Slice]) -> R<View<'c>> {
         let kind = self.k.params[param].kind.clone();
         let ParamKind::Tensor { dtype, dims, strides, .. } = &kind else {
             return Err(CompileError::bug("a scalar has no elements"));
@@ -122,13 +122,18 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    fn offset_pointer(&self, dtype: DType, base: PointerValue<'c>, elements: IntValue<'c>) -> R<PointerValue<'c>> {
+    pub(super) fn offset_pointer(
+        &self,
+        dtype: DType,
+        base: PointerValue<'c>,
+        elements: IntValue<'c>,
+    ) -> R<PointerValue<'c>> {
         // SAFETY: address arithmetic only; accesses outside the tensor are masked.
         Ok(unsafe { self.b.build_gep(element(self.cx, dtype), base, &[elements], "")? })
     }
 
     /// The checks that a tile's slices ask for, by tile axis.
-    fn checks(&self, param: Param, slices: &[Slice]) -> R<Vec<(u8, Slice, Dim)>> {
+    pub(super) fn checks(&self, param: Param, slices: &[Slice]) -> R<Vec<(u8, Slice, Dim)>> {
         let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
             return Err(CompileError::bug("a scalar has no elements"));
         };
@@ -178,7 +183,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// How many elements of a tile, from its first accessed one on, lie in the dim, at most those accessed; not above 0
     /// if none does, `None` if all do.
-    fn tile_limit(&self, slice: Slice, dim: Dim) -> R<Option<IntValue<'c>>> {
+    pub(super) fn tile_limit(&self, slice: Slice, dim: Dim) -> R<Option<IntValue<'c>>> {
         let Slice::Tile { index, size, offset: _, len, reach } = slice else {
             return Err(CompileError::bug("a limit of what is no tile"));
         };
@@ -355,7 +360,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// A load under a predicate, or with a word to the L2 cache: of `place.1` bytes, `place.0` bytes past an address.
-    fn load_masked(
+    pub(super) fn load_masked(
         &mut self,
         ty: inkwell::types::BasicTypeEnum<'c>,
         at: PointerValue<'c>,
@@ -466,131 +471,6 @@ impl<'c> Emitter<'c, '_> {
                     .collect::<R<_>>()?
             }
         })
-    }
-
-    /// Starts the copy of a tile into a stage: 16-byte chunks of rows, dealt to threads in turn. Chunks
-    /// outside the tensor, and the buffer's padding, are filled with zeros.
-    pub(super) fn copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
-        let buffer = self.k.buffers[to.buffer].clone();
-        let bytes = match atom {
-            CopyAtom::CpAsync(bytes) => bytes,
-            CopyAtom::Direct => buffer.dtype.bytes(),
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => {
-                return Err(CompileError::bug("a copy by the tensor copy engine"));
-            }
-        };
-        let per = bytes / buffer.dtype.bytes();
-        let (rows, cols) = (buffer.layout.rows, buffer.layout.cols);
-        let chunks = cols / per;
-        let total = rows * chunks;
-        let threads = self.k.threads;
-        let view = self.view(param, slices)?;
-        let checks = self.checks(param, slices)?;
-        let rank = view.strides.len();
-        if rank > 2 {
-            return Err(CompileError::bug("a copy of a tile of rank above 2"));
-        }
-        // A layout of chunks, so that masks and coordinates come from the one algebra.
-        let rounds = total.div_ceil(threads);
-        for round in 0..rounds {
-            let first = round * threads;
-            let chunk = self.b.build_int_add(self.tid, self.i32(i64::from(first)), "")?;
-            let row = self.b.build_int_unsigned_div(chunk, self.i32(i64::from(chunks)), "")?;
-            let in_row = self.b.build_int_unsigned_rem(chunk, self.i32(i64::from(chunks)), "")?;
-            let col = self.b.build_int_mul(in_row, self.i32(i64::from(per)), "")?;
-            let coords: Vec<IntValue<'c>> = if rank == 2 { vec![row, col] } else { vec![col] };
-            // Real where inside the tile and inside the tensor.
-            let mut real: Option<IntValue<'c>> = None;
-            let both = |e: &Self, real: Option<IntValue<'c>>, p: IntValue<'c>| -> R<Option<IntValue<'c>>> {
-                Ok(Some(match real {
-                    None => p,
-                    Some(q) => e.b.build_and(p, q, "")?,
-                }))
-            };
-            let mut axis = 0;
-            for &(_, slice, dim) in &checks {
-                let Some(len) = slice.len() else {
-                    if let Slice::At { coord, in_bounds: false } = slice {
-                        let p =
-                            self.b.build_int_compare(IntPredicate::ULT, self.int(coord)?, self.dim_size(dim)?, "")?;
-                        real = both(self, real, p)?;
-                    }
-                    continue;
-                };
-                let c = coords[axis];
-                let extent = if rank == 2 && axis == 0 { rows } else { cols };
-                axis += 1;
-                let limit = match slice {
-                    Slice::Tile { .. } => self.tile_limit(slice, dim)?,
-                    _ => None,
-                };
-                if let Some(limit) = limit {
-                    let p = self.b.build_int_compare(IntPredicate::SLT, c, limit, "")?;
-                    real = both(self, real, p)?;
-                } else if extent > len {
-                    let p = self.b.build_int_compare(IntPredicate::ULT, c, self.i32(i64::from(len)), "")?;
-                    real = both(self, real, p)?;
-                }
-                if let Slice::Span { .. } = slice {
-                    let at = self.b.build_int_add(c, self.start(slice)?, "")?;
-                    let p = self.b.build_int_compare(IntPredicate::ULT, at, self.dim_size(dim)?, "")?;
-                    real = both(self, real, p)?;
-                }
-            }
-            let mut offset = self.cx.i64_type().const_zero();
-            for (c, s) in coords.iter().zip(&view.strides) {
-                let term = self.scaled(*c, *s)?;
-                offset = self.b.build_int_add(offset, term, "")?;
-            }
-            let from = self.offset_pointer(view.dtype, view.origin, offset)?;
-            let open = Masked { value: row, bits: u32::MAX };
-            let open_col = Masked { value: col, bits: u32::MAX };
-            let at = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), (open, 0), (open_col, 0))?;
-            let at = self.shared_pointer(to, at)?;
-            // The last round may have more threads than chunks.
-            let partial = (first + threads > total).then_some(());
-            let join = match partial {
-                None => None,
-                Some(()) => {
-                    let p = self.b.build_int_compare(IntPredicate::ULT, chunk, self.i32(i64::from(total)), "")?;
-                    let inside = self.cx.append_basic_block(self.function, "copy");
-                    let after = self.cx.append_basic_block(self.function, "copied");
-                    self.b.build_conditional_branch(p, inside, after)?;
-                    self.b.position_at_end(inside);
-                    Some(after)
-                }
-            };
-            match atom {
-                CopyAtom::CpAsync(_) => {
-                    // Of no bytes none is read, but the address has to be one.
-                    let from = match real {
-                        None => from,
-                        Some(p) => self.b.build_select(p, from, view.base, "")?.into_pointer_value(),
-                    };
-                    let real = match real {
-                        None => None,
-                        Some(p) => {
-                            let n = self.b.build_select(p, self.i32(i64::from(bytes)), self.i32(0), "")?;
-                            Some(n.into_int_value())
-                        }
-                    };
-                    self.cp_async(bytes, at, from, real)?;
-                }
-                _ => {
-                    let ty = element(self.cx, view.dtype);
-                    let v = match real {
-                        None => self.load_aligned(ty, from, bytes)?,
-                        Some(_) => self.load_masked(ty, from, (0, bytes), (view.read_only, Cache::Normal), real)?,
-                    };
-                    self.store_run("shared", at, &[v], view.dtype, None)?;
-                }
-            }
-            if let Some(after) = join {
-                self.b.build_unconditional_branch(after)?;
-                self.b.position_at_end(after);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod control;
 mod coords;
+mod copy;
 mod elementwise;
 mod global;
 mod intrinsics;
