@@ -3,31 +3,31 @@
 use atlas_runtime::{Device, RawBuffer, RawKernel, RuntimeError};
 
 /// What goes to the GPU.
-pub(super) struct Job<'a> {
+pub(in crate::cli) struct Job<'a> {
     /// The module.
-    pub(super) ptx: &'a str,
+    pub(in crate::cli) ptx: &'a str,
     /// Its entry.
-    pub(super) entry: &'a str,
+    pub(in crate::cli) entry: &'a str,
     /// CTAs, along x.
-    pub(super) grid: u32,
+    pub(in crate::cli) grid: u32,
     /// Threads of a CTA.
-    pub(super) threads: u32,
+    pub(in crate::cli) threads: u32,
     /// Dynamic shared memory of a CTA in bytes.
-    pub(super) shared_bytes: u32,
+    pub(in crate::cli) shared_bytes: u32,
     /// What each buffer holds before the launch.
-    pub(super) buffers: &'a [Vec<u8>],
+    pub(in crate::cli) buffers: &'a [Vec<u8>],
 }
 
 /// A launch that gave no bytes.
-pub(super) struct Failure {
+pub(in crate::cli) struct Failure {
     /// What the driver says.
-    pub(super) what: String,
+    pub(in crate::cli) what: String,
     /// True if nothing runs on this GPU any more in this process.
-    pub(super) fatal: bool,
+    pub(in crate::cli) fatal: bool,
 }
 
 /// Launches, and gives what each buffer holds afterwards. `params` packs the addresses of the buffers.
-pub(super) fn launch(
+pub(in crate::cli) fn launch(
     device: &Device,
     job: &Job<'_>,
     params: impl FnOnce(&[u64]) -> Vec<u8>,

@@ -7,7 +7,7 @@
 //! | `gpu` | one launch on the GPU, and what a failed one means for the rest |
 //! | `verdict` | bit-equal, near enough, or not |
 
-mod gpu;
+pub(super) mod gpu;
 mod instructions;
 mod kernels;
 mod verdict;
