@@ -131,7 +131,6 @@ impl<'r> Emitter<'r> {
 
     fn block(&mut self, body: &[Stmt], block: Block) -> Result<(), Diagnostics> {
         let before = std::mem::replace(&mut self.at, block);
-        let numbers = self.numbers.clone();
         for stmt in body {
             match stmt {
                 Stmt::Let(name, e) => {
@@ -147,7 +146,6 @@ impl<'r> Emitter<'r> {
                 Stmt::Loop(l) => self.loop_(l)?,
             }
         }
-        self.numbers = numbers;
         self.at = before;
         Ok(())
     }
@@ -207,19 +205,19 @@ impl<'r> Emitter<'r> {
         cuts.iter().map(each).collect()
     }
 
+    /// A coordinate. Numbers stand before all loops: what is made in a loop's body counts as depending on its index.
     fn coordinate(&mut self, e: &Expr) -> R<Value> {
         let Expr::Splat(x, DType::I32, shape) = e else { return self.expr(e) };
-        match self.numbers.get(&(*x as i64)).copied().filter(|_| shape.is_empty()) {
-            Some(v) => {
-                self.types.push(self.kernel.ty(v).clone());
-                Ok(v)
-            }
-            None => {
-                let v = self.expr(e)?;
-                self.numbers.insert(*x as i64, v);
-                Ok(v)
-            }
+        if let Some(&v) = self.numbers.get(&(*x as i64)).filter(|_| shape.is_empty()) {
+            self.types.push(TileType::scalar(DType::I32));
+            return Ok(v);
         }
+        let at = std::mem::replace(&mut self.at, self.kernel.body);
+        let v = self.expr(e);
+        self.at = at;
+        let v = v?;
+        self.numbers.insert(*x as i64, v);
+        Ok(v)
     }
 
     fn expr(&mut self, e: &Expr) -> R<Value> {

@@ -260,9 +260,43 @@ impl Generator {
             wide[axis] = self.any_extent();
             axis
         };
-        let tile = self.express(scope, &Type { dtype: ty.dtype, shape: wide }, depth - 1);
+        let tile = self.folded_tile(scope, &Type { dtype: ty.dtype, shape: wide }, depth - 1);
         let folded = Expr::Reduce(op, Box::new(tile), vec![axis as u8]);
         if ones.is_empty() { Expr::Broadcast(Box::new(folded), ty.shape.clone()) } else { folded }
+    }
+
+    /// A tile that a fold takes: often a ragged one, of whose zeros a few operations make something else.
+    fn folded_tile(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
+        if self.rng.percent(45) {
+            return self.express(scope, ty, depth);
+        }
+        let mut e = self.load(scope, ty).unwrap_or_else(|| self.constant(scope, ty));
+        let known = [Expr::Splat(0.75, ty.dtype, ty.shape.clone()), Expr::Splat(256.0, ty.dtype, ty.shape.clone())];
+        for _ in 0..1 + self.rng.below(3) {
+            e = match self.rng.below(6) {
+                0 | 1 if ty.dtype.is_float() => {
+                    let number = known[self.rng.below(2)].clone();
+                    Expr::binary(self.rng.of(&[BinaryOp::Add, BinaryOp::Sub]), e, number)
+                }
+                2 if ty.dtype.is_float() => {
+                    let between = self.rng.of(&[DType::I32, DType::F16, DType::Bf16, DType::I64]);
+                    Expr::cast(ty.dtype, Expr::cast(between, e))
+                }
+                3 if ty.dtype.is_float() => {
+                    Expr::unary(self.rng.of(&[UnaryOp::Exp, UnaryOp::Cos, UnaryOp::Sigmoid]), e)
+                }
+                4 if ty.dtype.is_float() => {
+                    let less = Expr::binary(BinaryOp::Sub, e, Expr::Splat(1.0, ty.dtype, ty.shape.clone()));
+                    let none = Expr::Splat(0.0, ty.dtype, ty.shape.clone());
+                    Expr::binary(BinaryOp::Max, Expr::unary(UnaryOp::Sqrt, less), none)
+                }
+                _ => {
+                    let other = self.leaf(scope, ty);
+                    Expr::binary(self.rng.of(&[BinaryOp::Mul, BinaryOp::Add]), e, other)
+                }
+            };
+        }
+        e
     }
 
     /// A product in f32, with operands of some type.

@@ -55,7 +55,7 @@ impl Generator {
     fn schedule(&mut self) {
         self.recipe.schedule = Schedule {
             stages: 1 + self.rng.below(4) as u32,
-            warps: self.rng.of(&[1, 2, 4, 4, 8, 3]),
+            warps: self.rng.of(&[1, 1, 2, 4, 4, 8, 3]),
             occupancy: self.rng.of(&[1, 1, 1, 2]),
         };
     }
@@ -68,7 +68,7 @@ impl Generator {
     // ----- dims -----
 
     fn extent(&mut self) -> Ext {
-        let of_matrices = [8, 16, 16, 24, 32, 32, 40, 48];
+        let of_matrices = [8, 16, 16, 24, 32, 32, 40, 48, 64, 64];
         let of_rows = [1, 2, 4, 8, 8, 16, 24, 32, 40, 64];
         let e = if self.matrices { self.rng.of(&of_matrices) } else { self.rng.of(&of_rows) };
         // Squares and equal shapes come from equal extents.
@@ -179,7 +179,7 @@ impl Generator {
         let shape = outputs[0].shape.clone();
         for _ in 0..self.rng.of(&[0, 0, 1, 1, 1, 2]) {
             let made = self.loop_(scope, &shape, 1);
-            body.push(made);
+            body.extend(made);
             if self.rng.percent(20) {
                 self.lets(scope, &mut body);
             }
@@ -258,8 +258,8 @@ impl Generator {
             return Cut::Whole;
         }
         let (size, len) = (self.recipe.size(d) as i64, i64::from(self.recipe.extents[e]));
-        let starts = [0, 0, 0, 3, 8, -1, -5, size - len, size - len / 2, size - 1, size + 4, -len, 1 - len];
-        let start = self.rng.of(&starts);
+        let far = [-1, -5, size - len / 2, size - 1, size + 4, -len, 1 - len];
+        let start = if self.rng.percent(30) { self.rng.of(&far) } else { self.rng.of(&[0, 0, 0, 3, 8, size - len]) };
         if start == 0 && tile == e && self.rng.percent(50) {
             return Cut::Tile(Expr::int(0), e);
         }
@@ -287,7 +287,8 @@ impl Generator {
 
     // ----- loops -----
 
-    fn loop_(&mut self, scope: &mut Scope, shape: &[Ext], depth: usize) -> Stmt {
+    fn loop_(&mut self, scope: &mut Scope, shape: &[Ext], depth: usize) -> Vec<Stmt> {
+        let mut made = Vec::new();
         let mut inside = scope.clone();
         let index = self.name();
         let (lo, hi, counted) = self.bounds(&mut inside, index);
@@ -296,7 +297,14 @@ impl Generator {
         for _ in 0..self.rng.of(&[0, 1, 1, 1, 2, 2, 3]) {
             let ty = self.carried_type(shape, counted, types.last());
             self.budget = 5;
-            let reuse = inside_of(scope, &ty).filter(|_| self.rng.percent(50));
+            if self.rng.percent(25) {
+                // What a loop starts with may be used again, in the loop and after it.
+                let (name, e) = (self.name(), self.start(scope, &ty));
+                made.push(Stmt::Let(name, e));
+                scope.values.push((name, ty.clone()));
+                inside.values.push((name, ty.clone()));
+            }
+            let reuse = inside_of(scope, &ty).filter(|_| self.rng.percent(60));
             let init = reuse.map_or_else(|| self.start(scope, &ty), Expr::Var);
             let (inner, outer) = (self.name(), self.name());
             inside.values.push((inner, ty.clone()));
@@ -315,7 +323,7 @@ impl Generator {
         }
         if depth < 2 && self.rng.percent(15) {
             let made = self.loop_(&mut inside, shape, depth + 1);
-            body.push(made);
+            body.extend(made);
         }
         for i in 0..carried.len() {
             carried[i].next = self.next(&inside, &carried, &types, i);
@@ -328,7 +336,8 @@ impl Generator {
         for (c, ty) in carried.iter().zip(types) {
             scope.values.push((c.outer, ty));
         }
-        Stmt::Loop(Box::new(Loop { pipeline: self.rng.percent(60), lo, hi, index, carried, body }))
+        made.push(Stmt::Loop(Box::new(Loop { pipeline: self.rng.percent(60), lo, hi, index, carried, body })));
+        made
     }
 
     /// The bounds of a loop, and the dim whose tiles it counts.
@@ -365,8 +374,13 @@ impl Generator {
             1 | 2 if self.rng.percent(70) => shape.to_vec(),
             _ => self.value_type().shape,
         };
-        if shape.len() == 2 && self.rng.percent(20) {
-            shape[1] = ONE;
+        if shape.len() == 2 {
+            match self.rng.below(10) {
+                0..2 => shape[1] = ONE,
+                2..4 => shape[1] = shape[0],
+                4..5 => shape[1] = self.any_extent(),
+                _ => {}
+            }
         }
         if let Some(d) = counted
             && !self.rng.percent(15)
@@ -399,14 +413,18 @@ impl Generator {
                 let other = Expr::Var(carried[self.rng.of(&twins)].inner);
                 Expr::binary(BinaryOp::Add, me, other)
             }
-            0..60 if ty.shape.len() == 2 && ty.shape[1] != ONE && ty.dtype == DType::F32 => {
+            30..36 => inside_of(inside, ty).map_or(me, Expr::Var),
+            36..60 if ty.shape.len() == 2 && ty.shape[1] != ONE && ty.dtype == DType::F32 => {
                 self.dot(inside, &ty.shape, Some(me))
             }
             60..72 if ty.shape.len() == 2 && ty.shape[1] != ONE && float => {
                 // An iteration of a matrix.
                 let (m, n) = (ty.shape[0], ty.shape[1]);
                 let (left, shape) = if self.rng.percent(50) { (true, [n, n]) } else { (false, [m, m]) };
-                let other = self.express(inside, &Type { dtype: ty.dtype, shape: shape.to_vec() }, 1);
+                let other = match m == n && self.rng.percent(50) {
+                    true => me.clone(),
+                    false => self.express(inside, &Type { dtype: ty.dtype, shape: shape.to_vec() }, 1),
+                };
                 let factors = if left { [me, other] } else { [other, me] };
                 let product = Expr::Dot { factors: Box::new(factors), acc: None, tf32: false };
                 let scaled = Expr::binary(BinaryOp::Mul, product, Expr::Splat(0.125, DType::F32, ty.shape.clone()));

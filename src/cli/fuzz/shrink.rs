@@ -160,7 +160,11 @@ impl Shrinker {
             });
         });
         for at in (0..self.best.recipe.params.len()).rev() {
-            if self.edited(|r| remove_param(r, at)) {
+            let gone = |r: &mut Recipe| {
+                remove_stores(&mut r.body, at);
+                remove_param(r, at);
+            };
+            if self.edited(gone) {
                 continue;
             }
             let ParamRecipe::Tensor { view, .. } = self.best.recipe.params[at] else { continue };
@@ -292,31 +296,43 @@ fn child_of(e: &mut Expr, child: usize) -> Option<Expr> {
     e.children_mut().into_iter().nth(child).cloned()
 }
 
+/// Removes a parameter that nothing uses.
 fn remove_param(r: &mut Recipe, at: usize) {
-    let shift = |p: &mut usize| {
-        if *p == at {
-            // Nobody's: what uses it does not build.
-            *p = usize::from(u16::MAX);
-        } else if *p > at {
-            *p -= 1;
-        }
-    };
+    let mut used = false;
+    visit_params(&mut r.body, &mut |p| used |= *p == at);
+    if used {
+        return;
+    }
     r.params.remove(at);
-    visit_exprs(&mut r.body, &mut |e| {
-        if let Expr::Load(p, _) | Expr::Scalar(p) = e {
-            shift(p);
-        }
-    });
-    fn stores(body: &mut [Stmt], shift: &impl Fn(&mut usize)) {
-        for s in body {
-            match s {
-                Stmt::Store(p, ..) => shift(p),
-                Stmt::Loop(l) => stores(&mut l.body, shift),
-                Stmt::Let(..) => {}
-            }
+    visit_params(&mut r.body, &mut |p| *p -= usize::from(*p > at));
+}
+
+fn remove_stores(body: &mut Vec<Stmt>, param: usize) {
+    body.retain(|s| !matches!(s, Stmt::Store(p, ..) if *p == param));
+    for s in body {
+        if let Stmt::Loop(l) = s {
+            remove_stores(&mut l.body, param);
         }
     }
-    stores(&mut r.body, &shift);
+}
+
+fn visit_params(body: &mut [Stmt], f: &mut impl FnMut(&mut usize)) {
+    visit_exprs(body, &mut |e| {
+        if let Expr::Load(p, _) | Expr::Scalar(p) = e {
+            f(p);
+        }
+    });
+    visit_stores(body, f);
+}
+
+fn visit_stores(body: &mut [Stmt], f: &mut impl FnMut(&mut usize)) {
+    for s in body {
+        match s {
+            Stmt::Store(p, ..) => f(p),
+            Stmt::Loop(l) => visit_stores(&mut l.body, f),
+            Stmt::Let(..) => {}
+        }
+    }
 }
 
 /// Drops the dims that nothing names, from the last on.
