@@ -11,8 +11,8 @@ use atlas_sim::memory::{Global, Permission};
 use atlas_sim::program::Program;
 use atlas_sim::{decode, launch, syntax};
 
-/// Warp instructions of one launch. The largest kernels take a hundredth.
-const BUDGET: u64 = 1 << 24;
+/// Warp instructions of one launch; the largest kernels take a tenth.
+const BUDGET: u64 = 1 << 22;
 
 /// A kernel ready to launch.
 pub(super) struct Ready<'a> {

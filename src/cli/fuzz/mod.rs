@@ -30,10 +30,13 @@ use super::show::Progress;
 use super::{compile, input, show, stages};
 use anyhow::{Result, bail};
 use atlas_codegen::Target;
+#[cfg(feature = "mutations")]
+use atlas_codegen::mutation::Mutation;
 use atlas_runtime::{Device, DeviceId};
 use rayon::prelude::*;
 use recipe::Recipe;
 use report::{Found, Report};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use trial::{Failure, Passed, SCHEDULES, Trial};
@@ -62,9 +65,38 @@ pub(super) struct Args {
     /// Print the kernel of each seed and run nothing.
     #[arg(long)]
     list: bool,
+    /// Stop where the first kernel fails.
+    #[arg(long)]
+    first: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Put a known mistake back into the compiler, which the kernels should show.
+    #[cfg(feature = "mutations")]
+    #[arg(long, value_name = "NAME", value_parser = mutation)]
+    mutation: Option<Mutation>,
+}
+
+#[cfg(feature = "mutations")]
+fn mutation(name: &str) -> std::result::Result<Mutation, String> {
+    let known = || Mutation::ALL.iter().map(|m| m.name()).collect::<Vec<_>>().join(", ");
+    Mutation::from_name(name).ok_or_else(|| format!("there is no mutation `{name}`; they are {}", known()))
+}
+
+impl Args {
+    /// Runs `f` with the mistake that was asked for.
+    #[cfg(feature = "mutations")]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        match self.mutation {
+            Some(mutation) => atlas_codegen::mutation::with(mutation, f),
+            None => f(),
+        }
+    }
+
+    #[cfg(not(feature = "mutations"))]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        f()
+    }
 }
 
 /// Runs the kernels of some seeds; whether none fails.
@@ -87,9 +119,15 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     };
     let begun = Instant::now();
     let progress = Mutex::new(Progress::new(args.count as usize));
+    let failed = AtomicBool::new(false);
     let one = |seed: u64| {
+        if args.first && failed.load(Ordering::Relaxed) {
+            return Report::default();
+        }
         progress.lock().unwrap_or_else(PoisonError::into_inner).step(&format!("seed {seed}"));
-        of_seed(seed, &targets, device.as_ref(), !args.no_shrink)
+        let report = args.mutated(|| of_seed(seed, &targets, device.as_ref(), !args.no_shrink));
+        failed.fetch_or(!report.found.is_empty(), Ordering::Relaxed);
+        report
     };
     // One kernel at a time on a GPU: a fault there is not to be blamed on another kernel.
     let reports: Vec<Report> = match device {
