@@ -1,7 +1,7 @@
 //! Random expressions of a wanted type.
 
 use super::generate::Generator;
-use super::recipe::{Cut, Expr, Ext, Name, ONE, ParamRecipe};
+use super::recipe::{Cut, Expr, Ext, Fill, Name, ONE, ParamRecipe};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 
@@ -271,6 +271,9 @@ impl Generator {
             return self.express(scope, ty, depth);
         }
         let mut e = self.load(scope, ty).unwrap_or_else(|| self.constant(scope, ty));
+        if ty.dtype.is_float() && self.rng.percent(35) {
+            return self.cancelled(e, ty);
+        }
         let known = [Expr::Splat(0.75, ty.dtype, ty.shape.clone()), Expr::Splat(256.0, ty.dtype, ty.shape.clone())];
         for _ in 0..1 + self.rng.below(3) {
             e = match self.rng.below(6) {
@@ -297,6 +300,30 @@ impl Generator {
             };
         }
         e
+    }
+
+    /// What seems to leave a 0 as it is, and does not where functions have domains and types round.
+    fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
+        let number = |x| Expr::Splat(x, ty.dtype, ty.shape.clone());
+        let add = |e, x| Expr::binary(BinaryOp::Add, e, number(x));
+        match self.rng.below(3) {
+            0 => {
+                // Of numbers above 1 all is well; of what is not valid a NaN.
+                if let Expr::Load(p, _) = e
+                    && let Some(ParamRecipe::Tensor { fill, .. }) = self.recipe.params.get_mut(p)
+                {
+                    *fill = Fill::Large;
+                }
+                let root = Expr::unary(UnaryOp::Sqrt, add(e, -1.0));
+                Expr::binary(BinaryOp::Max, root, number(0.0))
+            }
+            1 => {
+                let whole = Expr::cast(self.rng.of(&[DType::I32, DType::I64]), add(e, 0.75));
+                add(Expr::cast(ty.dtype, whole), -0.75)
+            }
+            // Where 257 is no number of the type, what is lost depends on the order.
+            _ => add(add(add(add(e, 256.0), 1.0), 1.0), -258.0),
+        }
     }
 
     /// A product in f32, with operands of some type.

@@ -73,6 +73,8 @@ pub(super) enum Fill {
     Uniform,
     /// Numbers above 0.
     Positive,
+    /// Numbers above 1.
+    Large,
     /// Among quarters some infinities, NaNs, large and tiny numbers.
     Wild,
 }

@@ -126,6 +126,7 @@ fn value(fill: Fill, rng: &mut Rng) -> f64 {
         Fill::Quarters => quarters(rng),
         Fill::Uniform => rng.unit() * 4.0 - 2.0,
         Fill::Positive => 0.125 + rng.unit() * 3.0,
+        Fill::Large => 1.0 + rng.below(16) as f64 / 4.0,
         Fill::Wild => {
             let wild = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 60000.0, -1e30, 1e-30, -0.0, 0.0];
             if rng.percent(8) { rng.of(&wild) } else { quarters(rng) }
