@@ -70,6 +70,18 @@ pub(crate) fn has(text: &str, parts: &[&str]) {
     }
 }
 
+/// The JSON that a run prints, whether it succeeds or not, and whether it does.
+#[cfg(feature = "llvm")]
+#[track_caller]
+pub(crate) fn json_of(args: &[&str]) -> (bool, Value) {
+    let out = atlas(args, &[]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let value = serde_json::from_str(&text).unwrap_or_else(|e| {
+        panic!("atlas {args:?} does not print JSON: {e}\n{text}\n{}", String::from_utf8_lossy(&out.stderr))
+    });
+    (out.status.success(), value)
+}
+
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap_or_else(|e| panic!("no temporary folder: {e}"))
 }

@@ -11,8 +11,12 @@ mod determinism;
 mod exact;
 #[cfg(feature = "llvm")]
 mod kernels;
+#[cfg(feature = "mutations")]
+mod mutations;
 #[cfg(feature = "llvm")]
 mod pipeline;
+#[cfg(feature = "llvm")]
+mod random;
 #[cfg(feature = "llvm")]
 mod simulate;
 #[cfg(feature = "llvm")]

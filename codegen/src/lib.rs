@@ -7,6 +7,7 @@
 //! | `gpu` | GPU IR, its atoms, text form and verifier |
 //! | `passes`, `pipeline` | Tile IR to GPU IR, and GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
+//! | `mutation` | known mistakes, for tests to put back |
 //! | `llvm`, `ptx` | GPU IR to LLVM to PTX (feature `llvm`) |
 //!
 //! Without the feature `llvm` everything but emission is here, so that a launcher, an editor or a test
@@ -27,6 +28,8 @@ pub mod machine;
 #[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]
 mod llvm;
 pub mod math;
+#[doc(hidden)]
+pub mod mutation;
 pub mod passes;
 pub mod pipeline;
 #[cfg(feature = "llvm")]

@@ -16,6 +16,7 @@
 //! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
+//! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
 //! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
 #![deny(missing_docs)]
@@ -51,6 +52,7 @@ mod store;
 mod stream;
 mod tensor;
 pub mod timing;
+mod tile_launch;
 mod trusted;
 
 pub use args::{Arg, IntoArg};
@@ -75,4 +77,5 @@ pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
+pub use tile_launch::{TileArg, launch_tile_ir};
 pub use trusted::{CompiledLaunch, FormPrograms};

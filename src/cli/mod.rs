@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `list`, `compile`, `explain`, `verify`, `bench`, `demo`, `doctor` | the verbs |
 //! | `differential` | `verify --differential`: a GPU against the simulator |
+//! | `fuzz` | random kernels against the interpreter |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `stages` | the one place that calls the code generator |
 //! | `ship` | `compile --all`: every kernel to a folder |
@@ -22,6 +23,7 @@ mod demo;
 mod differential;
 mod doctor;
 mod explain;
+mod fuzz;
 mod input;
 mod list;
 mod ptxas;
@@ -53,6 +55,8 @@ enum Verb {
     Explain(explain::Args),
     /// Every kernel against its f64 reference.
     Verify(verify::Args),
+    /// Random kernels, compiled and run, against the interpreter.
+    Fuzz(fuzz::Args),
     /// Measure the kernels on a GPU.
     Bench(bench::Args),
     /// The main job: compile, run and check the kernels at the sizes of real models.
@@ -70,6 +74,7 @@ pub fn main() -> ExitCode {
         Verb::Compile(args) => compile::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Verify(args) => verify::run(&args),
+        Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),

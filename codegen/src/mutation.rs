@@ -1,0 +1,102 @@
+//! Known mistakes, put back into the compiler by tests that must notice them.
+//!
+//! A test that finds nothing may be right or blind. Each mistake that the compiler once made has a [`Mutation`]; the
+//! place that mends it asks [`is_planted`] and, if so, does as it did before. Without the feature `mutations` the answer
+//! is a constant and the mistake is not compiled; a build without debug assertions refuses the feature, so that no
+//! release has it. To plant one: add a variant here, ask for it at the mend, and name it in [`Mutation::HOOKED`].
+
+#[cfg(all(feature = "mutations", not(debug_assertions)))]
+compile_error!("the feature `mutations` plants mistakes in the compiler; it is for builds with debug assertions alone");
+
+macro_rules! mutations {
+    ($($(#[$m:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// A mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutation { $($(#[$m])* $name),+ }
+
+        impl Mutation {
+            /// Every mistake that has a name, whether something asks for it or not.
+            pub const ALL: &'static [Mutation] = &[$(Mutation::$name),+];
+
+            /// The name on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Mutation::$name => $text),+ }
+            }
+
+            /// The inverse of `name`.
+            pub fn from_name(name: &str) -> Option<Mutation> {
+                Mutation::ALL.iter().copied().find(|m| m.name() == name)
+            }
+        }
+    };
+}
+
+mutations! {
+    /// What is not valid is contracted as it is, without its neutral element.
+    FillForgotten = "fill-forgotten",
+    /// A tile of extent 1, broadcast and then contracted, counts one of its columns alone.
+    BroadcastOfOne = "broadcast-of-one",
+    /// What functions make of a fill is taken for what they make of 0.
+    FillThroughFunctions = "fill-through-functions",
+    /// What operations make of a fill is computed in f64, without their roundings.
+    FillUnrounded = "fill-unrounded",
+    /// A loop of no iterates leaves what it carries unset, or runs.
+    LoopOfNone = "loop-of-none",
+    /// Tiles carried in shared memory are replaced one after the other.
+    CarriedInTurn = "carried-in-turn",
+    /// No barrier between the last store of a carried tile and its use after the loop.
+    CarriedUnordered = "carried-unordered",
+    /// Lanes outside a tensor load its first element.
+    MaskedLoadsFirst = "masked-loads-first",
+    /// Carried tiles of different widths are replaced by the column ranges of one of them.
+    CarriedByOneWidth = "carried-by-one-width",
+    /// A carried tile takes the buffer of what it starts with, though that is used again.
+    InitTaken = "init-taken",
+}
+
+impl Mutation {
+    /// The mistakes that something asks for.
+    pub const HOOKED: &'static [Mutation] = &[Mutation::FillForgotten];
+}
+
+#[cfg(feature = "mutations")]
+mod planted {
+    use super::Mutation;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Mutation>> = const { Cell::new(None) };
+    }
+
+    /// Plants what was planted before when it is dropped, a panic included.
+    struct Restore(Option<Mutation>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PLANTED.set(self.0);
+        }
+    }
+
+    /// Runs `f` with a mistake in every kernel that this thread compiles meanwhile.
+    pub fn with<T>(mutation: Mutation, f: impl FnOnce() -> T) -> T {
+        let _restore = Restore(PLANTED.replace(Some(mutation)));
+        f()
+    }
+
+    /// True if the compiler is to make this mistake.
+    pub(crate) fn is_planted(mutation: Mutation) -> bool {
+        PLANTED.get() == Some(mutation)
+    }
+}
+
+#[cfg(feature = "mutations")]
+pub(crate) use planted::is_planted;
+#[cfg(feature = "mutations")]
+pub use planted::with;
+
+/// True if the compiler is to make this mistake: never.
+#[cfg(not(feature = "mutations"))]
+#[cfg_attr(not(feature = "llvm"), allow(dead_code, reason = "only emission asks so far"))]
+pub(crate) const fn is_planted(_: Mutation) -> bool {
+    false
+}

@@ -1,0 +1,478 @@
+//! Tile IR of a recipe; with noise, of a kernel whose inexact operations are off by as much as a device's may be.
+//!
+//! The noise makes the interpreter show how far a right result may lie from its own: a sum in another order, a function
+//! that is some ulp off, and after them a rounding to 16 bits that falls on the other side.
+
+use super::recipe::{Cut, DimRecipe, Expr, Ext, GridRecipe, Loop, Name, ParamRecipe, Recipe, Rng, Stmt, TABLE};
+use super::values::Placed;
+use atlas_dsl::diag::Diagnostics;
+use atlas_dsl::infer::infer;
+use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, TableData};
+use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, ReduceOp, Slice, UnaryOp};
+use atlas_dsl::specialization::largest_class;
+use atlas_dsl::{Block, DType, Diagnostic, Dim, Kernel, Param, Table, TileType, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A relative error of sums and products in f32, above that of any order of so few terms.
+const OF_SUMS: f64 = 1.0 / (1 << 20) as f64;
+/// A relative error of functions in f32.
+const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
+/// The same of approximate functions, which serve where only 16 bits are written.
+const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
+
+/// How a kernel is made inexact.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noise {
+    /// Of the errors.
+    pub(super) seed: u64,
+    /// 1 or -1.
+    pub(super) sign: f64,
+}
+
+/// A kernel and what is known of it.
+pub(super) struct Emitted {
+    pub(super) kernel: Kernel,
+    /// The type of each expression, in the order of [`super::recipe::visit_exprs`].
+    pub(super) types: Vec<TileType>,
+    /// For each parameter: whether what is written there depends on an inexact operation.
+    pub(super) inexact: Vec<bool>,
+}
+
+/// Builds a recipe's kernel.
+pub(super) fn emit(recipe: &Recipe, noise: Option<Noise>) -> Result<Emitted, Diagnostics> {
+    let mut emitter = Emitter::new(recipe, noise);
+    emitter.signature();
+    let body = emitter.kernel.body;
+    emitter.block(&recipe.body, body)?;
+    // What is read of an output may be what was written there.
+    let any = emitter.any_inexact;
+    let inexact = emitter.stored.iter().map(|&stored| stored && any).collect();
+    Ok(Emitted { kernel: emitter.kernel, types: emitter.types, inexact })
+}
+
+struct Emitter<'r> {
+    recipe: &'r Recipe,
+    noise: Option<Noise>,
+    rng: Rng,
+    kernel: Kernel,
+    at: Block,
+    env: BTreeMap<Name, Value>,
+    types: Vec<TileType>,
+    /// Values that depend on an inexact operation.
+    off: BTreeSet<Value>,
+    /// Whole numbers as coordinates, so that equal ones are one value.
+    numbers: BTreeMap<i64, Value>,
+    any_inexact: bool,
+    /// Parameters that something inexact is stored to.
+    stored: Vec<bool>,
+    approximate: bool,
+    table: Option<Table>,
+}
+
+type R<T> = Result<T, Diagnostic>;
+
+impl<'r> Emitter<'r> {
+    fn new(recipe: &'r Recipe, noise: Option<Noise>) -> Emitter<'r> {
+        let kernel = Kernel::new("random");
+        let halves = |p: &ParamRecipe| !matches!(p, ParamRecipe::Tensor { dtype, out: true, .. } if !dtype.is_half());
+        Emitter {
+            recipe,
+            noise,
+            rng: Rng::new(noise.map_or(0, |n| n.seed)),
+            at: kernel.body,
+            kernel,
+            env: BTreeMap::new(),
+            types: Vec::new(),
+            off: BTreeSet::new(),
+            numbers: BTreeMap::new(),
+            any_inexact: false,
+            stored: vec![false; recipe.params.len()],
+            approximate: recipe.params.iter().all(halves),
+            table: None,
+        }
+    }
+
+    fn signature(&mut self) {
+        for (i, d) in self.recipe.dims.iter().enumerate() {
+            let DimRecipe { whole, .. } = *d;
+            let n = self.recipe.size(i);
+            let size = if whole { DimSize::Const(n) } else { DimSize::Dynamic { divisor: largest_class(n) } };
+            self.kernel.dims.push(DimData { name: format!("D{i}"), size });
+        }
+        for (i, p) in self.recipe.params.iter().enumerate() {
+            let (name, kind) = match p {
+                ParamRecipe::Scalar { dtype, .. } => (format!("s{i}"), ParamKind::Scalar { dtype: *dtype }),
+                ParamRecipe::Tensor { dtype, dims, out, view, .. } => {
+                    let placed = Placed::new(self.recipe, *dtype, dims, *view);
+                    let kind = ParamKind::Tensor {
+                        dtype: *dtype,
+                        dims: dims.iter().map(|&d| Dim::from_u32(d as u32)).collect(),
+                        strides: placed.facts(self.recipe, dims),
+                        align: placed.align(),
+                        access: if *out { Access::Out } else { Access::In },
+                    };
+                    (format!("{}{i}", if *out { "y" } else { "x" }), kind)
+                }
+            };
+            self.kernel.params.push(ParamData { name, kind });
+        }
+        for (name, axis) in self.recipe.grid.iter().enumerate() {
+            let extent = match *axis {
+                GridRecipe::Points(d) => GridExtent::Points(Dim::from_u32(d as u32)),
+                GridRecipe::Tiles(d) => GridExtent::Tiles {
+                    dim: Dim::from_u32(d as u32),
+                    size: self.recipe.extents[self.recipe.dims[d].tile],
+                },
+            };
+            let coord = self.kernel.push_grid_axis(extent);
+            self.env.insert(name, coord);
+        }
+    }
+
+    fn block(&mut self, body: &[Stmt], block: Block) -> Result<(), Diagnostics> {
+        let before = std::mem::replace(&mut self.at, block);
+        for stmt in body {
+            match stmt {
+                Stmt::Let(name, e) => {
+                    let v = self.expr(e)?;
+                    self.env.insert(*name, v);
+                }
+                Stmt::Store(param, cuts, e) => {
+                    let slices = self.cuts(cuts)?;
+                    let value = self.expr(e)?;
+                    self.stored[*param] |= self.off.contains(&value);
+                    self.push_all(Op::Store { param: Param::from_u32(*param as u32), slices, value })?;
+                }
+                Stmt::Loop(l) => self.loop_(l)?,
+            }
+        }
+        self.at = before;
+        Ok(())
+    }
+
+    fn loop_(&mut self, l: &Loop) -> Result<(), Diagnostics> {
+        let (lo, hi) = (self.expr(&l.lo)?, self.expr(&l.hi)?);
+        // The order of `visit_exprs`: an initial value, then what follows it. The latter is emitted in the body.
+        let mut inits = Vec::new();
+        let mut places = Vec::new();
+        for c in &l.carried {
+            inits.push(self.expr(&c.init)?);
+            places.push(self.types.len());
+            self.types.extend(std::iter::repeat_n(TileType::scalar(DType::Bool), count(&c.next)));
+        }
+        let block = self.kernel.blocks.push(BlockData::default());
+        let index = self.kernel.push_block_param(block, TileType::scalar(DType::I32));
+        self.env.insert(l.index, index);
+        for (c, &init) in l.carried.iter().zip(&inits) {
+            let ty = self.kernel.ty(init).clone();
+            let v = self.kernel.push_block_param(block, ty);
+            self.off.insert(v);
+            self.env.insert(c.inner, v);
+        }
+        self.block(&l.body, block)?;
+        let before = std::mem::replace(&mut self.at, block);
+        let rest = std::mem::take(&mut self.types);
+        let mut nexts = Vec::new();
+        let mut types = Vec::new();
+        for c in &l.carried {
+            nexts.push(self.expr(&c.next)?);
+            types.push(std::mem::take(&mut self.types));
+        }
+        self.types = rest;
+        for (place, types) in places.into_iter().zip(types) {
+            self.types[place..place + types.len()].clone_from_slice(&types);
+        }
+        self.push_all(Op::Yield(nexts))?;
+        self.at = before;
+        let kind = if l.pipeline { LoopKind::Pipeline } else { LoopKind::Carried };
+        let results = self.push_all(Op::Loop { kind, lo, hi, inits, body: block })?;
+        for (c, v) in l.carried.iter().zip(results) {
+            self.off.insert(v);
+            self.env.insert(c.outer, v);
+        }
+        Ok(())
+    }
+
+    fn cuts(&mut self, cuts: &[Cut]) -> R<Vec<Slice>> {
+        let each = |c: &Cut| {
+            Ok(match c {
+                Cut::Whole => Slice::Whole,
+                Cut::At(e) => Slice::At(self.coordinate(e)?),
+                Cut::Tile(e, ext) => Slice::Tile { index: self.coordinate(e)?, size: self.recipe.extents[*ext] },
+                Cut::Span(e, ext) => Slice::Span { start: self.coordinate(e)?, len: self.recipe.extents[*ext] },
+            })
+        };
+        cuts.iter().map(each).collect()
+    }
+
+    /// A coordinate. Numbers stand before all loops: what is made in a loop's body counts as depending on its index.
+    fn coordinate(&mut self, e: &Expr) -> R<Value> {
+        let Expr::Splat(x, DType::I32, shape) = e else { return self.expr(e) };
+        if let Some(&v) = self.numbers.get(&(*x as i64)).filter(|_| shape.is_empty()) {
+            self.types.push(TileType::scalar(DType::I32));
+            return Ok(v);
+        }
+        let at = std::mem::replace(&mut self.at, self.kernel.body);
+        let v = self.expr(e);
+        self.at = at;
+        let v = v?;
+        self.numbers.insert(*x as i64, v);
+        Ok(v)
+    }
+
+    fn expr(&mut self, e: &Expr) -> R<Value> {
+        let place = self.types.len();
+        self.types.push(TileType::scalar(DType::Bool));
+        let v = self.make(e)?;
+        self.types[place] = self.kernel.ty(v).clone();
+        Ok(v)
+    }
+
+    fn make(&mut self, e: &Expr) -> R<Value> {
+        let shape = |s: &[Ext]| self.recipe.shape(s);
+        let op = match e {
+            Expr::Var(name) => {
+                let found = self.env.get(name).copied();
+                return found.ok_or_else(|| Diagnostic::new(204, Loc::default(), format!("no variable {name}")));
+            }
+            Expr::Splat(value, dtype, s) => Op::Splat { value: *value, dtype: *dtype, shape: shape(s) },
+            Expr::Iota(s, axis) => Op::Iota { shape: shape(s), axis: *axis },
+            Expr::Size(d) | Expr::Tiles(d) => return self.of_dim(*d, matches!(e, Expr::Tiles(_))),
+            Expr::Scalar(p) => Op::ScalarParam(Param::from_u32(*p as u32)),
+            Expr::Table(i) => return self.table(i),
+            Expr::Unary(op, a) => {
+                let a = self.expr(a)?;
+                return self.function(*op, a);
+            }
+            Expr::Binary(op, pair) => {
+                let (a, b) = (self.expr(&pair[0])?, self.expr(&pair[1])?);
+                return self.binary(*op, a, b);
+            }
+            Expr::Compare(p, pair) => Op::Compare(*p, self.expr(&pair[0])?, self.expr(&pair[1])?),
+            Expr::Select(three) => {
+                let [cond, on_true, on_false] = [&three[0], &three[1], &three[2]].map(|e| self.expr(e));
+                Op::Select { cond: cond?, on_true: on_true?, on_false: on_false? }
+            }
+            Expr::Cast(dtype, a) => {
+                let a = self.expr(a)?;
+                let off = self.off.contains(&a);
+                let v = self.push(Op::Cast(*dtype, a))?;
+                return if off { self.blur(v) } else { Ok(v) };
+            }
+            Expr::Broadcast(a, s) => {
+                let value = self.expr(a)?;
+                if *self.kernel.ty(value).shape == self.recipe.shape(s) {
+                    return Ok(value);
+                }
+                Op::Broadcast { value, shape: self.recipe.shape(s) }
+            }
+            Expr::Reshape(a, s) => Op::Reshape { value: self.expr(a)?, shape: self.recipe.shape(s) },
+            Expr::Transpose(a) => Op::Transpose(self.expr(a)?),
+            Expr::Reduce(op, a, axes) => {
+                let value = self.expr(a)?;
+                return self.reduce(*op, value, axes);
+            }
+            Expr::Dot { factors, acc, tf32 } => {
+                let (a, b) = (self.expr(&factors[0])?, self.expr(&factors[1])?);
+                let acc = acc.as_ref().map(|e| self.expr(e)).transpose()?;
+                return self.dot(a, b, acc, *tf32);
+            }
+            Expr::Load(p, cuts) => {
+                let slices = self.cuts(cuts)?;
+                let v = self.push(Op::Load { param: Param::from_u32(*p as u32), slices })?;
+                if matches!(self.recipe.params.get(*p), Some(ParamRecipe::Tensor { out: true, .. })) {
+                    self.off.insert(v);
+                }
+                return Ok(v);
+            }
+        };
+        self.push(op)
+    }
+
+    fn of_dim(&mut self, d: usize, tiles: bool) -> R<Value> {
+        let (size, n) = (self.recipe.extents[self.recipe.dims[d].tile], self.recipe.size(d));
+        let dim = Dim::from_u32(d as u32);
+        self.push(match (self.recipe.dims[d].whole, tiles) {
+            (true, tiles) => {
+                let value = if tiles { n.div_ceil(u64::from(size)) } else { n } as f64;
+                Op::Splat { value, dtype: DType::I32, shape: Vec::new() }
+            }
+            (false, true) => Op::DimTiles { dim, size },
+            (false, false) => Op::DimSize(dim),
+        })
+    }
+
+    fn table(&mut self, index: &Expr) -> R<Value> {
+        let i = self.expr(index)?;
+        let table = *self.table.get_or_insert_with(|| {
+            let (shape, values) = (vec![TABLE.len() as u32], TABLE.to_vec());
+            self.kernel.tables.push(TableData { name: "COEF".to_owned(), shape, values })
+        });
+        let n = self.push(Op::Splat { value: TABLE.len() as f64, dtype: DType::I32, shape: Vec::new() })?;
+        let i = self.push(Op::Binary(BinaryOp::Rem, i, n))?;
+        self.push(Op::TableGet { table, indices: vec![i] })
+    }
+
+    fn push(&mut self, op: Op) -> R<Value> {
+        let values = self.push_all(op)?;
+        values.first().copied().ok_or_else(|| Diagnostic::new(203, Loc::default(), "an operation without a result"))
+    }
+
+    fn push_all(&mut self, op: Op) -> R<Vec<Value>> {
+        let types = infer(&self.kernel, &op, Loc::default())?;
+        let mut off = false;
+        op.visit_operands(|v| off |= self.off.contains(&v));
+        let inst = self.kernel.push_inst(self.at, op, &types, Loc::default());
+        let results = self.kernel.results[inst].clone();
+        if off {
+            self.off.extend(&results);
+        }
+        Ok(results)
+    }
+
+    // ----- inexact operations -----
+
+    /// Marks a result as inexact.
+    fn marked(&mut self, v: Value) -> Value {
+        self.any_inexact = true;
+        self.off.insert(v);
+        v
+    }
+
+    fn function(&mut self, op: UnaryOp, a: Value) -> R<Value> {
+        let exact = match op {
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => true,
+            UnaryOp::Sqrt => !self.approximate,
+            _ => false,
+        };
+        let ty = self.kernel.ty(a).clone();
+        if exact || self.noise.is_none() || !ty.dtype.is_float() {
+            let v = self.push(Op::Unary(op, a))?;
+            return Ok(if exact { v } else { self.marked(v) });
+        }
+        let relative = if self.approximate { OF_APPROXIMATIONS } else { OF_FUNCTIONS };
+        let wide = self.widened(a)?;
+        let y = self.push(Op::Unary(op, wide))?;
+        let size = match op {
+            // Near their zeros these are as exact as their arguments.
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Log => {
+                let one = self.splat(1.0 / 8.0, &ty.shape)?;
+                let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
+                self.push(Op::Binary(BinaryOp::Max, size, one))?
+            }
+            _ => y,
+        };
+        let y = self.add_noise(y, size, relative)?;
+        let y = self.narrowed(y, ty.dtype)?;
+        Ok(self.marked(y))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> R<Value> {
+        let v = self.push(Op::Binary(op, a, b))?;
+        let ty = self.kernel.ty(v).clone();
+        if op != BinaryOp::Div || !self.approximate || !ty.dtype.is_float() {
+            return Ok(v);
+        }
+        self.marked(v);
+        if self.noise.is_none() {
+            return Ok(v);
+        }
+        let wide = self.widened(v)?;
+        let y = self.add_noise(wide, wide, OF_APPROXIMATIONS)?;
+        let y = self.narrowed(y, ty.dtype)?;
+        Ok(self.marked(y))
+    }
+
+    fn reduce(&mut self, op: ReduceOp, value: Value, axes: &[u8]) -> R<Value> {
+        let reduce = |op, value| Op::Reduce { op, value, axes: axes.to_vec() };
+        let dtype = self.kernel.ty(value).dtype;
+        if op != ReduceOp::Sum || !dtype.is_float() {
+            return self.push(reduce(op, value));
+        }
+        if self.noise.is_none() {
+            let v = self.push(reduce(op, value))?;
+            return Ok(self.marked(v));
+        }
+        let wide = self.widened(value)?;
+        let sum = self.push(reduce(op, wide))?;
+        let size = self.push(Op::Unary(UnaryOp::Abs, wide))?;
+        let size = self.push(reduce(op, size))?;
+        let sum = self.add_noise(sum, size, OF_SUMS)?;
+        let sum = self.narrowed(sum, dtype)?;
+        Ok(self.marked(sum))
+    }
+
+    fn dot(&mut self, a: Value, b: Value, acc: Option<Value>, tf32: bool) -> R<Value> {
+        let precision = if tf32 { Precision::Tf32 } else { Precision::Default };
+        let product = self.push(Op::Dot { a, b, acc, precision })?;
+        self.marked(product);
+        if self.noise.is_none() {
+            return Ok(product);
+        }
+        let a = self.push(Op::Unary(UnaryOp::Abs, a))?;
+        let b = self.push(Op::Unary(UnaryOp::Abs, b))?;
+        let acc = acc.map(|c| self.push(Op::Unary(UnaryOp::Abs, c))).transpose()?;
+        let size = self.push(Op::Dot { a, b, acc, precision })?;
+        let noisy = self.add_noise(product, size, OF_SUMS)?;
+        Ok(self.marked(noisy))
+    }
+
+    fn widened(&mut self, v: Value) -> R<Value> {
+        if self.kernel.ty(v).dtype.is_half() { self.push(Op::Cast(DType::F32, v)) } else { Ok(v) }
+    }
+
+    /// Back in a narrow type, where the rounding may fall on the other side.
+    fn narrowed(&mut self, v: Value, dtype: DType) -> R<Value> {
+        if !dtype.is_half() {
+            return Ok(v);
+        }
+        let v = self.push(Op::Cast(dtype, v))?;
+        self.blur(v)
+    }
+
+    /// A 16-bit tile, some of whose elements are one ulp off; other tiles as they are.
+    fn blur(&mut self, v: Value) -> R<Value> {
+        let dtype = self.kernel.ty(v).dtype;
+        if self.noise.is_none() || !dtype.is_half() {
+            return Ok(v);
+        }
+        let half_ulp = if dtype == DType::F16 { 1.0 / 2048.0 } else { 1.0 / 256.0 };
+        let wide = self.push(Op::Cast(DType::F32, v))?;
+        let wide = self.add_noise(wide, wide, half_ulp)?;
+        self.push(Op::Cast(dtype, wide))
+    }
+
+    fn splat(&mut self, value: f64, shape: &[u32]) -> R<Value> {
+        self.push(Op::Splat { value, dtype: DType::F32, shape: shape.to_vec() })
+    }
+
+    /// `v + size * noise`, the noise at most `most` and another for each element.
+    fn add_noise(&mut self, v: Value, size: Value, most: f64) -> R<Value> {
+        let shape = self.kernel.ty(v).shape.clone();
+        let sign = self.noise.map_or(1.0, |n| n.sign);
+        let phase = self.rng.unit() * 6.0;
+        let mut phase = self.splat(phase, &shape)?;
+        for axis in 0..shape.len() as u8 {
+            let i = self.push(Op::Iota { shape: shape.clone(), axis })?;
+            let i = self.push(Op::Cast(DType::F32, i))?;
+            let step = 1.0 + self.rng.unit() * 4.0;
+            let step = self.splat(step, &shape)?;
+            let i = self.push(Op::Binary(BinaryOp::Mul, i, step))?;
+            phase = self.push(Op::Binary(BinaryOp::Add, phase, i))?;
+        }
+        let wave = self.push(Op::Unary(UnaryOp::Sin, phase))?;
+        let most = self.splat(sign * most, &shape)?;
+        let wave = self.push(Op::Binary(BinaryOp::Mul, wave, most))?;
+        let noise = self.push(Op::Binary(BinaryOp::Mul, size, wave))?;
+        self.push(Op::Binary(BinaryOp::Add, v, noise))
+    }
+}
+
+/// Expressions in an expression, itself included.
+fn count(e: &Expr) -> usize {
+    let mut e = e.clone();
+    fn of(e: &mut Expr) -> usize {
+        1 + e.children_mut().into_iter().map(of).sum::<usize>()
+    }
+    of(&mut e)
+}

@@ -1,0 +1,127 @@
+//! Compiles a kernel and runs it in the simulator, or on a GPU, and says what went wrong.
+
+use super::values::Argument;
+use atlas_codegen::{AbiParam, KernelImage};
+use atlas_dsl::{Kernel, Schedule, Verified};
+use atlas_runtime::{Device, TileArg, grid_count, launch_tile_ir, programs};
+use atlas_sim::alu::Arithmetic;
+use atlas_sim::fault::{Fault, FaultKind};
+use atlas_sim::launch::{Launch, Options, Policy};
+use atlas_sim::memory::{Global, Permission};
+use atlas_sim::program::Program;
+use atlas_sim::{decode, launch, syntax};
+
+/// Warp instructions of one launch; the largest kernels take a tenth.
+const BUDGET: u64 = 1 << 22;
+
+/// The buffers after a launch on a GPU.
+pub(super) fn on_gpu(
+    device: &Device,
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    dims: &[u64],
+    arguments: &[Argument],
+) -> Result<Vec<Vec<u8>>, String> {
+    let args: Vec<TileArg<'_>> = arguments
+        .iter()
+        .map(|argument| match argument {
+            Argument::Scalar { bits, .. } => TileArg::Number(*bits),
+            Argument::Tensor { placed, bytes, .. } => {
+                TileArg::Tensor { bytes, offset: placed.offset, strides: &placed.strides }
+            }
+        })
+        .collect();
+    launch_tile_ir(device, kernel, schedule, dims, &args).map_err(|e| e.to_string())
+}
+
+/// A kernel ready to launch.
+pub(super) struct Ready<'a> {
+    image: &'a KernelImage,
+    program: Program,
+    dims: &'a [u64],
+    arguments: &'a [Argument],
+}
+
+impl<'a> Ready<'a> {
+    /// Decodes the PTX.
+    pub(super) fn new(
+        image: &'a KernelImage,
+        dims: &'a [u64],
+        arguments: &'a [Argument],
+        arithmetic: Arithmetic,
+    ) -> Result<Ready<'a>, Fault> {
+        let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), arithmetic)?;
+        if program.params.len() != image.params.len() {
+            let message = format!("the PTX has {} parameters, the image {}", program.params.len(), image.params.len());
+            return Err(Fault::new(FaultKind::Launch, message));
+        }
+        Ok(Ready { image, program, dims, arguments })
+    }
+
+    /// The buffers after a launch in the simulator.
+    pub(super) fn simulate(&self, policy: Policy, seed: u64) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut memory = Global::new();
+        let mut addresses = Vec::new();
+        for argument in self.arguments {
+            addresses.push(match argument {
+                Argument::Scalar { .. } => 0,
+                Argument::Tensor { out, bytes, .. } => {
+                    memory.alloc(bytes.clone(), if *out { Permission::ReadWrite } else { Permission::ReadOnly })
+                }
+            });
+        }
+        let grid = programs(&self.image.grid, self.dims);
+        if grid > 0 {
+            let launch = Launch {
+                program: &self.program,
+                grid: [grid as u32, 1, 1],
+                block: [self.image.threads, 1, 1],
+                cluster: None,
+                shared_bytes: self.image.shared_bytes,
+                params: &self.params(&addresses),
+            };
+            launch::run(&launch, &mut memory, &Options { policy, seed, budget: BUDGET, ..Options::default() })?;
+        }
+        let read = |(argument, &at): (&Argument, &u64)| match argument {
+            Argument::Scalar { .. } => Ok(Vec::new()),
+            Argument::Tensor { bytes, .. } => memory
+                .read(at, bytes.len() as u64)
+                .map(<[u8]>::to_vec)
+                .map_err(|e| Fault::new(FaultKind::OutOfBounds, e.to_string())),
+        };
+        self.arguments.iter().zip(&addresses).map(read).collect()
+    }
+
+    /// The parameters as the entry lays them out.
+    fn params(&self, addresses: &[u64]) -> Vec<u8> {
+        let mut block = vec![0; self.program.param_bytes as usize];
+        for (slot, &param) in self.program.params.iter().zip(&self.image.params) {
+            let bytes = (slot.bytes as usize).min(8);
+            let bits = self.value(param, addresses).to_le_bytes();
+            block[slot.offset as usize..][..bytes].copy_from_slice(&bits[..bytes]);
+        }
+        block
+    }
+
+    fn value(&self, param: AbiParam, addresses: &[u64]) -> u64 {
+        let argument = |p: atlas_dsl::Param| &self.arguments[p.as_u32() as usize];
+        match param {
+            AbiParam::Dim(d) => self.dims[d.as_u32() as usize],
+            AbiParam::GridCount(axis) => grid_count(self.image.grid[usize::from(axis)], self.dims),
+            AbiParam::Ptr(p) => match argument(p) {
+                Argument::Tensor { placed, .. } => {
+                    addresses[p.as_u32() as usize] + placed.offset * u64::from(placed.dtype.bytes())
+                }
+                Argument::Scalar { .. } => 0,
+            },
+            AbiParam::Stride(p, axis) => match argument(p) {
+                Argument::Tensor { placed, .. } => placed.strides[usize::from(axis)] as u64,
+                Argument::Scalar { .. } => 0,
+            },
+            AbiParam::Scalar(p) => match argument(p) {
+                Argument::Scalar { bits, .. } => *bits,
+                Argument::Tensor { .. } => 0,
+            },
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `atlas fuzz`: random kernels, compiled and executed, against the interpreter.
+//!
+//! A seed gives a kernel, its problem and its schedule, the same wherever it is drawn. What fails is made smaller for
+//! as long as it fails in the same way, and shown as the text of its kernel with what it takes to see it again.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `recipe` | a kernel and its problem as a small tree |
+//! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
+//! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
+//! | `values` | the arguments: where their elements lie, and what they are |
+//! | `oracle` | what the outputs should hold, and how far a right device may be from it |
+//! | `execute` | one launch in the simulator, or on a GPU |
+//! | `trial` | a recipe compiled, run under every schedule and compared |
+//! | `shrink` | the smallest recipe that fails in the same way |
+//! | `report` | what is printed |
+
+mod emit;
+mod execute;
+mod express;
+mod generate;
+mod oracle;
+mod recipe;
+mod report;
+mod shrink;
+mod trial;
+mod values;
+
+use super::show::Progress;
+use super::{compile, input, show, stages};
+use anyhow::{Result, bail};
+use atlas_codegen::Target;
+#[cfg(feature = "mutations")]
+use atlas_codegen::mutation::Mutation;
+use atlas_runtime::{Device, DeviceId};
+use rayon::prelude::*;
+use recipe::Recipe;
+use report::{Found, Report};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use trial::{Failure, Passed, SCHEDULES, Trial};
+
+/// Kernels that a seed may draw before one is well formed.
+const ATTEMPTS: u64 = 16;
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds from there on.
+    #[arg(long, default_value_t = 100)]
+    count: u64,
+    /// The architectures to compile for.
+    #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
+    arch: Vec<String>,
+    /// Runs each kernel on this GPU too, such as cuda:0, for its own architecture alone.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Leave what fails as it was drawn.
+    #[arg(long)]
+    no_shrink: bool,
+    /// Print the kernel of each seed and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Stop where the first kernel fails.
+    #[arg(long)]
+    first: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Put a known mistake back into the compiler, which the kernels should show.
+    #[cfg(feature = "mutations")]
+    #[arg(long, value_name = "NAME", value_parser = mutation)]
+    mutation: Option<Mutation>,
+}
+
+#[cfg(feature = "mutations")]
+fn mutation(name: &str) -> std::result::Result<Mutation, String> {
+    let known = || Mutation::ALL.iter().map(|m| m.name()).collect::<Vec<_>>().join(", ");
+    Mutation::from_name(name).ok_or_else(|| format!("there is no mutation `{name}`; they are {}", known()))
+}
+
+impl Args {
+    /// Runs `f` with the mistake that was asked for.
+    #[cfg(feature = "mutations")]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        match self.mutation {
+            Some(mutation) => atlas_codegen::mutation::with(mutation, f),
+            None => f(),
+        }
+    }
+
+    #[cfg(not(feature = "mutations"))]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        f()
+    }
+}
+
+/// Runs the kernels of some seeds; whether none fails.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let seeds = args.seed..args.seed.saturating_add(args.count);
+    if args.list {
+        for seed in seeds {
+            let (recipe, _) = well_formed(seed);
+            println!("{}", report::text(&recipe));
+        }
+        return Ok(true);
+    }
+    if !stages::CAN_COMPILE {
+        bail!("this program was built without its code generator; build it with `--features jit`");
+    }
+    let device = args.device.as_deref().map(gpu).transpose()?;
+    let targets = match device.as_ref().and_then(Device::target) {
+        Some(target) => vec![target],
+        None => args.arch.iter().map(|text| compile::machine(text).map(|m| m.target)).collect::<Result<Vec<_>>>()?,
+    };
+    let begun = Instant::now();
+    let progress = Mutex::new(Progress::new(args.count as usize));
+    let failed = AtomicBool::new(false);
+    let one = |seed: u64| {
+        if args.first && failed.load(Ordering::Relaxed) {
+            return Report::default();
+        }
+        progress.lock().unwrap_or_else(PoisonError::into_inner).step(&format!("seed {seed}"));
+        let report = args.mutated(|| of_seed(seed, &targets, device.as_ref(), !args.no_shrink));
+        failed.fetch_or(!report.found.is_empty(), Ordering::Relaxed);
+        report
+    };
+    // One kernel at a time on a GPU: a fault there is not to be blamed on another kernel.
+    let reports: Vec<Report> = match device {
+        Some(_) => seeds.map(one).collect(),
+        None => seeds.into_par_iter().map(one).collect(),
+    };
+    let mut report = Report::default();
+    reports.into_iter().for_each(|other| report.merge(other));
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        show::json(&report.json(args.seed, args.count, &targets, seconds));
+    } else {
+        report.print(seconds);
+    }
+    Ok(report.found.is_empty())
+}
+
+fn gpu(name: &str) -> Result<Device> {
+    let device = input::device(name)?;
+    if !matches!(device.id(), DeviceId::Cuda(_)) {
+        bail!("--device of `fuzz` names a GPU, such as cuda:0; without it the simulator alone runs the kernels");
+    }
+    Ok(device)
+}
+
+/// The first recipe of a seed whose kernel is well formed, and the codes for which others were refused.
+fn well_formed(seed: u64) -> (Recipe, Vec<String>) {
+    let mut refused = Vec::new();
+    for attempt in 0.. {
+        let recipe = generate::generate(seed, attempt);
+        match Trial::new(&recipe) {
+            Err(diagnostics) if attempt < ATTEMPTS => {
+                let code = diagnostics.0.first().map_or_else(String::new, |d| d.code.to_string());
+                refused.push(code);
+            }
+            _ => return (recipe, refused),
+        }
+    }
+    (generate::generate(seed, 0), refused)
+}
+
+/// Draws the kernel of a seed and runs it for each target.
+fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool) -> Report {
+    let (recipe, refused) = well_formed(seed);
+    let mut report = Report::default();
+    refused.into_iter().for_each(|code| report.refuse(code));
+    let Ok(mut trial) = Trial::new(&recipe) else { return report };
+    report.programs += 1;
+    for &target in targets {
+        match trial.run(target, &SCHEDULES, device) {
+            Ok(passed) => report.pass(&passed),
+            Err(failure) => {
+                let drawn = recipe.clone();
+                report.found.push(found(seed, drawn, failure, shrinks && device.is_none()));
+                // Other targets most often fail in the same way.
+                break;
+            }
+        }
+    }
+    report
+}
+
+fn found(seed: u64, recipe: Recipe, failure: Failure, shrinks: bool) -> Found {
+    if !shrinks {
+        return Found { seed, recipe, failure };
+    }
+    let shrink::Shrunk { recipe, failure } = shrink::shrink(recipe, failure);
+    Found { seed, recipe, failure }
+}
+
+impl Report {
+    fn pass(&mut self, passed: &Passed) {
+        match &passed.refused {
+            Some(reason) => self.refuse(report::without_numbers(reason)),
+            None => self.compiled += 1,
+        }
+        self.launches += passed.launches;
+        self.in_ring += usize::from(passed.ring);
+        self.elements += passed.elements;
+        self.judged += passed.judged;
+    }
+}

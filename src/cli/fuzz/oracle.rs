@@ -1,0 +1,145 @@
+//! What a kernel should leave in its outputs, by the interpreter, and how far a right device may be from that.
+//!
+//! The interpreter in its native mode is the reference: the language says where f16 and bf16 round. A device may add in
+//! another order, and its functions may be some ulp off. How far the outputs move then is measured: the interpreter
+//! runs kernels in which every such operation is off by a little ([`super::emit::Noise`]), in pairs of opposite signs.
+//! An element that is an infinity or a NaN in some runs and not in others is not judged, nor one that leaps. A kernel
+//! without inexact operations must be met exactly.
+
+use super::emit::{Noise, emit};
+use super::recipe::Recipe;
+use super::values::Argument;
+use atlas_dsl::{DType, Kernel};
+use atlas_interp::{Arg, InterpError, Mode, Scalar, TensorView, TensorViewMut, run};
+
+/// Runs with noise; half of them have the signs of the other half turned.
+const NOISY: u64 = 6;
+/// Times what the runs with noise are off that a device may be.
+const SLACK: f64 = 4.0;
+
+/// What one output should hold.
+pub(super) struct Expected {
+    /// Index of the parameter.
+    pub(super) param: usize,
+    pub(super) values: Vec<f64>,
+    /// How far off each element may be; infinite for one that is not judged.
+    pub(super) bounds: Vec<f64>,
+}
+
+/// Runs a kernel; the buffers afterwards, empty ones for numbers.
+pub(super) fn interpret(
+    kernel: &Kernel,
+    dims: &[u64],
+    arguments: &[Argument],
+    mode: Mode,
+) -> Result<Vec<Vec<u8>>, InterpError> {
+    let mut buffers: Vec<Vec<u8>> = arguments.iter().map(Argument::bytes).collect();
+    let mut args = Vec::new();
+    for (argument, bytes) in arguments.iter().zip(&mut buffers) {
+        args.push(match argument {
+            Argument::Scalar { dtype, value, .. } if dtype.is_int() => Arg::Scalar(Scalar::I32(*value as i32)),
+            Argument::Scalar { value, .. } => Arg::Scalar(Scalar::F32(*value as f32)),
+            Argument::Tensor { placed: p, out, .. } => {
+                let (offset, dims, strides) = (p.offset as i64, &p.dims, &p.strides);
+                if *out {
+                    Arg::Out(TensorViewMut::new(p.dtype, bytes, offset, dims, strides)?)
+                } else {
+                    Arg::In(TensorView::new(p.dtype, bytes, offset, dims, strides)?)
+                }
+            }
+        });
+    }
+    run(kernel, dims, args, mode)?;
+    Ok(buffers)
+}
+
+/// What the outputs of a recipe's kernel should hold.
+pub(super) fn expected(recipe: &Recipe, dims: &[u64], arguments: &[Argument]) -> Result<Vec<Expected>, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let plain = emit(recipe, None).map_err(|e| text(&e))?;
+    let after = interpret(&plain.kernel, dims, arguments, Mode::Native).map_err(|e| text(&e))?;
+    let mut outputs = Vec::new();
+    for (param, argument) in arguments.iter().enumerate() {
+        if let Argument::Tensor { placed, out: true, .. } = argument {
+            let values = placed.read(&after[param]);
+            outputs.push(Output {
+                param,
+                dtype: placed.dtype,
+                exact: !plain.inexact[param],
+                values,
+                noisy: Vec::new(),
+            });
+        }
+    }
+    if outputs.iter().any(|o| !o.exact) {
+        for run in 0..NOISY {
+            let noise = Noise { seed: recipe.seed ^ (run / 2), sign: if run % 2 == 0 { 1.0 } else { -1.0 } };
+            let kernel = emit(recipe, Some(noise)).map_err(|e| text(&e))?.kernel;
+            let after = interpret(&kernel, dims, arguments, Mode::Native).map_err(|e| text(&e))?;
+            for output in &mut outputs {
+                if let Argument::Tensor { placed, .. } = &arguments[output.param] {
+                    output.noisy.push(placed.read(&after[output.param]));
+                }
+            }
+        }
+    }
+    Ok(outputs.into_iter().map(Output::bounded).collect())
+}
+
+struct Output {
+    param: usize,
+    dtype: DType,
+    exact: bool,
+    values: Vec<f64>,
+    noisy: Vec<Vec<f64>>,
+}
+
+impl Output {
+    fn bounded(self) -> Expected {
+        let bounds = if self.exact { vec![0.0; self.values.len()] } else { self.bounds() };
+        Expected { param: self.param, values: self.values, bounds }
+    }
+
+    fn bounds(&self) -> Vec<f64> {
+        let moved: Vec<f64> = (0..self.values.len()).map(|i| self.moved(i)).collect();
+        // One element may stand still by chance where its neighbours move.
+        let mut finite: Vec<f64> = moved.iter().copied().filter(|m| m.is_finite()).collect();
+        finite.sort_unstable_by(f64::total_cmp);
+        let usual = finite.get(finite.len() * 4 / 5).copied().unwrap_or(0.0);
+        let (ulp, least) = match self.dtype {
+            DType::F16 => (1.0 / 1024.0, 1.2e-7),
+            DType::Bf16 => (1.0 / 128.0, 1e-37),
+            DType::F32 => (1.0 / f64::from(1 << 21), 1e-37),
+            _ => (0.0, 0.0),
+        };
+        let bound = |(&moved, &value): (&f64, &f64)| {
+            if self.dtype.is_int() && moved == 0.0 {
+                return 0.0;
+            }
+            SLACK * (moved + usual) + if value.is_finite() { ulp * value.abs() + least } else { 0.0 }
+        };
+        moved.iter().zip(&self.values).map(bound).collect()
+    }
+
+    /// How far an element is off in the runs with noise; infinite where that is no number.
+    fn moved(&self, i: usize) -> f64 {
+        let value = self.values[i];
+        let distance = |noisy: &Vec<f64>| match (value, noisy[i]) {
+            (a, b) if a.is_nan() && b.is_nan() => 0.0,
+            (a, b) if a == b => 0.0,
+            (a, b) if a.is_finite() && b.is_finite() => (a - b).abs(),
+            _ => f64::INFINITY,
+        };
+        self.noisy.iter().map(distance).fold(0.0, f64::max)
+    }
+}
+
+impl Argument {
+    /// What the argument's buffer holds before a launch; nothing for a number.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Argument::Tensor { bytes, .. } => bytes.clone(),
+            Argument::Scalar { .. } => Vec::new(),
+        }
+    }
+}
