@@ -27,27 +27,9 @@ impl Factor {
         Ok(if self.transposed { (n, m) } else { (m, n) })
     }
 
-    /// The same with 0 for what is not valid along an axis of the factor.
-    fn zeroed(self, axis: usize) -> Result<Factor, InterpError> {
-        fn zero<T: Clone + Default>(data: &mut [T], (rows, cols): (usize, usize), axis: usize, valid: &Range<u32>) {
-            for (i, x) in data.iter_mut().enumerate() {
-                let at = if axis == 0 { i / cols } else { i % cols } as u32;
-                if i < rows * cols && !valid.contains(&at) {
-                    *x = T::default();
-                }
-            }
-        }
-        let valid = if axis == 0 { self.rows.clone() } else { self.cols.clone() };
-        let axis = if self.transposed { 1 - axis } else { axis };
-        let extents = self.tile.matrix()?;
-        let mut tile = (*self.tile).clone();
-        match &mut tile.data {
-            Data::F32(x) => zero(x, extents, axis, &valid),
-            Data::F64(x) => zero(x, extents, axis, &valid),
-            Data::Ring(x) => zero(x, extents, axis, &valid),
-            Data::Bool(_) | Data::I32(_) | Data::I64(_) => return Err(mismatch("dot")),
-        }
-        Ok(Factor { tile: Arc::new(tile), ..self })
+    /// The same with 0 for what is not valid.
+    fn zeroed(self) -> Result<Factor, InterpError> {
+        Ok(Factor { tile: Arc::new(self.tile.with_zeros()?), ..self })
     }
 
     fn view<'a, T>(&self, data: &'a [T]) -> Result<ArrayView2<'a, T>, InterpError> {
@@ -90,7 +72,7 @@ impl Program<'_> {
             let contracted = a.cols.start as usize..a.cols.end as usize;
             (a, b, contracted)
         } else {
-            (a.zeroed(1)?, b.zeroed(0)?, 0..k)
+            (a.zeroed()?, b.zeroed()?, 0..k)
         };
         let data = match (&a.tile.data, &b.tile.data, acc.as_ref().map(|t| &t.data)) {
             (Data::F32(x), Data::F32(y), acc) => {

@@ -1,4 +1,4 @@
-//! Loads, and stores that are kept until the program has ended.
+//! Loads, and stores that are kept until the program has ended. What is not valid is stored as 0.
 
 use crate::Arg;
 use crate::error::InterpError;
@@ -123,6 +123,7 @@ impl Program<'_> {
         if tile.ty != ty {
             return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
         }
+        let tile = if tile.is_valid() { tile } else { Arc::new(tile.with_zeros()?) };
         self.stores.push(Stored { param: param.as_u32() as usize, region, tile });
         Ok(())
     }

@@ -65,6 +65,39 @@ impl Tile {
         Tile { ty, valid, data }
     }
 
+    /// True if every element is valid.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.valid.iter().zip(&self.ty.shape).all(|(v, &e)| *v == (0..e))
+    }
+
+    /// The same with 0 for what is not valid.
+    pub(crate) fn with_zeros(&self) -> Result<Tile, InterpError> {
+        fn zero<T: Default>(data: &mut [T], shape: &[u32], valid: &[Range<u32>]) {
+            for (i, x) in data.iter_mut().enumerate() {
+                let mut left = i;
+                let inside = shape.iter().zip(valid).rev().all(|(&extent, valid)| {
+                    let at = left % extent as usize;
+                    left /= extent as usize;
+                    valid.contains(&(at as u32))
+                });
+                if !inside {
+                    *x = T::default();
+                }
+            }
+        }
+        let mut tile = self.clone();
+        let (shape, valid) = (&self.ty.shape, &self.valid);
+        match &mut tile.data {
+            Data::Bool(_) => return Err(mismatch("store")),
+            Data::I32(x) => zero(x, shape, valid),
+            Data::I64(x) => zero(x, shape, valid),
+            Data::F32(x) => zero(x, shape, valid),
+            Data::F64(x) => zero(x, shape, valid),
+            Data::Ring(x) => zero(x, shape, valid),
+        }
+        Ok(tile)
+    }
+
     /// An i32 scalar.
     pub(crate) fn index(x: i32) -> Tile {
         Tile::full(TileType::scalar(DType::I32), Data::I32(vec![x]))

@@ -51,8 +51,8 @@ mod storage;
 mod store;
 mod stream;
 mod tensor;
-pub mod timing;
 mod tile_launch;
+pub mod timing;
 mod trusted;
 
 pub use args::{Arg, IntoArg};

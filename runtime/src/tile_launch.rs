@@ -4,10 +4,10 @@
 //! here, and that each tensor lies in its bytes; what then runs reaches nothing else.
 
 use crate::compile::{CompileProblem, compile};
+use crate::cost::{grid_count, programs};
 use crate::device::Device;
 use crate::error::{CompileFailure, Result};
 use crate::launch_error::LaunchError;
-use crate::cost::{grid_count, programs};
 use crate::raw::{RawBuffer, RawKernel};
 use atlas_codegen::{AbiParam, KernelImage, Machine};
 use atlas_dsl::ir::{DimSize, ParamKind, Stride};
@@ -127,13 +127,7 @@ fn lies_in(offset: u64, sizes: &[u64], strides: &[i64], count: u64) -> bool {
 }
 
 /// The parameters as the `.entry` lays them out, each at a multiple of its size.
-fn block(
-    kernel: &Kernel,
-    image: &KernelImage,
-    dims: &[u64],
-    args: &[TileArg<'_>],
-    buffers: &[RawBuffer],
-) -> Vec<u8> {
+fn block(kernel: &Kernel, image: &KernelImage, dims: &[u64], args: &[TileArg<'_>], buffers: &[RawBuffer]) -> Vec<u8> {
     let index = |p: Param| p.as_u32() as usize;
     let dtype = |p: Param| match kernel.params[p].kind {
         ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,

@@ -1,4 +1,14 @@
 //! Where each Tile IR value is used, and in which block each value is defined.
+//!
+//! Promise: [`Uses::get`] lists the uses by operations that something written depends on, in program order; what is not
+//! [`Uses::is_live`] may be left out of the code.
+//!
+//! Argument: a store is live; an operation is live if a live one uses a result of it; a loop is live if its body holds a
+//! live operation, and its bounds and all that it carries then are too, since what one iterate leaves the next may need.
+//! Nothing else has an effect.
+//!
+//! What would break it: an operation with an effect that is no store; a copy started for a tile that only dead code
+//! reads, whose end nobody waits for.
 
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
@@ -19,26 +29,73 @@ pub struct Uses {
     uses: SecondaryMap<Value, Vec<Use>>,
     parent: SecondaryMap<Block, Option<Inst>>,
     block_of: SecondaryMap<Inst, Option<Block>>,
+    live: SecondaryMap<Inst, bool>,
 }
 
 impl Uses {
     /// Collects the uses of a kernel.
     pub fn of(kernel: &Kernel) -> Uses {
-        let mut u = Uses { uses: SecondaryMap::new(), parent: SecondaryMap::new(), block_of: SecondaryMap::new() };
+        let mut u = Uses {
+            uses: SecondaryMap::new(),
+            parent: SecondaryMap::new(),
+            block_of: SecondaryMap::new(),
+            live: SecondaryMap::new(),
+        };
+        u.place(kernel, kernel.body);
+        for (inst, op) in kernel.insts.iter() {
+            if matches!(op, Op::Store { .. }) && u.block_of[inst].is_some() {
+                u.enliven(kernel, inst);
+            }
+        }
         u.walk(kernel, kernel.body);
         u
     }
 
-    fn walk(&mut self, kernel: &Kernel, block: Block) {
+    fn place(&mut self, kernel: &Kernel, block: Block) {
         for &inst in &kernel.blocks[block].insts {
             self.block_of[inst] = Some(block);
+            if let Op::Loop { body, .. } = kernel.insts[inst] {
+                self.parent[body] = Some(inst);
+                self.place(kernel, body);
+            }
+        }
+    }
+
+    /// Marks an operation and all that it depends on.
+    fn enliven(&mut self, kernel: &Kernel, inst: Inst) {
+        let mut open = vec![inst];
+        while let Some(inst) = open.pop() {
+            if std::mem::replace(&mut self.live[inst], true) {
+                continue;
+            }
+            kernel.insts[inst].visit_operands(|v| match kernel.values[v].def {
+                ValueDef::Result(def, _) => open.push(def),
+                ValueDef::BlockParam(body, _) => open.extend(self.parent[body]),
+                ValueDef::Grid(_) => {}
+            });
+            if let Op::Loop { body, .. } = kernel.insts[inst] {
+                open.extend(kernel.blocks[body].insts.last());
+            }
+            open.extend(self.block_of[inst].and_then(|b| self.parent[b]));
+        }
+    }
+
+    fn walk(&mut self, kernel: &Kernel, block: Block) {
+        for &inst in &kernel.blocks[block].insts {
+            if !self.live[inst] {
+                continue;
+            }
             let op = &kernel.insts[inst];
             op.visit_operands(|v| self.uses[v].push(Use { inst, block }));
             if let Op::Loop { body, .. } = op {
-                self.parent[*body] = Some(inst);
                 self.walk(kernel, *body);
             }
         }
+    }
+
+    /// True if something written depends on an operation.
+    pub fn is_live(&self, inst: Inst) -> bool {
+        self.live[inst]
     }
 
     /// The uses of a value in program order.

@@ -30,6 +30,11 @@ impl Lower<'_> {
                 if widest <= budget {
                     continue;
                 }
+                // Partial folds of column ranges meet in one column.
+                let last = self.tile.ty(root).rank().saturating_sub(1) as u8;
+                if matches!(&self.tile.insts[inst], Op::Reduce { axes, .. } if !axes.contains(&last)) {
+                    continue;
+                }
                 let Some(&cols) = self.tile.ty(root).shape.last() else { continue };
                 let mut pieces = widest.div_ceil(budget).next_power_of_two();
                 while pieces < cols && !cols.is_multiple_of(pieces * 16) {

@@ -234,9 +234,35 @@ impl Lower<'_> {
             let fragment = self.fragment(value, columns, &own)?;
             let scattered = shape.len() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
             let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
+            let fragment = self.zero_for_store(inst, fragment, columns)?;
             self.push_effect(GpuOp::StoreGlobal { param, slices, value: fragment });
         }
         Ok(())
+    }
+}
+
+impl Lower<'_> {
+    /// Puts 0 where a stored tile is not real, but for what the store drops by itself.
+    fn zero_for_store(
+        &mut self,
+        inst: Inst,
+        fragment: gpu::Value,
+        columns: Columns,
+    ) -> Result<gpu::Value, CompileError> {
+        let Op::Store { param, ref slices, value } = self.tile.insts[inst] else { return Ok(fragment) };
+        let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else { return Ok(fragment) };
+        let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_))).enumerate();
+        let dropped: Vec<(u8, Slice, Dim)> = kept.map(|(axis, (&s, &d))| (axis as u8, s, d)).collect();
+        let axes: Vec<u8> = self
+            .extents
+            .constraints(value)
+            .filter(|c| !dropped.contains(&(c.axis, c.slice, c.dim)))
+            .map(|c| c.axis)
+            .collect();
+        if axes.is_empty() {
+            return Ok(fragment);
+        }
+        self.refill(value, fragment, columns, &axes, 0.0)
     }
 }
 

@@ -122,6 +122,9 @@ impl Lower<'_> {
         self.choose_ranges(block)?;
         self.start_loads(block)?;
         for &inst in &self.tile.blocks[block].insts {
+            if !self.uses.is_live(inst) {
+                continue;
+            }
             self.loc = self.tile.locs[inst];
             self.inst(inst)?;
         }
