@@ -73,6 +73,14 @@ pub fn constant(kernel: &Kernel, v: Value) -> Option<i64> {
     }
 }
 
+/// The number that every element of a float always is, if it is written in the kernel.
+pub fn constant_float(kernel: &Kernel, v: Value) -> Option<f64> {
+    match kernel.def_op(v) {
+        Some((_, Op::Splat { value, dtype, .. })) if dtype.is_float() => Some(*value),
+        _ => None,
+    }
+}
+
 /// True if a number lies in the range that counts a dim's tiles of a size, or its elements.
 fn in_range(kernel: &Kernel, v: Value, dim: Dim, tile: Option<u32>) -> bool {
     let most = match kernel.dims[dim].size {

@@ -68,7 +68,10 @@ impl Program<'_> {
             .map(|&e| if e == 1 { Some(0..1) } else { kept.next() })
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| mismatch("reshape"))?;
-        Ok(Tile { ty: TileType::new(tile.ty.dtype, shape), valid, data: tile.data.clone() })
+        // An axis of one element that goes takes along that it is not valid: what is left is 0.
+        let gone = tile.ty.shape.iter().zip(&tile.valid).any(|(&e, v)| e == 1 && v.is_empty());
+        let data = if gone { tile.with_zeros()?.data } else { tile.data.clone() };
+        Ok(Tile { ty: TileType::new(tile.ty.dtype, shape), valid, data })
     }
 
     pub(crate) fn transpose(&self, value: Value) -> Result<Tile, InterpError> {

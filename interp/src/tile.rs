@@ -88,7 +88,7 @@ impl Tile {
         let mut tile = self.clone();
         let (shape, valid) = (&self.ty.shape, &self.valid);
         match &mut tile.data {
-            Data::Bool(_) => return Err(mismatch("store")),
+            Data::Bool(x) => zero(x, shape, valid),
             Data::I32(x) => zero(x, shape, valid),
             Data::I64(x) => zero(x, shape, valid),
             Data::F32(x) => zero(x, shape, valid),

@@ -186,7 +186,7 @@ impl Extents {
     }
 
     /// True if both have the same elements that are not real.
-    fn same_constraints(&self, a: Value, b: Value) -> bool {
+    pub fn same_constraints(&self, a: Value, b: Value) -> bool {
         let (a, b) = (self.validity.constraints(a), self.validity.constraints(b));
         a.len() == b.len() && a.iter().all(|c| b.contains(c))
     }

@@ -10,7 +10,7 @@ mod work;
 pub use extents::{Constraint, Extents};
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
-pub use precision::reaches_memory_as_16_bits;
+pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Work};

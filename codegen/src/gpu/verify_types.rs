@@ -193,6 +193,9 @@ impl<'k> Verifier<'k> {
                 }
             }),
             Op::Reshape(v) => with(&[*v], &|d, l| match l.reshape(&layout.shape) {
+                Some(_) if l.has_unit_padding() => {
+                    Some(format!("reshape of {}, of which threads hold no element", self.ty(*v)))
+                }
                 Some(to) => unlike(d, &to),
                 None => Some(format!(
                     "reshape of {} to {:?} may only add or drop axes of extent 1",

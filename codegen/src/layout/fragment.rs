@@ -178,7 +178,23 @@ impl Fragment {
         Fragment { shape: source.to_vec(), threads, regs }
     }
 
-    /// The layout after adding or dropping axes of extent 1; `None` if `shape` asks for more than that.
+    /// The layout in which every thread and register that is padding along an axis of extent 1 holds that axis's element.
+    #[must_use]
+    pub fn without_unit_padding(&self) -> Fragment {
+        let unit = |m: &Mode| m.axis.is_some_and(|a| self.shape[usize::from(a)] == 1);
+        Fragment {
+            shape: self.shape.clone(),
+            threads: self.threads.iter().map(|m| if unit(m) { Mode::replicated(m.extent) } else { *m }).collect(),
+            regs: self.regs.iter().filter(|m| !unit(m)).copied().collect(),
+        }
+    }
+
+    /// True if threads are padding along an axis of extent 1: what they hold is no element.
+    pub fn has_unit_padding(&self) -> bool {
+        self.threads.iter().any(|m| m.extent > 1 && m.axis.is_some_and(|a| self.shape[usize::from(a)] == 1))
+    }
+
+    /// The layout after adding or dropping axes of extent 1, of a fragment without unit padding; `None` if `shape` asks for more than that.
     pub fn reshape(&self, shape: &[u32]) -> Option<Fragment> {
         let from: Vec<usize> = (0..self.shape.len()).filter(|&i| self.shape[i] != 1).collect();
         let to: Vec<usize> = (0..shape.len()).filter(|&i| shape[i] != 1).collect();

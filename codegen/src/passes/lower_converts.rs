@@ -4,7 +4,7 @@
 
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
-use crate::layout::SharedLayout;
+use crate::layout::{Fragment, SharedLayout};
 use crate::machine::Machine;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
@@ -33,6 +33,10 @@ pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileEr
                     k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
                 let at = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
                 let loc = k.locs[inst];
+                let to = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, to)| to.clone());
+                if to.is_some_and(|to| reads_unwritten(&k.tile(value).1.clone(), &to, &k.buffers[buffer].layout)) {
+                    out.push(k.new_inst(Op::ZeroShared(buffer), Vec::<Type>::new(), loc));
+                }
                 out.push(k.new_inst(Op::StoreShared { to: at, value }, Vec::<Type>::new(), loc));
                 // The instruction keeps its result and becomes the load.
                 k.insts[inst] = Op::LoadShared(at);
@@ -42,4 +46,13 @@ pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileEr
         k.blocks[block].insts = out;
     }
     Ok(())
+}
+
+/// True if the padding of a layout is read from bytes of the scratch buffer that the other layout does not reach.
+fn reads_unwritten(from: &Fragment, to: &Fragment, scratch: &SharedLayout) -> bool {
+    // Tiles of other ranks are read within their extents.
+    from.shape.len() == 2
+        && [(0, scratch.rows), (1, scratch.cols)].into_iter().any(|(axis, extent)| {
+            to.is_padded(axis) && to.shape[usize::from(axis)] < extent && from.cover(axis) < extent
+        })
 }

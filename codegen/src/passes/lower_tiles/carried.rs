@@ -53,7 +53,7 @@ impl Lower<'_> {
                 self.check_in_place(next, param)?;
             }
             for columns in ranges {
-                self.store_columns(next, buffer, columns)?;
+                self.store_columns(next, param, buffer, columns)?;
             }
         }
         Ok(())

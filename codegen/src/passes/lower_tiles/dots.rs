@@ -81,6 +81,8 @@ impl Lower<'_> {
             let all = self.push_tile(GpuOp::Convert(result), wide, &gathered);
             let one = gathered.fold(&[trailing]);
             let sum = self.push_tile(GpuOp::Reduce { op, value: all, axes: vec![trailing] }, wide, &one);
+            let one = one.without_unit_padding();
+            let sum = self.convert(sum, &one);
             let shape = one.shape[..one.shape.len() - 1].to_vec();
             let flat = one.reshape(&shape).ok_or_else(|| CompileError::bug("a fold's trailing axis"))?;
             result = self.push_tile(GpuOp::Reshape(sum), wide, &flat);

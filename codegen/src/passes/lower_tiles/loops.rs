@@ -34,7 +34,7 @@ impl Lower<'_> {
                 };
                 self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
                 for columns in self.ranges_of(inst, init) {
-                    self.store_columns(init, buffer, columns)?;
+                    self.store_columns(init, param, buffer, columns)?;
                 }
             } else {
                 let layout = self.layout_of(results[k])?;

@@ -165,14 +165,14 @@ impl Lower<'_> {
     /// Stores a computed value, now in registers, to a new buffer of its own.
     pub(super) fn store_resident(&mut self, v: Value) -> Result<(), CompileError> {
         let buffer = self.resident_buffer(v, v)?;
-        self.store_columns(v, buffer, None)
+        self.store_columns(v, v, buffer, None)
     }
 
     /// Evaluates a value that lives in shared memory alone, range by range.
     pub(super) fn store_resident_in_ranges(&mut self, v: Value, inst: Inst) -> Result<(), CompileError> {
         let buffer = self.resident_buffer(v, v)?;
         for columns in self.ranges_of(inst, v) {
-            self.store_columns(v, buffer, columns)?;
+            self.store_columns(v, v, buffer, columns)?;
         }
         Ok(())
     }
@@ -194,16 +194,18 @@ impl Lower<'_> {
         Ok(buffer)
     }
 
-    /// Stores columns of a value to a buffer, zeros where its elements are not real.
+    /// Stores columns of a value to the buffer that holds a tile, which may be real in fewer places: zeros where it is not.
     pub(super) fn store_columns(
         &mut self,
         v: Value,
+        held: Value,
         buffer: gpu::Buffer,
         columns: Columns,
     ) -> Result<(), CompileError> {
         let layout = self.layout_of_range(v, columns)?;
         let value = self.fragment(v, columns, &layout)?;
-        let value = self.refill(v, value, columns, &[0, 1], 0.0)?;
+        let judged = if self.extents.same_constraints(v, held) { v } else { held };
+        let value = self.refill(judged, value, columns, &[0, 1], 0.0)?;
         let to = SharedRef { buffer, token: None, origin: (0, columns.map_or(0, |c| c.0)), transposed: false };
         self.push_effect(GpuOp::StoreShared { to, value });
         Ok(())

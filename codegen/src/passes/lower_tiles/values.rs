@@ -116,8 +116,16 @@ impl Lower<'_> {
                 self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout)
             }
             Op::Reshape { value, .. } => {
-                let from = self.layout_of(value)?;
+                let from = self.layout_of(value)?.without_unit_padding();
                 let a = self.fragment(value, None, &from)?;
+                // An axis of one element that goes takes along what was known of it.
+                let shape = &self.tile.ty(value).shape;
+                let unit: Vec<u8> = (0..shape.len()).filter(|&i| shape[i] == 1).map(|i| i as u8).collect();
+                let a = if self.extents.constraints(value).any(|c| unit.contains(&c.axis)) {
+                    self.refill(value, a, None, &unit, 0.0)?
+                } else {
+                    a
+                };
                 let to = from
                     .reshape(&ty.shape)
                     .ok_or_else(|| CompileError::bug(format!("reshape of {from} to {:?}", ty.shape)))?;
