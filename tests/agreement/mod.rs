@@ -1,8 +1,9 @@
 //! One kernel on the CPU, on every simulated GPU under three schedules, and on a real one if asked for: they agree.
 //!
 //! The CPU device is the reference; each other device runs the config of its own choice and every config of the tune
-//! space, up to a limit. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
+//! space, up to a limit. `agrees_with` compares the CPU with a plain f64 loop too. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
 
+mod gallery;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};
@@ -117,6 +118,30 @@ impl Data {
         let view = whole.slice(outer.len(), before..before + row)?;
         Ok(Placed { whole, view })
     }
+
+    /// The elements of the view, out of those of the whole; what stands around it has to be as it was.
+    fn inside(&self, whole: &[f64]) -> Vec<f64> {
+        let (row, (before, after)) = (self.shape.last().copied().unwrap_or(0), self.around);
+        let mut view = Vec::new();
+        for all in whole.chunks((before + row + after).max(1)) {
+            view.extend(&all[before..before + row]);
+            let mut outside = all[..before].iter().chain(&all[before + row..]);
+            assert!(outside.all(|&v| v == AROUND), "written outside of a view");
+        }
+        view
+    }
+}
+
+/// A number as elements of a type hold it.
+fn rounded(dtype: DType, v: f64) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(v as f32),
+        DType::F16 => f16::from_f64(v).to_f64(),
+        DType::Bf16 => bf16::from_f64(v).to_f64(),
+        DType::I32 => f64::from(v as i32),
+        DType::I64 => v as i64 as f64,
+        DType::F64 | DType::Bool => v,
+    }
 }
 
 /// The outputs, and what stands around them, after a launch.
@@ -174,7 +199,7 @@ fn devices() -> Vec<(String, Device)> {
 
 /// The most by which two results differ, relative to the largest magnitude; infinite where one is NaN or infinite alone.
 fn difference(found: &[f64], wanted: &[f64]) -> (f64, usize) {
-    let finite = wanted.iter().filter(|w| w.is_finite());
+    let finite = wanted.iter().filter(|w| w.is_finite() && **w != AROUND);
     let scale = finite.fold(1e-30_f64, |a, &b| a.max(b.abs()));
     let mut worst = (0.0, 0);
     for (i, (&f, &w)) in found.iter().zip(wanted).enumerate() {
@@ -225,4 +250,34 @@ pub(crate) fn agrees(kernel: &'static KernelDef, given: &[Given], bound: f64) {
     let wrong = disagreements(kernel, given, bound);
     let shown = &wrong[..wrong.len().min(6)];
     assert!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), shown.join("\n"));
+}
+
+/// Fails if a kernel on the CPU is not what a plain loop in f64 makes of the same arguments, to within `bound` of each
+/// output's largest magnitude, or is not the same, to within twice that, on every other device.
+///
+/// The loop gets the elements of every argument as the kernel does, row-major; a number is one element. It returns the
+/// outputs in order.
+#[track_caller]
+pub(crate) fn agrees_with(
+    kernel: &'static KernelDef,
+    given: &[Given],
+    bound: f64,
+    plain: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>>,
+) {
+    let read = |g: &Given| match g {
+        Given::In(d) | Given::Out(d) => d.values.iter().map(|&v| rounded(d.dtype, v)).collect(),
+        Given::F32(x) => vec![f64::from(*x)],
+        Given::I32(x) => vec![f64::from(*x)],
+    };
+    let wanted = plain(&given.iter().map(read).collect::<Vec<_>>());
+    let found = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
+    let outputs = given.iter().filter_map(|g| if let Given::Out(d) = g { Some(d) } else { None });
+    assert_eq!(wanted.len(), found.len(), "{}: outputs of the plain loop", kernel.name);
+    for (k, ((data, f), w)) in outputs.zip(&found).zip(&wanted).enumerate() {
+        let f = data.inside(f);
+        assert_eq!(w.len(), f.len(), "{}: elements of output {k} of the plain loop", kernel.name);
+        let (d, i) = difference(&f, w);
+        assert!(d <= bound, "{} on the CPU: output {k} differs by {d:.1e} at {i}: {} for {}", kernel.name, f[i], w[i]);
+    }
+    agrees(kernel, given, 2.0 * bound);
 }

@@ -1,0 +1,33 @@
+//! Kernels as a new user writes them: each is what a plain f64 loop is, and the same on every device.
+//!
+//! Sizes are odd, prime, 1, 0 and views into wider rows. Bounds come from the element type and the lengths of sums.
+
+mod attention;
+mod norms;
+mod products;
+mod rows;
+mod sequences;
+mod windows;
+
+use atlas::dsl::DType;
+
+/// The most by which rounding to nearest moves a number, relative to it.
+fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-11),
+        DType::Bf16 => 2f64.powi(-8),
+        _ => 2f64.powi(-24),
+    }
+}
+
+/// So many roundings to `dtype`, on top of sums of so many terms in f32 with a few functions of them.
+///
+/// The terms of a sum may be larger than the sum, and the functions of a GPU are good to a few units: hence 4 and 16.
+fn bound(dtype: DType, roundings: usize, terms: usize) -> f64 {
+    roundings as f64 * unit(dtype) + 4.0 * (terms + 16) as f64 * unit(DType::F32)
+}
+
+/// A table of two axes from a function of its indices, row-major.
+fn table([m, n]: [usize; 2], f: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..m * n).map(|at| f(at / n, at % n)).collect()
+}
