@@ -13,9 +13,10 @@
 //! its type. The constants of several operands meet in one element only if they hold on the same elements: operands with
 //! the same constraints, or constants everywhere (`uniform`). A broadcast repeats real elements into padding, so nothing
 //! is known there unless the operand is uniform. A loop has what holds both of what it starts as and of what its body
-//! leaves, found by iterating down from what it starts as.
+//! leaves, found by iterating down from what it starts as. A tile in shared memory is stored with 0 in all that is not
+//! real, whatever it held in registers: so a transpose, and a carried tile that lives there, is 0 there.
 //!
-//! What would break it: an operand of extent 1 repeated along a ragged axis; `max(sqrt(x - 1), 0)`, whose fill is NaN; a
+//! What would break it: a fill taken from registers for a tile read from shared memory (`exp(x).t()`); an operand of extent 1 repeated along a ragged axis; `max(sqrt(x - 1), 0)`, whose fill is NaN; a
 //! fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`); approximate functions at other points than 0. Each
 //! is a test in tests/agreement/wrong_code.rs or dsl/tests/fold.rs.
 
@@ -24,6 +25,7 @@ use atlas_dsl::op::Slice;
 use atlas_dsl::validity::{self, Validity};
 use atlas_dsl::{Block, Dim, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
+use std::collections::BTreeSet;
 
 /// Elements of a tile along `axis` are real where the sliced coordinate lies inside `dim`; all of them, or none, if the
 /// slice is one element, repeated along the axis.
@@ -61,12 +63,16 @@ struct Info {
 pub struct Extents {
     validity: Validity,
     info: SecondaryMap<Value, Info>,
+    /// Carried tiles that live in shared memory.
+    shared: BTreeSet<Value>,
 }
 
 impl Extents {
-    /// Analyses a kernel.
-    pub fn of(kernel: &Kernel) -> Extents {
-        let mut e = Extents { validity: Validity::of(kernel), info: SecondaryMap::new() };
+    /// Analyses a kernel; says what of the tiles that loops carry lives in shared memory, where all but what is real is 0.
+    pub fn of(kernel: &Kernel, in_shared: impl Fn(Value) -> bool) -> Extents {
+        let validity = Validity::of(kernel);
+        let shared = kernel.values.keys().filter(|&v| in_shared(v)).collect();
+        let mut e = Extents { validity, info: SecondaryMap::new(), shared };
         e.block(kernel, kernel.body);
         e
     }
@@ -95,7 +101,7 @@ impl Extents {
             if let Op::Loop { inits, body, .. } = op {
                 let carried = self.loop_(kernel, inits, *body);
                 for (r, info) in results.iter().zip(carried) {
-                    self.info[*r] = info;
+                    self.info[*r] = self.held(*r, info);
                 }
             } else if let [result] = results[..] {
                 self.info[result] = self.transfer(kernel, op);
@@ -114,7 +120,7 @@ impl Extents {
         let mut carried: Vec<Info> = params.iter().zip(inits).map(|(&p, &v)| at_head(self, p, v)).collect();
         loop {
             for (&p, info) in params.iter().zip(&carried) {
-                self.info[p] = *info;
+                self.info[p] = self.held(p, *info);
             }
             self.block(kernel, body);
             let yields = validity::yields(kernel, body);
@@ -130,6 +136,11 @@ impl Extents {
         }
     }
 
+    /// What holds of a carried tile where it lives.
+    fn held(&self, v: Value, info: Info) -> Info {
+        if self.shared.contains(&v) { Info::ZERO } else { info }
+    }
+
     /// True if what is known of the elements of `v` that are not real holds of those of `like`.
     fn same_set(&self, v: Value, like: Value) -> bool {
         self.info[v].uniform || self.validity.constraints(v).len() == self.validity.constraints(like).len()
@@ -140,7 +151,8 @@ impl Extents {
         let get = |v: &Value| self.info[*v];
         match op {
             Op::Splat { value, dtype, .. } => Info::uniform(Known::constant(*dtype, *value)),
-            Op::Load { .. } => Info { fill: Some(Known::Exact(0.0)), uniform: false },
+            // A transpose is read from shared memory, where all but what is real is 0.
+            Op::Load { .. } | Op::Transpose(_) => Info::ZERO,
             // All of it is real; padding holds what a refill puts there, or what the operand has.
             Op::Other { value, other } => {
                 let info = get(value);
@@ -160,7 +172,7 @@ impl Extents {
             }
             // Padding along a repeated axis repeats what is real.
             Op::Broadcast { value: v, .. } => Info::uniform(get(v).fill.filter(|_| get(v).uniform)),
-            Op::Reshape { value: v, .. } | Op::Transpose(v) => get(v),
+            Op::Reshape { value: v, .. } => get(v),
             Op::Reduce { .. }
             | Op::Dot { .. }
             | Op::Iota { .. }
@@ -193,6 +205,9 @@ impl Extents {
 }
 
 impl Info {
+    /// 0 in all that is not real.
+    const ZERO: Info = Info { fill: Some(Known::Exact(0.0)), uniform: false };
+
     /// The same everywhere, if it is known.
     fn uniform(fill: Option<Known>) -> Info {
         Info { fill, uniform: fill.is_some() }

@@ -331,7 +331,9 @@ impl Placement {
             if self.homes[v].is_some() {
                 continue;
             }
-            let demand = demanded.iter().find(|d| d.0 == v).map(|d| d.1);
+            // An atom reads whole blocks: its buffer is padded to them, which serves every other reader too.
+            let asked = || demanded.iter().filter(|d| d.0 == v).map(|d| d.1);
+            let demand = asked().find(|&d| d == StagingReason::Operand).or_else(|| asked().next());
             // What the kernel also writes is loaded when its turn comes, not copied ahead of the stores before it.
             let is_load = match kernel.def_op(v) {
                 Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),

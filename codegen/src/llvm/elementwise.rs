@@ -40,12 +40,23 @@ impl<'c> Emitter<'c, '_> {
             }
             Op::TableGet(table, indices) => {
                 let mut at = self.i32(0);
+                let mut inside: Option<IntValue<'c>> = None;
                 let shape = self.k.tables[*table].shape.clone();
                 for (&i, extent) in indices.iter().zip(shape) {
-                    let scaled = self.b.build_int_mul(at, self.i32(i64::from(extent)), "")?;
-                    at = self.b.build_int_add(scaled, self.int(i)?, "")?;
+                    let (i, extent) = (self.int(i)?, self.i32(i64::from(extent)));
+                    let p = self.b.build_int_compare(IntPredicate::ULT, i, extent, "")?;
+                    inside = Some(match inside {
+                        None => p,
+                        Some(q) => self.b.build_and(p, q, "")?,
+                    });
+                    let scaled = self.b.build_int_mul(at, extent, "")?;
+                    at = self.b.build_int_add(scaled, i, "")?;
                 }
-                Ok(vec![self.table_element(*table, at)?])
+                // Outside a table stands 0, as outside a tensor.
+                let inside = inside.unwrap_or(self.cx.bool_type().const_int(1, false));
+                let at = self.b.build_select(inside, at, self.i32(0), "")?.into_int_value();
+                let element = self.table_element(*table, at)?;
+                Ok(vec![self.b.build_select(inside, element, self.zero(DType::F32), "")?])
             }
             Op::Unary(op, a) => {
                 let a = self.regs(*a)?.clone();
@@ -157,8 +168,7 @@ impl<'c> Emitter<'c, '_> {
                 p
             }
         };
-        // SAFETY: the verifier bounds table indices by the table's extents where they are constants;
-        // loop indices over a table come from loops of its extent.
+        // SAFETY: the index was checked against the table's extents, and is that of the first element otherwise.
         let element = unsafe { self.b.build_in_bounds_gep(f32t, pointer, &[at], "")? };
         Ok(self.b.build_load(f32t, element, "")?)
     }
@@ -285,8 +295,9 @@ impl<'c> Emitter<'c, '_> {
 
     fn divide(&self, a: FloatValue<'c>, b: FloatValue<'c>) -> R<FloatValue<'c>> {
         if self.k.approximate_math && a.get_type() == self.cx.f32_type() {
+            // Of the approximate divisions the one that knows divisors above 2^126.
             return Ok(self
-                .call("llvm.nvvm.div.approx.f", self.cx.f32_type().into(), &[a.into(), b.into()])?
+                .call("llvm.nvvm.div.full", self.cx.f32_type().into(), &[a.into(), b.into()])?
                 .into_float_value());
         }
         Ok(self.b.build_float_div(a, b, "")?)
@@ -333,6 +344,19 @@ impl<'c> Emitter<'c, '_> {
         a.iter().map(|&x| self.cast(x, from, to)).collect()
     }
 
+    /// An integer as f32 whose later rounding to 16 bits is as good as one rounding of the integer: rounded to odd.
+    fn odd_float(&self, i: IntValue<'c>) -> R<FloatValue<'c>> {
+        let f32t = self.cx.f32_type();
+        let name = if i.get_type().get_bit_width() == 64 { "llvm.nvvm.ll2f.rz" } else { "llvm.nvvm.i2f.rz" };
+        let near = self.call(name, f32t.into(), &[i.into()])?.into_float_value();
+        let back = self.b.build_float_to_signed_int(near, i.get_type(), "")?;
+        let inexact = self.b.build_int_compare(IntPredicate::NE, back, i, "")?;
+        let odd = self.b.build_int_z_extend(inexact, self.i32_type(), "")?;
+        let bits = self.b.build_bit_cast(near, self.i32_type(), "")?.into_int_value();
+        let bits = self.b.build_or(bits, odd, "")?;
+        Ok(self.b.build_bit_cast(bits, f32t, "")?.into_float_value())
+    }
+
     pub(super) fn cast(&self, x: BasicValueEnum<'c>, from: DType, to: DType) -> R<BasicValueEnum<'c>> {
         if from == to {
             return Ok(x);
@@ -360,8 +384,7 @@ impl<'c> Emitter<'c, '_> {
             (BasicValueEnum::IntValue(i), BasicTypeEnum::FloatType(t)) => {
                 let i = if from == DType::Bool { b.build_int_z_extend(i, self.i32_type(), "")? } else { i };
                 if to.is_half() {
-                    let wide = b.build_signed_int_to_float(i, self.cx.f32_type(), "")?;
-                    b.build_float_trunc(wide, t, "")?.into()
+                    b.build_float_trunc(self.odd_float(i)?, t, "")?.into()
                 } else {
                     b.build_signed_int_to_float(i, t, "")?.into()
                 }
@@ -381,7 +404,7 @@ impl<'c> Emitter<'c, '_> {
         let fill = self.constant(dtype, neutral);
         let mut checks: Vec<(u8, Slice, atlas_dsl::Dim)> = valid.iter().map(|v| (v.axis, v.slice, v.dim)).collect();
         for axis in 0..layout.shape.len() as u8 {
-            if layout.is_padded(axis) && !checks.iter().any(|c| c.0 == axis) {
+            if layout.is_padded(axis) && !checks.iter().any(|c| c.0 == axis && c.1.len().is_some()) {
                 let len = layout.shape[usize::from(axis)];
                 let whole = Slice::Whole { offset: 0, len };
                 checks.push((axis, whole, atlas_dsl::Dim::from_u32(u32::MAX - 1)));

@@ -254,11 +254,8 @@ impl<'c> Emitter<'c, '_> {
         for k in (0..shape.2).step_by(8) {
             let mut left = Vec::new();
             for m in 0..blocks.rep_m {
-                let size = if a.transposed {
-                    self.k.buffers[a.buffer].layout.cols
-                } else {
-                    self.k.buffers[a.buffer].layout.rows
-                };
+                let layout = &self.k.buffers[a.buffer].layout;
+                let size = if a.transposed { layout.cols - a.origin.1 } else { layout.rows - a.origin.0 };
                 let (row, fixed) = self.clamp(warp_row, m * 16 * blocks.warps_m, (blocks.warps_m - 1) * 16, size)?;
                 let row = self.sum(row, group)?;
                 let mut regs = Vec::new();
@@ -268,11 +265,8 @@ impl<'c> Emitter<'c, '_> {
                 left.push(regs);
             }
             for n in 0..blocks.rep_n {
-                let size = if b.transposed {
-                    self.k.buffers[b.buffer].layout.rows
-                } else {
-                    self.k.buffers[b.buffer].layout.cols
-                };
+                let layout = &self.k.buffers[b.buffer].layout;
+                let size = if b.transposed { layout.rows - b.origin.0 } else { layout.cols - b.origin.1 };
                 let most = (blocks.warps_n - 1) * 8 * blocks.rep_n;
                 let (col, fixed) = self.clamp(warp_col, n / 2 * 16, most, size)?;
                 let col = self.sum(col, group)?;

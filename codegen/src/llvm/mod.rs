@@ -188,7 +188,11 @@ impl<'c> Emitter<'c, '_> {
         match p {
             AbiParam::Ptr(p) => {
                 if let ParamKind::Tensor { access, align, .. } = self.k.params[p].kind {
-                    self.function.add_attribute(at, attribute("noalias", 0));
+                    // LLVM would move accesses of a noalias pointer over the barriers by which threads exchange data.
+                    let exchanged = access == Access::Out && self.is_loaded(p);
+                    if !exchanged {
+                        self.function.add_attribute(at, attribute("noalias", 0));
+                    }
                     self.function.add_attribute(at, attribute("align", u64::from(align)));
                     if access == Access::In {
                         self.function.add_attribute(at, attribute("readonly", 0));
@@ -208,6 +212,11 @@ impl<'c> Emitter<'c, '_> {
             AbiParam::GridCount(_) => {}
         }
         Ok(())
+    }
+
+    /// True if the kernel loads tiles of a tensor.
+    fn is_loaded(&self, p: Param) -> bool {
+        self.k.insts.values().any(|op| matches!(op, Op::LoadGlobal { param, .. } if *param == p))
     }
 
     /// Coordinates of this CTA's program: the last axis is fastest.

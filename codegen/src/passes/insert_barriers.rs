@@ -127,6 +127,15 @@ fn barrier(k: &mut Kernel, state: &mut State, out: &mut Vec<Inst>, like: Inst, w
     }
 }
 
+/// True if a block, or one in it, ends a group of copies.
+fn commits_anything(k: &Kernel, block: Block) -> bool {
+    k.blocks[block].insts.iter().any(|&i| match k.insts[i] {
+        Op::Commit(..) => true,
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => commits_anything(k, body),
+        _ => false,
+    })
+}
+
 /// How many commits may still be pending when the stage waited for must be complete.
 fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) -> u32 {
     let commits = |insts: &[Inst]| -> Option<u32> {
@@ -134,7 +143,9 @@ fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) 
         for &i in insts {
             match k.insts[i] {
                 Op::Commit(..) => n += 1,
-                Op::Loop { .. } | Op::Programs(_) => return None,
+                Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) if commits_anything(k, body) => {
+                    return None;
+                }
                 _ => {}
             }
         }

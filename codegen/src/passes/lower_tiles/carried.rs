@@ -117,7 +117,9 @@ impl Lower<'_> {
         let once = self.uses.get(init).iter().filter(|u| u.inst == at).count() == 1;
         let own = tree.iter().flat_map(|&i| &self.tile.results[i]).all(|&r| self.uses.get(r).iter().all(serves));
         let before = |u: &Use| Some(u.block) == block && self.feeds_earlier_folds_only(u.inst, at);
-        let early = self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));
+        // A tile from outside the block is there again for the next iterate of a loop around it.
+        let here = self.tile.def_op(leaf).is_some_and(|(i, _)| self.uses.block_of(i) == block);
+        let early = here && self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));
         if !once || !own || !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
             return Ok(None);
         }

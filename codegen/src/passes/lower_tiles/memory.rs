@@ -204,8 +204,10 @@ impl Lower<'_> {
     ) -> Result<(), CompileError> {
         let layout = self.layout_of_range(v, columns)?;
         let value = self.fragment(v, columns, &layout)?;
-        let judged = if self.extents.same_constraints(v, held) { v } else { held };
-        let value = self.refill(judged, value, columns, &[0, 1], 0.0)?;
+        let value = match self.extents.same_constraints(v, held) {
+            true => self.refill(v, value, columns, &[0, 1], 0.0)?,
+            false => self.put_neutral(held, value, columns, &[0, 1], 0.0)?,
+        };
         let to = SharedRef { buffer, token: None, origin: (0, columns.map_or(0, |c| c.0)), transposed: false };
         self.push_effect(GpuOp::StoreShared { to, value });
         Ok(())

@@ -163,12 +163,25 @@ impl Lower<'_> {
         axes: &[u8],
         neutral: f64,
     ) -> Result<gpu::Value, CompileError> {
-        let (dtype, layout) = self.k.tile(fragment);
-        let layout = layout.clone();
+        let layout = self.k.tile(fragment).1;
         let padded = axes.iter().any(|&a| layout.is_padded(a));
         if !self.extents.needs_refill(v, axes, neutral, padded) {
             return Ok(fragment);
         }
+        self.put_neutral(v, fragment, columns, axes, neutral)
+    }
+
+    /// Puts `neutral` where a fragment's elements are not real as elements of `v`, whatever is there.
+    pub(super) fn put_neutral(
+        &mut self,
+        v: Value,
+        fragment: gpu::Value,
+        columns: Columns,
+        axes: &[u8],
+        neutral: f64,
+    ) -> Result<gpu::Value, CompileError> {
+        let (dtype, layout) = self.k.tile(fragment);
+        let layout = layout.clone();
         let valid = self.valid(v, axes, columns)?;
         Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
     }
