@@ -51,10 +51,8 @@ impl Follow<'_> {
         uses.into_iter().all(|inst| {
             let kept = match &k.insts[inst] {
                 Op::Cast(to, _) => to.is_float(),
-                Op::Unary(op, _) => match op {
-                    UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Tanh | UnaryOp::Erf => true,
-                    _ => false,
-                },
+                Op::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt, _) => true,
+                Op::Unary(UnaryOp::Tanh | UnaryOp::Erf, _) => true,
                 Op::Binary(op, a, b) => self.binary_keeps(*op, *a, *b),
                 Op::Select { cond, .. } => *cond != v,
                 Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.has_no_sign(*value),

@@ -218,7 +218,7 @@ impl Generator {
                 size: self.int(),
                 offset,
                 len,
-                reach: Reach::ALL[self.below(3) as usize],
+                reach: Reach::ALL[self.below(3)],
             },
             2 => Slice::Span { start: self.value(), offset, len },
             _ => Slice::Whole { offset, len },
