@@ -213,13 +213,7 @@ impl Generator {
         let (offset, len) = (self.small(), self.int());
         match self.below(4) {
             0 => Slice::At { coord: self.value(), in_bounds: self.coin() },
-            1 => Slice::Tile {
-                index: self.value(),
-                size: self.int(),
-                offset,
-                len,
-                reach: Reach::ALL[self.below(3)],
-            },
+            1 => Slice::Tile { index: self.value(), size: self.int(), offset, len, reach: Reach::ALL[self.below(3)] },
             2 => Slice::Span { start: self.value(), offset, len },
             _ => Slice::Whole { offset, len },
         }

@@ -6,7 +6,7 @@ use atlas_dsl::def::{DTypeRef, DimDef, KernelDef, ParamDef, TuneDef};
 use atlas_dsl::ir::{Access, Loc};
 use atlas_dsl::op::{BinaryOp, LoopKind};
 use atlas_dsl::{Builder, Config, DType, Diagnostics, Kernel, Specialization};
-use atlas_interp::{Arg, InterpError, Mode, Scalar, run};
+use atlas_interp::{Arg, Mode, Scalar, run};
 
 const F32: DType = DType::F32;
 
