@@ -1,8 +1,14 @@
 //! Which elements of tiles may be invalid, and which slices never reach outside.
 
 use atlas_dsl::op::{Op, Slice};
-use atlas_dsl::validity::{Validity, never_ragged};
-use atlas_dsl::{Kernel, Value, parse_kernel};
+use atlas_dsl::reach::{Reach, reach};
+use atlas_dsl::validity::Validity;
+use atlas_dsl::{Dim, Kernel, Value, parse_kernel};
+
+/// One element makes no axis, so it has no edge.
+fn no_edge(k: &Kernel, slice: Slice, dim: Dim) -> bool {
+    matches!(slice, Slice::At(_)) || reach(k, slice, dim) == Reach::Inside
+}
 
 fn kernel(dims: &str, body: &str) -> Kernel {
     let text = format!(
@@ -25,7 +31,7 @@ fn full(dims: &str, body: &str) -> Vec<Vec<bool>> {
     let dims: Vec<_> = ["N", "D"].iter().map(|d| k.dim_by_name(d).unwrap()).collect();
     let of = |op: &Op| match op {
         Op::Load { slices, .. } => {
-            Some(slices.iter().zip(&dims).map(|(&s, &d): (&Slice, _)| never_ragged(&k, s, d)).collect())
+            Some(slices.iter().zip(&dims).map(|(&s, &d): (&Slice, _)| no_edge(&k, s, d)).collect())
         }
         _ => None,
     };

@@ -101,7 +101,7 @@ fn in_place_tile_by_tile() {
 
 #[test]
 fn a_loop_sees_its_own_stores() {
-    // y[n, t] = y[n, t - 1] + x[n, t]: a running sum through memory, one span at a time.
+    // y[n, t] = y[n, t - 1] + x[n, t]: a running sum through memory, one span at a time. Before the first stands 0.
     let text = "kernel @running(%x: f32[N, T], %y: out f32[N, T])
         dims N: ?1, T: ?1
         grid (%n) = (tiles(N, 4)) {
@@ -110,7 +110,8 @@ fn a_loop_sees_its_own_stores() {
           %one = splat 1 : i32
           loop %t in %lo..%hi {
             %p = sub %t, %one
-            %a = load %y[%n : 4, %p ..+ 1]
+            %before = load %y[%n : 4, %p ..+ 1]
+            %a = other %before, 0.0
             %b = load %x[%n : 4, %t ..+ 1]
             %c = add %a, %b
             store %y[%n : 4, %t ..+ 1], %c
