@@ -1,4 +1,4 @@
-//! Kernels that cannot be built, and kernels that stop while they run.
+//! Kernels that cannot be built, and one that reads outside its table.
 
 use crate::kernels::SCALE;
 use atlas_dsl::builder::Index;
@@ -38,6 +38,7 @@ static PICK: KernelDef = KernelDef {
         let n = b.grid_tiles(b.dim(0), 4);
         let at = b.dim_size(AT, b.dim(0));
         let x = b.table_get(AT, "PAIR", &[2], &[1.0, 2.0], &[at]);
+        let x = b.broadcast(AT, x, &[4]);
         b.store(AT, b.param(0), &[Index::At(n)], x);
         b.finish()
     },
@@ -68,10 +69,17 @@ fn a_problem_without_a_legal_config_names_the_mend() {
 }
 
 #[test]
-fn a_kernel_that_stops_says_where() {
-    let mut y = zeros(1);
-    PICK.launch(&Device::cpu(), args!(&mut y)).unwrap();
-    assert_eq!(y.to_vec::<f32>().unwrap(), [2.0]);
-    let error = PICK.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err().to_string();
-    assert!(error.starts_with("error[ATL626]: `pick` on the CPU: ") && error.contains("PAIR"), "{error}");
+fn outside_a_table_stands_zero() {
+    for (n, want) in [(1, 2.0), (4, 0.0)] {
+        let mut y = zeros(n);
+        PICK.launch(&Device::cpu(), args!(&mut y)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), vec![want; n]);
+    }
+}
+
+#[test]
+fn a_kernel_that_the_cpu_cannot_run_is_named() {
+    let error = RuntimeError::Cpu { kernel: "pick".into(), message: "an index is f32, not a scalar i32".into() };
+    let want = "error[ATL626]: `pick` on the CPU: an index is f32, not a scalar i32";
+    assert_eq!(error.to_string(), want);
 }
