@@ -1,7 +1,7 @@
 //! Known mistakes, put back into the compiler by tests that must notice them.
 //!
 //! A test that finds nothing may be right or blind. Each mistake that the compiler once made has a [`Mutation`]; the
-//! place that mends it asks [`is_planted`] and, if so, does as it did before. Without the feature `mutations` the answer
+//! place that mends it asks `is_planted` and, if so, does as it did before. Without the feature `mutations` the answer
 //! is a constant and the mistake is not compiled; a build without debug assertions refuses the feature, so that no
 //! release has it. To plant one: add a variant here, ask for it at the mend, and name it in [`Mutation::HOOKED`].
 
