@@ -21,3 +21,5 @@ mod random;
 mod simulate;
 #[cfg(feature = "llvm")]
 mod snapshots;
+#[cfg(feature = "llvm")]
+mod spills;

@@ -48,12 +48,13 @@ pub fn reach(kernel: &Kernel, slice: Slice, dim: Dim) -> Reach {
     let size = kernel.dims[dim].size;
     match slice {
         Slice::Whole => Reach::Inside,
-        Slice::At(v) if in_range(kernel, v, dim, None) => Reach::Inside,
+        Slice::At(v) if in_range(kernel, v, dim, 1) => Reach::Inside,
         Slice::At(_) => Reach::Anywhere,
-        Slice::Tile { index, size: tile } if in_range(kernel, index, dim, Some(tile)) => {
+        Slice::Tile { index, size: tile } if in_range(kernel, index, dim, tile) => {
             if size.divisor().is_multiple_of(u64::from(tile)) { Reach::Inside } else { Reach::PastEnd }
         }
         Slice::Tile { .. } => Reach::Anywhere,
+        Slice::Span { start, len: 1 } if in_range(kernel, start, dim, 1) => Reach::Inside,
         Slice::Span { start, len } => match (constant(kernel, start), size) {
             (Some(first), DimSize::Const(n)) if first >= 0 && (first as u64).saturating_add(len.into()) <= n => {
                 Reach::Inside
@@ -81,28 +82,48 @@ pub fn constant_float(kernel: &Kernel, v: Value) -> Option<f64> {
     }
 }
 
-/// True if a number lies in the range that counts a dim's tiles of a size, or its elements.
-fn in_range(kernel: &Kernel, v: Value, dim: Dim, tile: Option<u32>) -> bool {
-    let most = match kernel.dims[dim].size {
-        DimSize::Const(n) => Some(n.div_ceil(u64::from(tile.unwrap_or(1))) as i64),
-        DimSize::Dynamic { .. } => None,
-    };
+/// True if a slice is one element that the grid or a loop counts along the dim, whatever its size.
+pub(crate) fn is_counted_point(kernel: &Kernel, slice: Slice, dim: Dim) -> bool {
+    match slice {
+        Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 } => is_counted(kernel, v, dim, 1),
+        _ => false,
+    }
+}
+
+/// True if the grid, or a loop from a constant that is not negative, counts a dim's tiles of a size, or its elements.
+fn is_counted(kernel: &Kernel, v: Value, dim: Dim, tile: u32) -> bool {
     match kernel.values[v].def {
         ValueDef::Grid(axis) => match (kernel.grid[axis as usize].extent, tile) {
-            (GridExtent::Points(d), None | Some(1)) => d == dim,
-            (GridExtent::Tiles { dim: d, size }, Some(tile)) => d == dim && size == tile,
-            _ => false,
+            (GridExtent::Points(d), 1) => d == dim,
+            (GridExtent::Tiles { dim: d, size }, tile) => d == dim && size == tile,
+            (GridExtent::Points(_), _) => false,
         },
-        ValueDef::BlockParam(body, 0) => {
-            let Some((lo, hi)) = bounds(kernel, body) else { return false };
-            let counts = match (kernel.def_op(hi).map(|(_, op)| op), tile) {
-                (Some(&Op::DimTiles { dim: d, size }), Some(tile)) => d == dim && size == tile,
-                (Some(&Op::DimSize(d)), None | Some(1)) => d == dim,
-                _ => constant(kernel, hi).is_some_and(|hi| most.is_some_and(|most| hi <= most)),
+        ValueDef::BlockParam(body, 0) => bounds(kernel, body).is_some_and(|(lo, hi)| {
+            let counts = match kernel.def_op(hi).map(|(_, op)| op) {
+                Some(&Op::DimTiles { dim: d, size }) => d == dim && size == tile,
+                Some(&Op::DimSize(d)) => d == dim && tile == 1,
+                _ => false,
             };
             counts && constant(kernel, lo).is_some_and(|lo| lo >= 0)
-        }
-        _ => constant(kernel, v).is_some_and(|c| c >= 0 && most.is_some_and(|most| c < most)),
+        }),
+        _ => false,
+    }
+}
+
+/// True if a number lies in the range that counts a dim's tiles of a size, or its elements.
+fn in_range(kernel: &Kernel, v: Value, dim: Dim, tile: u32) -> bool {
+    let most = match kernel.dims[dim].size {
+        DimSize::Const(n) => Some(n.div_ceil(u64::from(tile)) as i64),
+        DimSize::Dynamic { .. } => None,
+    };
+    if is_counted(kernel, v, dim, tile) {
+        return true;
+    }
+    let below = |v: Value, end: Option<i64>| constant(kernel, v).zip(end).is_some_and(|(c, end)| c <= end);
+    match kernel.values[v].def {
+        ValueDef::BlockParam(body, 0) => bounds(kernel, body)
+            .is_some_and(|(lo, hi)| below(hi, most) && constant(kernel, lo).is_some_and(|lo| lo >= 0)),
+        _ => constant(kernel, v).is_some_and(|c| c >= 0) && below(v, most.map(|most| most - 1)),
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::entity::{Block, Dim, Inst, Value};
 use crate::ir::{Kernel, ParamKind, ValueDef};
 use crate::op::{Op, Slice};
-use crate::reach::{Reach, constant, reach};
+use crate::reach::{Reach, constant, is_counted_point, reach};
 use cranelift_entity::SecondaryMap;
 
 /// The elements of a tile are valid only where `slice` lies inside `dim` along `axis`.
@@ -32,7 +32,7 @@ impl Constraint {
         }
     }
 
-    /// True if both say the same: constants are compared by value.
+    /// True if both say the same.
     pub fn same(&self, other: &Constraint, kernel: &Kernel) -> bool {
         (self.axis, self.dim, self.whole_axis) == (other.axis, other.dim, other.whole_axis)
             && same_slice(kernel, self.slice, other.slice)
@@ -166,7 +166,10 @@ impl Validity {
     fn load(&self, kernel: &Kernel, slices: &[Slice], dims: &[Dim], out: &mut Vec<Constraint>) {
         let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_)));
         for (axis, (&slice, &dim)) in kept.enumerate() {
-            let full = if self.by_source { slice == Slice::Whole } else { reach(kernel, slice, dim) == Reach::Inside };
+            let full = match self.by_source {
+                true => slice == Slice::Whole || is_counted_point(kernel, slice, dim),
+                false => reach(kernel, slice, dim) == Reach::Inside,
+            };
             if !full {
                 out.push(Constraint { axis: axis as u8, slice, dim, whole_axis: false });
             }
@@ -174,9 +177,35 @@ impl Validity {
     }
 }
 
-/// True if two slices always pick the same elements: constants are compared by value.
+/// How far two formulas of scalars are compared: each step may double the work.
+const DEEPEST: u32 = 8;
+
+/// True if two integer scalars, seen from one place, are the same number: one value, or one formula of such values.
+pub fn same_number(kernel: &Kernel, v: Value, w: Value) -> bool {
+    same_formula(kernel, v, w, DEEPEST)
+}
+
+fn same_formula(kernel: &Kernel, v: Value, w: Value, depth: u32) -> bool {
+    let same = |v: &Value, w: &Value| depth > 0 && same_formula(kernel, *v, *w, depth - 1);
+    if v == w {
+        return true;
+    }
+    if let (Some(a), Some(b)) = (constant(kernel, v), constant(kernel, w)) {
+        return a == b;
+    }
+    match (kernel.def_op(v).map(|d| d.1), kernel.def_op(w).map(|d| d.1)) {
+        (Some(Op::Unary(f, x)), Some(Op::Unary(g, y))) => f == g && same(x, y),
+        (Some(Op::Binary(f, a, b)), Some(Op::Binary(g, c, d))) => f == g && same(a, c) && same(b, d),
+        (Some(Op::DimSize(a)), Some(Op::DimSize(b))) => a == b,
+        (Some(Op::DimTiles { dim: a, size: m }), Some(Op::DimTiles { dim: b, size: n })) => (a, m) == (b, n),
+        (Some(Op::ScalarParam(a)), Some(Op::ScalarParam(b))) => a == b,
+        _ => false,
+    }
+}
+
+/// True if two slices, seen from one place, pick the same elements.
 pub fn same_slice(kernel: &Kernel, a: Slice, b: Slice) -> bool {
-    let same = |v: Value, w: Value| v == w || constant(kernel, v).is_some_and(|c| constant(kernel, w) == Some(c));
+    let same = |v: Value, w: Value| same_number(kernel, v, w);
     match (a, b) {
         (Slice::At(v), Slice::At(w)) => same(v, w),
         (Slice::Tile { index: v, size: m }, Slice::Tile { index: w, size: n }) => m == n && same(v, w),

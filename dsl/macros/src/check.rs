@@ -5,7 +5,7 @@
 use crate::ast::{BinaryOp, DType};
 use crate::check_memory::Access;
 use crate::error::{Errors, Place};
-use crate::symbolic::{Coordinate, Elem, Size, Ty, list};
+use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
 use std::fmt::Display;
 
@@ -45,6 +45,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         vars: vec![Ty::unknown(); k.locals.len()],
         stored: vec![false; k.params.len()],
         accesses: vec![],
+        counted: vec![],
         depth: 0,
         inside: None,
     };
@@ -55,7 +56,11 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
             axis: Some(i),
             tile: axis.size.as_ref().map(|s| Size::of(s, Some(k))),
         };
-        c.vars[axis.coord] = Ty { coordinate: Some(coordinate), ..Ty::scalar(Elem::Fixed(DType::I32)) };
+        let number = c.local_number(axis.coord);
+        if axis.size.is_none() {
+            c.counted.push((number.clone(), axis.dim));
+        }
+        c.vars[axis.coord] = Ty { coordinate: Some(coordinate), number, ..Ty::scalar(Elem::Fixed(DType::I32)) };
     }
     c.statements(&k.body);
     c.regions();
@@ -93,6 +98,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) stored: Vec<bool>,
     /// Loads and stores so far.
     pub(crate) accesses: Vec<Access>,
+    /// Numbers that the grid or a loop counts along a dim.
+    pub(crate) counted: Vec<(Number, usize)>,
     /// Open loops.
     pub(crate) depth: usize,
     /// The call being checked, for messages.
@@ -151,7 +158,7 @@ impl Checker<'_> {
     }
 
     pub(crate) fn expr(&mut self, e: &Expr) -> Ty {
-        let ty = self.type_of(e);
+        let ty = Ty { number: self.number_of(e), ..self.type_of(e) };
         let depth = match e.kind {
             ExprKind::Local(_) | ExprKind::CallFn { .. } => ty.depth,
             ExprKind::Scalar(_) => 0,
@@ -159,6 +166,26 @@ impl Checker<'_> {
             _ => self.depth,
         };
         Ty { depth, ..ty }
+    }
+
+    /// The number that a name of the grid or of a loop is.
+    pub(crate) fn local_number(&self, local: usize) -> Number {
+        Number::Formula(format!("%{local}"))
+    }
+
+    /// The number that an expression is. That of a call is not followed.
+    fn number_of(&self, e: &Expr) -> Number {
+        match &e.kind {
+            ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
+            ExprKind::Const(path) => Number::Sized(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            ExprKind::Knob(i) => Number::Sized(self.kernel.ast.tune[*i].name.to_string()),
+            ExprKind::Local(id) => self.vars[*id].number.clone(),
+            ExprKind::Scalar(i) => Number::Formula(self.kernel.params[*i].name.to_string()),
+            ExprKind::Size(dim) => Number::Sized(format!("size({dim})")),
+            ExprKind::Unary(op, x) => Number::made_of(op.text(), &[&self.number_of(x)]),
+            ExprKind::Binary(op, a, b) => Number::made_of(op.text(), &[&self.number_of(a), &self.number_of(b)]),
+            _ => Number::Unknown,
+        }
     }
 
     fn type_of(&mut self, e: &Expr) -> Ty {

@@ -2,8 +2,8 @@
 
 use crate::ast::DType;
 use crate::check::Checker;
-use crate::symbolic::{Coordinate, Edge, Elem, Size, Ty, broadcasts_to, list};
-use crate::tree::{Expr, Loop, Range};
+use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, list};
+use crate::tree::{Expr, ExprKind, Loop, Range};
 
 impl Checker<'_> {
     /// `acc += dot(a, b)`, which accumulates in place.
@@ -34,6 +34,7 @@ impl Checker<'_> {
 
     pub(crate) fn for_loop(&mut self, l: &Loop) {
         let mut index = Ty::scalar(Elem::Fixed(DType::I32));
+        index.number = self.local_number(l.index);
         match &l.range {
             Range::Tiles { dim, size, .. } => {
                 let name = self.local_name(l.index);
@@ -47,6 +48,11 @@ impl Checker<'_> {
                     if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || ty.shape.is_some_and(|s| !s.is_empty()) {
                         self.error(112, bound.place, "a loop bound is a scalar i32");
                     }
+                }
+                if let (ExprKind::Literal { value, .. }, ExprKind::Size(dim)) = (&lo.kind, &hi.kind)
+                    && *value >= 0.0
+                {
+                    self.counted.push((index.number.clone(), *dim));
                 }
             }
         }
@@ -78,7 +84,7 @@ impl Checker<'_> {
             }
             // A mistake in the body is not reported again after it.
             let ty = if left.shape.is_some() { want } else { left };
-            self.vars[c] = Ty { depth: self.depth, coordinate: None, ..ty };
+            self.vars[c] = Ty { depth: self.depth, coordinate: None, number: Number::Unknown, ..ty };
         }
     }
 
@@ -90,7 +96,7 @@ impl Checker<'_> {
             let (moved, still): (Vec<Edge>, Vec<Edge>) =
                 self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
             for edge in moved {
-                let (name, load, dim) = (self.local_name(c), &edge.load, &edge.dim);
+                let (name, load, dim) = (self.local_name(c), &edge.load, &edge.cut.dim_name);
                 let message = format!(
                     "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold it inside the loop, or say what stands past the edge: `{load}.or(0.0)`"
                 );
@@ -107,7 +113,7 @@ impl Checker<'_> {
 
 /// What a loop's body is given of a name that it assigns.
 fn carried_in(before: &Ty, depth: usize) -> Ty {
-    let mut ty = Ty { coordinate: None, depth, ..before.clone() };
+    let mut ty = Ty { coordinate: None, number: Number::Unknown, depth, ..before.clone() };
     // A number carried in is an f32 scalar.
     if ty.is_literal() {
         ty.elem = Elem::Fixed(DType::F32);

@@ -3,7 +3,7 @@
 use crate::ast::DType;
 use crate::check::Checker;
 use crate::error::Place;
-use crate::symbolic::{Edge, Elem, Size, Ty, broadcasts_to, list, stores_to};
+use crate::symbolic::{Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
 use std::fmt::Display;
 
@@ -16,6 +16,15 @@ pub(crate) struct Access {
     coordinates: Vec<(usize, usize)>,
 }
 
+/// What an index cuts out of a tensor.
+struct Region {
+    ty: Ty,
+    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
+    coordinates: Vec<(usize, usize)>,
+    /// Elements of dims that the index picks.
+    points: Vec<(usize, Number)>,
+}
+
 impl Access {
     fn places(&self, grid_axis: usize) -> Vec<usize> {
         self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
@@ -25,7 +34,7 @@ impl Access {
 impl Checker<'_> {
     pub(crate) fn store(&mut self, param: usize, index: &[Index], value: &Expr, place: Place) {
         self.stored[param] = true;
-        let (target, coordinates) = self.access(param, index, place);
+        let Region { ty: target, coordinates, points } = self.access(param, index, place);
         if target.shape.is_some() {
             self.accesses.push(Access { param, is_store: true, place, coordinates: coordinates.clone() });
         }
@@ -61,43 +70,63 @@ impl Checker<'_> {
             };
             let found = if from.is_empty() { "a scalar".to_owned() } else { found };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
+        } else if let Some(edge) = shown(&found, &target, &points) {
+            let (name, dim, load) = (name.to_string(), &edge.cut.dim_name, &edge.load);
+            let message = format!(
+                "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: `{load}.or(0.0)`"
+            );
+            self.error(227, edge.place, message);
         }
     }
 
     /// The tile that a load gives.
     pub(crate) fn load(&mut self, param: usize, index: &[Index], place: Place) -> Ty {
-        let (ty, coordinates) = self.access(param, index, place);
+        let Region { ty, coordinates, .. } = self.access(param, index, place);
         if ty.shape.is_some() {
             self.accesses.push(Access { param, is_store: false, place, coordinates });
         }
         ty
     }
 
-    /// The type of the tile that an index cuts out of a tensor, and which grid axis is the coordinate on which of its
-    /// axes.
-    fn access(&mut self, param: usize, index: &[Index], place: Place) -> (Ty, Vec<(usize, usize)>) {
+    /// What an index cuts out of a tensor.
+    fn access(&mut self, param: usize, index: &[Index], place: Place) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
-        let ParamKind::Tensor { dims, .. } = &p.kind else { return (Ty::unknown(), vec![]) };
+        let ParamKind::Tensor { dims, .. } = &p.kind else {
+            return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
+        };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
-        let mut edge = |axis: usize, depth: usize, dim: usize| {
+        let mut points = Vec::new();
+        let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, is_tile: bool| {
             let load = format!("load({}[{}])", p.name, index_text(k, index));
-            edges.push(Edge { axis, depth, place, load, dim: k.dims[dim].name.to_string() });
+            let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile };
+            edges.push(Edge { axis, repeats: false, depth, place, load, cut });
         };
         for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
             match i {
                 Index::Whole => shape.push(Size::dim(dim, k)),
                 Index::Span { start, len } => {
                     let start = self.whole_number(start, &p.name);
-                    edge(shape.len(), start.depth, dim);
-                    shape.push(Size::of(len, Some(k)));
+                    let len = Size::of(len, Some(k));
+                    if len.is_one() {
+                        points.push((dim, start.number.clone()));
+                    }
+                    // One element that is counted along the dim lies inside.
+                    if !len.is_one() || !self.counted.contains(&(start.number.clone(), dim)) {
+                        edge(shape.len(), start.depth, dim, start.number, len.clone(), false);
+                    }
+                    shape.push(len);
                 }
                 Index::At(e) => {
                     let ty = self.whole_number(e, &p.name);
                     known &= ty.elem != Elem::Unknown;
+                    let tile = ty.coordinate.as_ref().and_then(|at| at.tile.clone());
+                    if tile.as_ref().is_none_or(Size::is_one) {
+                        points.push((dim, ty.number.clone()));
+                    }
                     let Some(at) = ty.coordinate else { continue };
                     axes.extend(at.axis.map(|of| (of, axis)));
-                    if let Some(size) = at.tile.clone() {
-                        edge(shape.len(), ty.depth, dim);
+                    if let Some(size) = tile {
+                        edge(shape.len(), ty.depth, dim, ty.number, size.clone(), true);
                         shape.push(size);
                     }
                     if at.dim != dim {
@@ -115,7 +144,7 @@ impl Checker<'_> {
         }
         let elem = Elem::of(p.dtype, Some(k));
         let ty = if known { Ty { edges, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
-        (ty, axes)
+        Region { ty, coordinates: axes, points }
     }
 
     /// An index or a bound: a scalar i32.
@@ -169,6 +198,29 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// An edge of a stored tile that the store's own index surely does not leave out.
+fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<&'t Edge> {
+    let (from, to) = (value.shape.as_deref()?, target.shape.as_deref()?);
+    // Axes of the value to those of the store's tile, which may lack axes of one element.
+    let wide = |shape: &[Size]| (0..shape.len()).filter(|&a| !shape[a].is_one()).collect::<Vec<_>>();
+    let place = |axis: usize| match from.len() == to.len() {
+        true => Some(axis),
+        false => wide(to).get(wide(from).iter().position(|&a| a == axis)?).copied(),
+    };
+    value.edges.iter().find(|edge| {
+        let one = edge.repeats || from.get(edge.axis).is_some_and(Size::is_one);
+        match edge.cut.start {
+            Number::Sized(_) => false,
+            _ if one => {
+                edge.cut.len.is_one()
+                    && !points.iter().any(|(dim, number)| *dim == edge.cut.dim && edge.cut.start.may_equal(number))
+            }
+            _ => !place(edge.axis)
+                .is_some_and(|axis| target.edges.iter().any(|own| own.axis == axis && own.cut.may_equal(&edge.cut))),
+        }
+    })
 }
 
 /// The indices of an access as a short text.

@@ -141,7 +141,7 @@ impl Size {
         }
     }
 
-    fn is_one(&self) -> bool {
+    pub(crate) fn is_one(&self) -> bool {
         matches!(self, Size::Number(1) | Size::Named { only: Some(1), .. })
     }
 }
@@ -169,23 +169,82 @@ pub(crate) struct Coordinate {
     pub(crate) tile: Option<Size>,
 }
 
+/// A tile or a span of a dim.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    /// The dim that is sliced, by index and by name.
+    pub(crate) dim: usize,
+    pub(crate) dim_name: String,
+    /// What it begins with: the number of a tile, or of an element.
+    pub(crate) start: Number,
+    /// Its elements.
+    pub(crate) len: Size,
+    pub(crate) is_tile: bool,
+}
+
+impl Cut {
+    /// True if two cuts, seen from one place, may pick the same elements.
+    pub(crate) fn may_equal(&self, other: &Cut) -> bool {
+        self.dim == other.dim
+            && self.is_tile == other.is_tile
+            && self.len.agrees(&other.len)
+            && self.start.may_equal(&other.start)
+    }
+}
+
+/// What is known of an integer scalar: equal texts are equal numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Number {
+    /// A formula of coordinates and parameters too.
+    Formula(String),
+    /// A number that is written here, or that the config and the sizes of dims decide.
+    Sized(String),
+    Unknown,
+}
+
+impl Number {
+    pub(crate) fn may_equal(&self, other: &Number) -> bool {
+        match (self, other) {
+            (Number::Formula(a), Number::Formula(b)) => a == b,
+            (Number::Formula(_), Number::Sized(_)) | (Number::Sized(_), Number::Formula(_)) => false,
+            _ => true,
+        }
+    }
+
+    /// The number that an operation makes of others.
+    pub(crate) fn made_of(op: &str, operands: &[&Number]) -> Number {
+        let mut texts = Vec::new();
+        let mut sized = true;
+        for operand in operands {
+            sized &= matches!(operand, Number::Sized(_));
+            match operand {
+                Number::Formula(text) | Number::Sized(text) => texts.push(text.as_str()),
+                Number::Unknown => return Number::Unknown,
+            }
+        }
+        let text = format!("{op}({})", texts.join(", "));
+        if sized { Number::Sized(text) } else { Number::Formula(text) }
+    }
+}
+
 /// An axis of a tile that may reach past the end of a dim, where its elements are not valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) axis: usize,
+    /// The axis repeats one element of the cut.
+    pub(crate) repeats: bool,
     /// How many loops the place of the slice is inside of: 0 if no loop moves it.
     pub(crate) depth: usize,
     /// The load, as written and as a short text.
     pub(crate) place: Place,
     pub(crate) load: String,
-    /// The dim that is sliced.
-    pub(crate) dim: String,
+    pub(crate) cut: Cut,
 }
 
 impl Edge {
     /// True if both are of one axis of one load.
     pub(crate) fn same(&self, other: &Edge) -> bool {
-        let key = |e: &Edge| (e.axis, e.dim.clone(), format!("{:?} {:?}", e.place.start, e.place.end));
+        let key = |e: &Edge| (e.axis, e.repeats, e.cut.dim, format!("{:?} {:?}", e.place.start, e.place.end));
         key(self) == key(other)
     }
 }
@@ -197,6 +256,8 @@ pub(crate) struct Ty {
     /// `None` after a mistake.
     pub(crate) shape: Option<Vec<Size>>,
     pub(crate) coordinate: Option<Coordinate>,
+    /// The number that it is, if it is a scalar of integers.
+    pub(crate) number: Number,
     pub(crate) edges: Vec<Edge>,
     /// How many loops the value is computed inside of.
     pub(crate) depth: usize,
@@ -205,12 +266,12 @@ pub(crate) struct Ty {
 impl Ty {
     /// After a mistake: agrees with everything.
     pub(crate) fn unknown() -> Ty {
-        Ty { elem: Elem::Unknown, shape: None, coordinate: None, edges: vec![], depth: 0 }
+        Ty { shape: None, ..Ty::tile(Elem::Unknown, vec![]) }
     }
 
     /// A tile.
     pub(crate) fn tile(elem: Elem, shape: Vec<Size>) -> Ty {
-        Ty { elem, shape: Some(shape), coordinate: None, edges: vec![], depth: 0 }
+        Ty { elem, shape: Some(shape), coordinate: None, number: Number::Unknown, edges: vec![], depth: 0 }
     }
 
     /// A scalar.
@@ -225,11 +286,14 @@ impl Ty {
 
     /// The same tile with the edges of tiles that broadcast to it.
     pub(crate) fn with_edges_of(mut self, operands: &[&Ty]) -> Ty {
-        let rank = self.shape.as_ref().map_or(0, Vec::len);
+        let shape = self.shape.clone().unwrap_or_default();
+        let rank = shape.len();
         for operand in operands {
             let added = rank.saturating_sub(operand.shape.as_ref().map_or(rank, Vec::len));
+            let is_one = |axis: usize| operand.shape.as_ref().and_then(|s| s.get(axis)).is_some_and(Size::is_one);
             for edge in &operand.edges {
-                let edge = Edge { axis: edge.axis + added, ..edge.clone() };
+                let widens = is_one(edge.axis) && shape.get(edge.axis + added).is_some_and(|s| !s.is_one());
+                let edge = Edge { axis: edge.axis + added, repeats: edge.repeats || widens, ..edge.clone() };
                 if edge.axis < rank && !self.edges.iter().any(|e| e.same(&edge)) {
                     self.edges.push(edge);
                 }

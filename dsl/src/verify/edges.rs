@@ -1,19 +1,24 @@
-//! Which elements of a carried value are valid does not depend on what its loop's body defines.
+//! What is not valid neither leaves an iterate nor is written.
 //!
-//! Else it would be a matter of the last iterate. Judged as if every tile and span were ragged, so that what is legal
-//! does not depend on the sizes of a problem.
+//! Which elements of a carried value are valid does not depend on what its loop's body defines: else it would be a
+//! matter of the last iterate. And a store leaves out, by its own indices, every element of its value that may lie
+//! outside of what it was loaded from: else a reader of the tensor would find a number that nobody computed.
+//!
+//! Judged as if every tile and span were ragged, so that what is legal does not depend on the sizes of a problem. A
+//! slice at a place that the sizes alone decide is the exception in stores: the caller of the kernel sees what it reaches.
 
 use super::Verifier;
 use crate::diag::Diagnostic;
-use crate::entity::Value;
-use crate::ir::{Kernel, Loc};
+use crate::entity::{Dim, Param, Value};
+use crate::ir::{Kernel, Loc, ParamKind};
 use crate::op::{Op, Slice};
-use crate::validity::{Constraint, Validity, depends_on, yields};
+use crate::reach::constant;
+use crate::validity::{Constraint, Validity, depends_on, same_number, same_slice, yields};
 use cranelift_entity::EntitySet;
 use std::collections::BTreeSet;
 
 impl Verifier<'_> {
-    /// 226.
+    /// 226 and 227.
     pub(super) fn edges(&mut self) {
         let k = self.kernel;
         let validity = Validity::by_source(k);
@@ -28,6 +33,65 @@ impl Verifier<'_> {
                 }
             }
         }
+        for (inst, op) in k.insts.iter() {
+            if let Op::Store { param, slices, value } = op
+                && let Some((c, from)) = shown(k, &validity, *param, slices, *value)
+            {
+                let (_, _, name) = source(k, &c, from);
+                self.errors.push(writes_invalid(k, &c, k.locs[inst], &name, *param));
+            }
+        }
+    }
+}
+
+/// A constraint on what a store writes that its own slices do not imply, and the value that has it.
+fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Value) -> Option<(Constraint, Value)> {
+    let ParamKind::Tensor { dims, .. } = &k.params[to].kind else { return None };
+    let places: Vec<(Slice, Dim)> = slices.iter().copied().zip(dims.iter().copied()).collect();
+    let kept: Vec<(Slice, Dim)> = places.iter().copied().filter(|p| !matches!(p.0, Slice::At(_))).collect();
+    let left_out = |c: &Constraint, shape: &[u32]| {
+        let axis = usize::from(c.axis);
+        // One element, however often it is repeated: left out if an index of the store picks the same.
+        let point = point(c.slice);
+        let one = point.is_some_and(|v| {
+            let is_same = |w| same_number(k, v, w);
+            places.iter().any(|&(s, d)| d == c.dim && self::point(s).is_some_and(is_same))
+        });
+        let wide = !c.whole_axis && shape.get(axis) != Some(&1);
+        one || wide && kept.get(axis).is_some_and(|&(s, d)| d == c.dim && same_slice(k, s, c.slice))
+    };
+    let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v, 8));
+    let find = |v: Value, keep: fn(u32) -> bool| {
+        let shape = &k.ty(v).shape;
+        let all = validity.constraints(v).iter().filter(|c| keep(shape[usize::from(c.axis)]));
+        all.copied().find(|c| !is_sized(c) && !left_out(c, shape)).map(|c| (c, v))
+    };
+    // A reshape forgets axes of one element.
+    let inner = match k.def_op(value) {
+        Some((_, Op::Reshape { value, .. })) => find(*value, |extent| extent == 1),
+        _ => None,
+    };
+    inner.or_else(|| find(value, |_| true))
+}
+
+/// True for a number that the sizes of dims alone decide; one that is written in the kernel is not negative.
+fn is_sized(k: &Kernel, v: Value, depth: u32) -> bool {
+    let sized = |v: &Value| depth > 0 && is_sized(k, *v, depth - 1);
+    if let Some(number) = constant(k, v) {
+        return number >= 0;
+    }
+    match k.def_op(v).map(|d| d.1) {
+        Some(Op::DimSize(_) | Op::DimTiles { .. }) => true,
+        Some(Op::Binary(_, a, b)) => sized(a) && sized(b),
+        _ => false,
+    }
+}
+
+/// The element that a slice of one element picks.
+fn point(slice: Slice) -> Option<Value> {
+    match slice {
+        Slice::At(v) | Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 } => Some(v),
+        _ => None,
     }
 }
 
@@ -51,13 +115,26 @@ fn source(k: &Kernel, c: &Constraint, v: Value) -> (u32, Loc, String) {
     (v.as_u32(), Loc::default(), "a tensor".to_owned())
 }
 
-fn leaves_its_loop(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str) -> Diagnostic {
-    let dim = &k.dims[c.dim].name;
-    let (what, len) = match c.slice {
+fn slice_text(c: &Constraint) -> (&'static str, u32) {
+    match c.slice {
         Slice::Tile { size, .. } => ("tile", size),
         Slice::Span { len, .. } => ("span", len),
         Slice::At(_) | Slice::Whole => ("slice", 1),
-    };
+    }
+}
+
+fn writes_invalid(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str, to: Param) -> Diagnostic {
+    let (dim, to, (what, len)) = (&k.dims[c.dim].name, &k.params[to].name, slice_text(c));
+    let message = format!(
+        "the store to `{to}` writes elements that are not valid: this {what} of `{tensor}`, of {len} elements of \
+         `{dim}`, may reach outside of `{dim}` where the store does not"
+    );
+    Diagnostic::new(227, loc, message)
+        .note(format!("say what stands there: `load({tensor}[..]).or(0.0)`; or store to the same {what} of `{dim}`"))
+}
+
+fn leaves_its_loop(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str) -> Diagnostic {
+    let (dim, (what, len)) = (&k.dims[c.dim].name, slice_text(c));
     let message = format!(
         "the loop carries out what it computes from this {what} of `{tensor}`, of {len} elements of `{dim}`; where it \
          reaches past the end of `{dim}`, no element is valid, and which ones these are differs between iterates"

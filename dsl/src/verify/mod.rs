@@ -29,6 +29,7 @@
 //! | 224 | a tensor has one stride per dim; an `out` tensor has stride 0 on dims of one element alone |
 //! | 225 | alignments are powers of two, and at least an element |
 //! | 226 | which elements of a carried value are valid does not depend on what its loop's body defines |
+//! | 227 | what a store writes is valid, but for what its own slices leave out |
 //!
 //! Values that nothing uses are allowed. A loop may store to one region in every iterate: its order is defined.
 

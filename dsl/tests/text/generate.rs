@@ -128,6 +128,14 @@ impl Generator<'_> {
             .unwrap()
             .remove(0);
         let found = self.find(|t| *t == ty);
+        // What is loaded may reach outside of its tensor where the store does not.
+        let found = match found {
+            Some(value) if ty.rank() > 0 => {
+                let other = self.number(ty.dtype);
+                self.push(block, Op::Other { value, other })
+            }
+            found => found,
+        };
         let value =
             found.or_else(|| self.push(block, Op::Splat { value: 0.5, dtype: ty.dtype, shape: ty.shape.clone() }));
         self.push(block, Op::Store { param: Param::from_u32(Y), slices, value: value.unwrap() });

@@ -6,7 +6,7 @@ atlas_kernel! {
     tune { BN: [64, 128] }
     {
         for (g, n) in grid(G, tiles(N, BN)) {
-            let before = load(y[g, span(n * BN - 1, BN)]);
+            let before = load(y[g, span(n * BN - 1, BN)]).or(0.0);
             let first = load(y[0, n]);
             let mine = load(y[g, n]);
             store(y[g, n], before + first + mine + load(x[g, n]));

@@ -1,0 +1,116 @@
+//! No config that the cost model chooses spills, by NVIDIA's assembler: every kernel that this program holds, at random
+//! sizes, for every target.
+//!
+//! `ATLAS_SIZES=200` draws so many problems in place of a few.
+
+use atlas::codegen::{Machine, compile};
+use atlas::dsl::specialization::{DimFact, largest_class};
+use atlas::dsl::{KernelDef, Specialization, registry, verify};
+use atlas::prelude::*;
+use atlas::runtime::choose_for;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rayon::prelude::*;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+atlas_kernel! {
+    /// y = a b, with tiles as large as a GPU takes.
+    kernel matmul<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<T, [M, N]>)
+    tune { BM: [64, 32, 128, 256], BN: [64, 32, 128, 256], BK: [32, 64], stages: [2, 3, 4], warps: [4, 8] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[m, k]), load(b[k, n]));
+            }
+            store(y[m, n], acc.cast::<T>());
+        }
+    }
+}
+
+/// One GPU per target, and one with less shared memory.
+const MACHINES: [&str; 4] = ["sm_80", "sm_86", "sm_89", "sm_90"];
+
+/// Problems of a kernel, and of the matmul above, which spills most easily.
+const FEW: u64 = 60;
+
+#[test]
+fn no_chosen_config_spills() {
+    let ptxas = ptxas();
+    let count = std::env::var("ATLAS_SIZES").ok().map_or(FEW, |n| n.parse().expect("ATLAS_SIZES is a number"));
+    let kernels = registry();
+    let failures: Vec<String> = (0..count)
+        .into_par_iter()
+        .flat_map_iter(|seed| MACHINES.iter().map(move |m| (seed, *m)))
+        .filter_map(|(seed, machine)| {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let def = if seed % 4 == 0 { &matmul } else { kernels[rng.random_range(0..kernels.len())] };
+            trial(def, &mut rng, machine.parse().expect("a GPU"), &ptxas)
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of {count} problems:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// What is wrong with the kernel that is chosen for a random problem.
+fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, ptxas: &Path) -> Option<String> {
+    let mut spec = Specialization::default();
+    let mut sizes = Vec::new();
+    for t in def.types {
+        spec = spec.with_type(t.name, t.allowed[rng.random_range(0..t.allowed.len())]);
+    }
+    for dim in def.dims {
+        // Whole dims are held on the chip.
+        let most: f64 = if dim.whole { 256.0 } else { 8192.0 };
+        let mut n = most.powf(rng.random()).round() as u64;
+        if rng.random() {
+            n = n.next_multiple_of(16);
+        }
+        sizes.push(n);
+        let fact = if dim.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
+        spec = spec.with_dim(dim.name, fact);
+    }
+    let selection = choose_for(def, &spec, &sizes, Some(machine));
+    // As a launch does: past what is refused later.
+    let (config, image) = selection.legal().find_map(|c| {
+        let kernel = (def.build)(&spec, &c.config).and_then(verify).ok()?;
+        Some((&c.config, compile(&kernel, &c.config.schedule, machine).ok()?))
+    })?;
+    let report = assemble(ptxas, &image.ptx, &machine.target.to_string());
+    let none = |what: &str| report.contains(&format!("0 bytes {what}"));
+    let clean = none("stack frame") && none("spill stores") && none("spill loads");
+    (!clean).then(|| format!("{} {sizes:?} {:?} `{config}` on {machine}: {report}", def.name, spec.types))
+}
+
+/// What the assembler says of PTX.
+fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> String {
+    let mut assembler = Command::new(ptxas);
+    assembler.args(["-v", &format!("-arch={arch}"), "-o", "/dev/null", "/dev/stdin"]);
+    let mut child =
+        assembler.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("ptxas starts");
+    child.stdin.take().expect("a pipe").write_all(ptx.as_bytes()).expect("ptxas reads");
+    let out = child.wait_with_output().expect("ptxas ends");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// The assembler at `$ATLAS_PTXAS`, else the one that `cargo xtask setup` unpacked.
+fn ptxas() -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools");
+    let unpacked = || {
+        let mut open = vec![tools];
+        while let Some(folder) = open.pop() {
+            for path in std::fs::read_dir(folder).ok()?.flatten().map(|e| e.path()) {
+                match path.is_dir() {
+                    true => open.push(path),
+                    false if path.file_name().is_some_and(|n| n == "ptxas") => return Some(path),
+                    false => {}
+                }
+            }
+        }
+        None
+    };
+    let named = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from);
+    named.or_else(unpacked).expect("run `cargo xtask setup` for NVIDIA's assembler")
+}
