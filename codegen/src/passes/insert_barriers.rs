@@ -190,7 +190,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(r.buffer),
             };
             let dtype = k.buffers[r.buffer].dtype;
-            let private = layout.filter(|l| !(by_matrix && is_read_by_matrix(k, r, dtype, l))).and_then(|l| private(l, r));
+            let private =
+                layout.filter(|l| !(by_matrix && is_read_by_matrix(k, r, dtype, l))).and_then(|l| private(l, r));
             vec![Access { place: Place::Shared(r.buffer), rect, write: false, private }]
         }
         Op::StoreShared { to, value } => {
@@ -200,7 +201,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(to.buffer),
             };
             let (dtype, layout) = k.tile(*value);
-            let private = if by_matrix && is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
+            let private =
+                if by_matrix && is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
             vec![Access { place: Place::Shared(to.buffer), rect, write: true, private }]
         }
         Op::ZeroShared(b) => vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None }],

@@ -59,6 +59,10 @@ impl Generator {
             42..48 => self.select(scope, ty, depth),
             48..57 => self.cast(scope, ty, depth),
             57..66 => self.broadcast(scope, ty, depth),
+            66..70 if !ty.shape.is_empty() => {
+                let x = self.number_of(ty.dtype);
+                Expr::Other(x, Box::new(self.express(scope, ty, depth - 1)))
+            }
             66..80 => self.fold(scope, ty, depth),
             80..92 if ty.shape.len() == 2 && !ty.shape.contains(&ONE) && ty.dtype.is_float() => {
                 let product = self.dot(scope, &ty.shape, None);
@@ -107,8 +111,12 @@ impl Generator {
     }
 
     fn number(&mut self, ty: &Type) -> Expr {
+        Expr::Splat(self.number_of(ty.dtype), ty.dtype, ty.shape.clone())
+    }
+
+    fn number_of(&mut self, dtype: DType) -> f64 {
         let x = self.rng.of(&CONSTANTS);
-        Expr::Splat(if ty.dtype.is_float() { x } else { x.trunc() }, ty.dtype, ty.shape.clone())
+        if dtype.is_float() { x } else { x.trunc() }
     }
 
     fn scalar(&mut self, dtype: DType) -> Expr {
@@ -166,9 +174,12 @@ impl Generator {
         let common = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max];
         let op = match self.rng.below(10) {
             0 if ty.dtype.is_int() => {
-                // Quotients by 0 are another matter.
-                let three = Expr::Splat(3.0, ty.dtype, ty.shape.clone());
-                return Expr::binary(self.rng.of(&[BinaryOp::Div, BinaryOp::Rem]), a, three);
+                // By 0 it is 0; the least number by -1 is no number of the type.
+                let by = match self.rng.percent(50) {
+                    true => Expr::unary(UnaryOp::Abs, b),
+                    false => Expr::Splat(3.0, ty.dtype, ty.shape.clone()),
+                };
+                return Expr::binary(self.rng.of(&[BinaryOp::Div, BinaryOp::Rem]), a, by);
             }
             0 => BinaryOp::Div,
             _ => self.rng.of(&common),
@@ -303,7 +314,7 @@ impl Generator {
     }
 
     /// What seems to leave a 0 as it is, and does not where functions have domains and types round.
-    fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
+    pub(super) fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
         let number = |x| Expr::Splat(x, ty.dtype, ty.shape.clone());
         let add = |e, x| Expr::binary(BinaryOp::Add, e, number(x));
         match self.rng.below(3) {
