@@ -317,8 +317,8 @@ impl Generator {
     pub(super) fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
         let number = |x| Expr::Splat(x, ty.dtype, ty.shape.clone());
         let add = |e, x| Expr::binary(BinaryOp::Add, e, number(x));
-        match self.rng.below(3) {
-            0 => {
+        match self.rng.below(4) {
+            0 | 1 => {
                 // Of numbers above 1 all is well; of what is not valid a NaN.
                 if let Expr::Load(p, _) = e
                     && let Some(ParamRecipe::Tensor { fill, .. }) = self.recipe.params.get_mut(p)
@@ -328,7 +328,7 @@ impl Generator {
                 let root = Expr::unary(UnaryOp::Sqrt, add(e, -1.0));
                 Expr::binary(BinaryOp::Max, root, number(0.0))
             }
-            1 => {
+            2 => {
                 let whole = Expr::cast(self.rng.of(&[DType::I32, DType::I64]), add(e, 0.75));
                 add(Expr::cast(ty.dtype, whole), -0.75)
             }
@@ -430,7 +430,7 @@ impl Generator {
     }
 
     /// A dim and a cut of it with an extent.
-    fn axis(&mut self, scope: &Scope, e: Ext) -> (usize, Cut) {
+    pub(super) fn axis(&mut self, scope: &Scope, e: Ext) -> (usize, Cut) {
         let counted: Vec<(Name, usize)> =
             scope.tiles.iter().copied().filter(|&(_, d)| self.recipe.dims[d].tile == e).collect();
         if !counted.is_empty() && self.rng.percent(80) {

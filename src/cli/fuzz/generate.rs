@@ -192,7 +192,7 @@ impl Generator {
             outputs.push(self.output(scope));
         }
         self.lets(scope, &mut body);
-        if self.rng.percent(20) {
+        if self.rng.percent(30) {
             self.ragged_sum(scope, &mut body);
         }
         let shape = outputs[0].shape.clone();
@@ -232,9 +232,25 @@ impl Generator {
     fn ragged_sum(&mut self, scope: &mut Scope, body: &mut Vec<Stmt>) {
         let dtype = self.rng.of(&[self.dtype, DType::F32, DType::Bf16]);
         let mut ty = Type { dtype, shape: vec![self.any_extent(), self.any_extent()] };
-        let Some(tile) = self.load(scope, &ty) else { return };
-        let tile = self.cancelled(tile, &ty);
+        if self.recipe.params.len() >= 7 {
+            return;
+        }
         let axis = self.rng.below(2);
+        let (mut dims, mut cuts) = (Vec::new(), Vec::new());
+        for (at, &e) in ty.shape.iter().enumerate() {
+            if at == axis {
+                let size = u64::from(self.recipe.extents[e]) / 2 + 1;
+                self.recipe.dims.push(DimRecipe { size, whole: false, tile: e });
+                dims.push(self.recipe.dims.len() - 1);
+                cuts.push(Cut::Tile(Expr::int(0), e));
+            } else {
+                let (d, cut) = self.axis(scope, e);
+                dims.push(d);
+                cuts.push(cut);
+            }
+        }
+        let tile = Expr::Load(self.tensor(dtype, dims, false), cuts);
+        let tile = self.cancelled(tile, &ty);
         let (name, sum) = (self.name(), Expr::Reduce(ReduceOp::Sum, Box::new(tile), vec![axis as u8]));
         ty.shape[axis] = ONE;
         body.push(Stmt::Let(name, sum));
@@ -395,10 +411,13 @@ impl Generator {
     fn bounds(&mut self, inside: &mut Scope, index: Name) -> (Expr, Expr, Option<usize>) {
         if self.rng.percent(65) {
             let e = self.any_extent();
-            let d = self.dim_of(e);
-            if self.rng.percent(8) && !self.is_written(d) {
-                self.recipe.dims[d].size = 0;
-            }
+            let d = if self.rng.percent(16) {
+                // No tiles at all.
+                self.recipe.dims.push(DimRecipe { size: 0, whole: false, tile: e });
+                self.recipe.dims.len() - 1
+            } else {
+                self.dim_of(e)
+            };
             inside.tiles.push((index, d));
             inside.counts.push(index);
             return (Expr::int(0), Expr::Tiles(d), Some(d));
@@ -414,12 +433,6 @@ impl Generator {
         };
         let lo = if self.rng.percent(20) { 1 } else { 0 };
         (Expr::int(lo), hi, None)
-    }
-
-    /// True if an output has a dim.
-    fn is_written(&self, d: usize) -> bool {
-        let writes = |p: &ParamRecipe| matches!(p, ParamRecipe::Tensor { dims, out: true, .. } if dims.contains(&d));
-        self.recipe.params.iter().any(writes)
     }
 
     /// The type of a carried value; rarely one whose edge depends on the loop's index.
