@@ -42,8 +42,8 @@ impl Generator {
             carried.push(Carried { inner, outer, init, next: Expr::Var(inner) });
             states.push((inner, ty));
         }
-        for i in 0..states.len() {
-            carried[i].next = self.next_state(&states, i, left.0, right.0);
+        for (i, c) in carried.iter_mut().enumerate() {
+            c.next = self.next_state(&states, i, left.0, right.0);
         }
         scope.values.extend(carried.iter().zip(&states).map(|(c, s)| (c.outer, s.1.clone())));
         let index = self.name();
