@@ -11,6 +11,7 @@ fn random_kernels_show_every_known_mistake() {
         let (passes, report) = json_of(&[&args[..], &[m.name()]].concat());
         !passes && report["failures"].as_array().is_some_and(|f| !f.is_empty())
     };
-    let hidden: Vec<&Mutation> = Mutation::HOOKED.iter().filter(|m| !shown(m)).collect();
+    // Each stops at the first kernel that shows it.
+    let hidden: Vec<&Mutation> = Mutation::ALL.iter().filter(|m| !shown(m)).collect();
     assert!(hidden.is_empty(), "no kernel shows {hidden:?}");
 }

@@ -3,7 +3,7 @@
 //! A test that finds nothing may be right or blind. Each mistake that the compiler once made has a [`Mutation`]; the
 //! place that mends it asks `is_planted` and, if so, does as it did before. Without the feature `mutations` the answer
 //! is a constant and the mistake is not compiled; a build without debug assertions refuses the feature, so that no
-//! release has it. To plant one: add a variant here, ask for it at the mend, and name it in [`Mutation::HOOKED`].
+//! release has it. To plant one: add a variant here and ask for it at the mend.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!("the feature `mutations` plants mistakes in the compiler; it is for builds with debug assertions alone");
@@ -15,7 +15,7 @@ macro_rules! mutations {
         pub enum Mutation { $($(#[$m])* $name),+ }
 
         impl Mutation {
-            /// Every mistake that has a name, whether something asks for it or not.
+            /// Every mistake that has a name.
             pub const ALL: &'static [Mutation] = &[$(Mutation::$name),+];
 
             /// The name on the command line.
@@ -36,7 +36,7 @@ mutations! {
     FillForgotten = "fill-forgotten",
     /// A tile of extent 1, broadcast and then contracted, counts one of its columns alone.
     BroadcastOfOne = "broadcast-of-one",
-    /// What functions make of a fill is taken for what they make of 0.
+    /// A NaN that functions make of a fill is dropped by `max` and `min`.
     FillThroughFunctions = "fill-through-functions",
     /// What operations make of a fill is computed in f64, without their roundings.
     FillUnrounded = "fill-unrounded",
@@ -52,11 +52,6 @@ mutations! {
     CarriedByOneWidth = "carried-by-one-width",
     /// A carried tile takes the buffer of what it starts with, though that is used again.
     InitTaken = "init-taken",
-}
-
-impl Mutation {
-    /// The mistakes that something asks for.
-    pub const HOOKED: &'static [Mutation] = &[Mutation::FillForgotten];
 }
 
 #[cfg(feature = "mutations")]
@@ -96,7 +91,6 @@ pub use planted::with;
 
 /// True if the compiler is to make this mistake: never.
 #[cfg(not(feature = "mutations"))]
-#[cfg_attr(not(feature = "llvm"), allow(dead_code, reason = "only emission asks so far"))]
 pub(crate) const fn is_planted(_: Mutation) -> bool {
     false
 }

@@ -54,7 +54,8 @@ impl Word {
 /// Checks that every operation of a kernel means the same in the ring however it is compiled.
 ///
 /// Constants other than 0 may only be selected: what arithmetic makes of 1 is known to a compiler of floats, which
-/// uses it, and is not true of the ring. So is what a target without arithmetic of bf16 does: it adds by `1 x + y`.
+/// uses it, and is not true of the ring. Nor is what it makes of 0: `-0` is another number to it, and one of the ring's
+/// own; so only what is loaded is negated. So is what a target without arithmetic of bf16 does: it adds by `1 x + y`.
 pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
     if let Some(data) = kernel.values.values().find(|data| data.ty.dtype == DType::F64) {
         return Err(InterpError::kernel(format!("{} has no meaning in the ring", data.ty)));
@@ -67,7 +68,9 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
             let float = |v: Value| kernel.ty(v).dtype.is_float();
             let bf16 = |v: Value| kernel.ty(v).dtype == DType::Bf16;
             match &kernel.insts[inst] {
-                Op::Unary(op, x) if float(*x) && (*op != UnaryOp::Neg || bf16(*x)) => return refuse(op.name()),
+                Op::Unary(op, x) if float(*x) && (*op != UnaryOp::Neg || bf16(*x) || !is_loaded(kernel, *x)) => {
+                    return refuse(op.name());
+                }
                 Op::Binary(op, x, _)
                     if float(*x) && (bf16(*x) || !matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)) =>
                 {
@@ -89,6 +92,16 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
         }
     }
     Ok(())
+}
+
+/// True if a value is a loaded tile, of which a compiler knows nothing.
+fn is_loaded(kernel: &Kernel, v: Value) -> bool {
+    match kernel.def_op(v).map(|(_, op)| op) {
+        Some(Op::Load { .. }) => true,
+        Some(Op::Cast(_, x) | Op::Transpose(x)) => is_loaded(kernel, *x),
+        Some(Op::Reshape { value, .. } | Op::Broadcast { value, .. }) => is_loaded(kernel, *value),
+        _ => false,
+    }
 }
 
 /// True if a value is used by nothing but selects.

@@ -22,15 +22,30 @@ type Check = fn(&Path) -> Result<()>;
 /// The packages in which the feature `jit` of the root package switches code on.
 const WITH_LLVM: [&str; 8] = ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit"];
 
+/// The same with known mistakes that a test can plant; without that the compiler is the same, and no crate is built twice.
+const WITH_MUTATIONS: [&str; 8] =
+    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/mutations"];
+/// The tests that plant them.
+const MUTATIONS: &str = "mutations::";
+
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, Check); 10] = [
+const STEPS: [(&str, Check); 11] = [
     ("setup", |root| setup::run(root, &setup::Args::default())),
     ("tidy", tidy::run),
     ("fmt", |root| command::run(command::cargo(root).args(["fmt", "--all", "--check"]))),
     ("clippy", |root| clippy(root, &["--workspace"])),
     ("clippy-llvm", |root| clippy(root, &WITH_LLVM)),
     ("test", |root| command::run(command::cargo(root).args(["test", "--workspace", "--quiet"]))),
-    ("test-llvm", |root| command::run(command::cargo(root).args(["test", "--quiet"]).args(WITH_LLVM))),
+    ("test-llvm", |root| {
+        let mut test = command::cargo(root);
+        test.args(["test", "--quiet"]).args(WITH_MUTATIONS).args(["--", "--skip", MUTATIONS]);
+        command::run(&mut test)
+    }),
+    ("mutations", |root| {
+        let mut test = command::cargo(root);
+        test.args(["test", "--quiet"]).args(WITH_MUTATIONS).args(["--test", "main", "--", MUTATIONS]);
+        command::run(&mut test)
+    }),
     ("examples", examples),
     ("doc", |root| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();

@@ -20,6 +20,8 @@
 //! fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`); approximate functions at other points than 0. Each
 //! is a test in tests/agreement/wrong_code.rs or dsl/tests/fold.rs.
 
+use super::fills;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::Slice;
 use atlas_dsl::validity::{self, Validity};
@@ -42,7 +44,7 @@ pub struct Constraint {
 impl From<&validity::Constraint> for Constraint {
     fn from(c: &validity::Constraint) -> Constraint {
         let slice = match (c.whole_axis, c.coordinate()) {
-            (true, Some(v)) => Slice::At(v),
+            (true, Some(v)) if !is_planted(Mutation::BroadcastOfOne) => Slice::At(v),
             _ => c.slice,
         };
         Constraint { axis: c.axis, slice, dim: c.dim }
@@ -163,9 +165,9 @@ impl Extents {
                     Info { fill: Known::constant(dtype, *other), uniform: false }
                 }
             }
-            Op::Unary(op, v) => get(v).map(|x| fold::unary(*op, kernel.ty(*v).dtype, x)),
-            Op::Cast(to, v) => get(v).map(|x| fold::cast(kernel.ty(*v).dtype, *to, x)),
-            Op::Binary(op, a, b) => self.merge([*a, *b], |[x, y]| fold::binary(*op, kernel.ty(*a).dtype, x, y)),
+            Op::Unary(op, v) => get(v).map(|x| fills::unary(*op, kernel.ty(*v).dtype, x)),
+            Op::Cast(to, v) => get(v).map(|x| fills::cast(kernel.ty(*v).dtype, *to, x)),
+            Op::Binary(op, a, b) => self.merge([*a, *b], |[x, y]| fills::binary(*op, kernel.ty(*a).dtype, x, y)),
             Op::Compare(p, a, b) => self.merge([*a, *b], |[x, y]| fold::compare(*p, kernel.ty(*a).dtype, x, y)),
             Op::Select { cond, on_true, on_false } => {
                 self.merge([*cond, *on_true, *on_false], |[c, x, y]| fold::select(Some(c), Some(x), Some(y)))

@@ -1,6 +1,7 @@
 //! Facts about a Tile IR kernel that passes ask for. Analyses are nouns and change nothing.
 
 mod extents;
+mod fills;
 mod placement;
 mod precision;
 mod registers;

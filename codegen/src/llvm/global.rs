@@ -7,6 +7,7 @@ use crate::analysis::vector_elements;
 use crate::error::CompileError;
 use crate::gpu::{Cache, Reach, Slice, Value};
 use crate::layout::Fragment;
+use crate::mutation::{Mutation, is_planted};
 use crate::passes::inner_divisor;
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param};
@@ -341,7 +342,12 @@ impl<'c> Emitter<'c, '_> {
             let real = self.mask(&mut masks, &layout, reg)?;
             let (at, offset) = self.element_address(&view, &layout, thread, reg)?;
             let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
-            let value = if real.is_some() || hinted {
+            let value = if let Some(p) = real.filter(|_| is_planted(Mutation::MaskedLoadsFirst)) {
+                let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
+                let at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
+                let loaded = self.load_aligned(ty, at, bytes)?;
+                self.b.build_select(p, loaded, loaded.get_type().const_zero(), "")?
+            } else if real.is_some() || hinted {
                 let offset = offset * i64::from(view.dtype.bytes());
                 self.load_masked(ty, at, (offset, bytes), (view.read_only, cache), real)?
             } else {

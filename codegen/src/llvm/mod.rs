@@ -16,6 +16,7 @@ mod start;
 use crate::error::CompileError;
 use crate::gpu::{self, Cache, Emittable, Kernel, Op, Type};
 use crate::image::AbiParam;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param, Table};
 use coords::ThreadCoords;
@@ -258,6 +259,11 @@ impl<'c> Emitter<'c, '_> {
     fn dim_tiles(&self, d: Dim, size: u32) -> R<IntValue<'c>> {
         let n = self.dim_size(d)?;
         let i32t = self.cx.i32_type();
+        if is_planted(Mutation::LoopOfNone) {
+            let less = self.b.build_int_sub(n, i32t.const_int(1, false), "")?;
+            let q = self.b.build_int_unsigned_div(less, i32t.const_int(u64::from(size), false), "")?;
+            return Ok(self.b.build_int_add(q, i32t.const_int(1, false), "")?);
+        }
         // ceil(n / size), also of 0. Unsigned, the sum cannot overflow: n < 2^31 and size <= 2^20.
         let up = self.b.build_int_add(n, i32t.const_int(u64::from(size - 1), false), "")?;
         Ok(self.b.build_int_unsigned_div(up, i32t.const_int(u64::from(size), false), "")?)

@@ -14,6 +14,7 @@ use crate::gpu::{
     Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, is_read_by_matrix, is_written_by_matrix,
 };
 use crate::layout::Fragment;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
@@ -178,6 +179,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         let layout = &k.buffers[r.buffer].layout;
         (r.origin.0, r.origin.1, layout.rows - r.origin.0, layout.cols - r.origin.1)
     };
+    // Of what matrix instructions touch, a thread has nothing to itself.
+    let by_matrix = !is_planted(Mutation::CarriedUnordered);
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
         Op::LoadShared(r) => {
@@ -187,7 +190,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(r.buffer),
             };
             let dtype = k.buffers[r.buffer].dtype;
-            let private = layout.filter(|l| !is_read_by_matrix(k, r, dtype, l)).and_then(|l| private(l, r));
+            let private =
+                layout.filter(|l| !(by_matrix && is_read_by_matrix(k, r, dtype, l))).and_then(|l| private(l, r));
             vec![Access { place: Place::Shared(r.buffer), rect, write: false, private }]
         }
         Op::StoreShared { to, value } => {
@@ -197,7 +201,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(to.buffer),
             };
             let (dtype, layout) = k.tile(*value);
-            let private = if is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
+            let private =
+                if by_matrix && is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
             vec![Access { place: Place::Shared(to.buffer), rect, write: true, private }]
         }
         Op::ZeroShared(b) => vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None }],

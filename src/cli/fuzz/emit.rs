@@ -20,6 +20,9 @@ const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 /// The same of approximate functions, which serve where only 16 bits are written.
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
 
+/// An absolute error of what is near 0.
+const LEAST_PUSH: f64 = 1e-6;
+
 /// How a kernel is made inexact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise {
@@ -248,7 +251,10 @@ impl<'r> Emitter<'r> {
                 let (a, b) = (self.expr(&pair[0])?, self.expr(&pair[1])?);
                 return self.binary(*op, a, b);
             }
-            Expr::Compare(p, pair) => Op::Compare(*p, self.expr(&pair[0])?, self.expr(&pair[1])?),
+            Expr::Compare(p, pair) => {
+                let (a, b) = (self.expr(&pair[0])?, self.expr(&pair[1])?);
+                Op::Compare(*p, self.pushed(a)?, b)
+            }
             Expr::Select(three) => {
                 let [cond, on_true, on_false] = [&three[0], &three[1], &three[2]].map(|e| self.expr(e));
                 Op::Select { cond: cond?, on_true: on_true?, on_false: on_false? }
@@ -256,9 +262,11 @@ impl<'r> Emitter<'r> {
             Expr::Cast(dtype, a) => {
                 let a = self.expr(a)?;
                 let off = self.off.contains(&a);
+                let a = if dtype.is_int() { self.pushed(a)? } else { a };
                 let v = self.push(Op::Cast(*dtype, a))?;
                 return if off { self.blur(v) } else { Ok(v) };
             }
+            Expr::Other(other, a) => Op::Other { value: self.expr(a)?, other: *other },
             Expr::Broadcast(a, s) => {
                 let value = self.expr(a)?;
                 if *self.kernel.ty(value).shape == self.recipe.shape(s) {
@@ -440,6 +448,28 @@ impl<'r> Emitter<'r> {
         let wide = self.push(Op::Cast(DType::F32, v))?;
         let wide = self.add_noise(wide, wide, half_ulp)?;
         self.push(Op::Cast(dtype, wide))
+    }
+
+    /// An inexact tile of floats about to be cut to whole numbers or compared: all of it as far off to one side as a
+    /// device's may be, so that of two runs with opposite signs one falls on the other side of a step.
+    fn pushed(&mut self, v: Value) -> R<Value> {
+        let ty = self.kernel.ty(v).clone();
+        let Some(Noise { sign, .. }) = self.noise.filter(|_| self.off.contains(&v) && ty.dtype.is_float()) else {
+            return Ok(v);
+        };
+        let relative = match ty.dtype {
+            DType::F16 => 1.0 / 512.0,
+            DType::Bf16 => 1.0 / 64.0,
+            _ if self.approximate => 4.0 * OF_APPROXIMATIONS,
+            _ => 4.0 * OF_SUMS,
+        };
+        let wide = self.widened(v)?;
+        let size = self.push(Op::Unary(UnaryOp::Abs, wide))?;
+        let (most, least) = (self.splat(sign * relative, &ty.shape)?, self.splat(sign * LEAST_PUSH, &ty.shape)?);
+        let by = self.push(Op::Binary(BinaryOp::Mul, size, most))?;
+        let by = self.push(Op::Binary(BinaryOp::Add, by, least))?;
+        let pushed = self.push(Op::Binary(BinaryOp::Add, wide, by))?;
+        if ty.dtype.is_half() { self.push(Op::Cast(ty.dtype, pushed)) } else { Ok(pushed) }
     }
 
     fn splat(&mut self, value: f64, shape: &[u32]) -> R<Value> {

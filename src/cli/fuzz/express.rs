@@ -59,6 +59,10 @@ impl Generator {
             42..48 => self.select(scope, ty, depth),
             48..57 => self.cast(scope, ty, depth),
             57..66 => self.broadcast(scope, ty, depth),
+            66..70 if !ty.shape.is_empty() => {
+                let x = self.number_of(ty.dtype);
+                Expr::Other(x, Box::new(self.express(scope, ty, depth - 1)))
+            }
             66..80 => self.fold(scope, ty, depth),
             80..92 if ty.shape.len() == 2 && !ty.shape.contains(&ONE) && ty.dtype.is_float() => {
                 let product = self.dot(scope, &ty.shape, None);
@@ -107,8 +111,12 @@ impl Generator {
     }
 
     fn number(&mut self, ty: &Type) -> Expr {
+        Expr::Splat(self.number_of(ty.dtype), ty.dtype, ty.shape.clone())
+    }
+
+    fn number_of(&mut self, dtype: DType) -> f64 {
         let x = self.rng.of(&CONSTANTS);
-        Expr::Splat(if ty.dtype.is_float() { x } else { x.trunc() }, ty.dtype, ty.shape.clone())
+        if dtype.is_float() { x } else { x.trunc() }
     }
 
     fn scalar(&mut self, dtype: DType) -> Expr {
@@ -166,9 +174,12 @@ impl Generator {
         let common = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max];
         let op = match self.rng.below(10) {
             0 if ty.dtype.is_int() => {
-                // Quotients by 0 are another matter.
-                let three = Expr::Splat(3.0, ty.dtype, ty.shape.clone());
-                return Expr::binary(self.rng.of(&[BinaryOp::Div, BinaryOp::Rem]), a, three);
+                // By 0 it is 0; the least number by -1 is no number of the type.
+                let by = match self.rng.percent(50) {
+                    true => Expr::unary(UnaryOp::Abs, b),
+                    false => Expr::Splat(3.0, ty.dtype, ty.shape.clone()),
+                };
+                return Expr::binary(self.rng.of(&[BinaryOp::Div, BinaryOp::Rem]), a, by);
             }
             0 => BinaryOp::Div,
             _ => self.rng.of(&common),
@@ -303,11 +314,11 @@ impl Generator {
     }
 
     /// What seems to leave a 0 as it is, and does not where functions have domains and types round.
-    fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
+    pub(super) fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
         let number = |x| Expr::Splat(x, ty.dtype, ty.shape.clone());
         let add = |e, x| Expr::binary(BinaryOp::Add, e, number(x));
-        match self.rng.below(3) {
-            0 => {
+        match self.rng.below(4) {
+            0 | 1 => {
                 // Of numbers above 1 all is well; of what is not valid a NaN.
                 if let Expr::Load(p, _) = e
                     && let Some(ParamRecipe::Tensor { fill, .. }) = self.recipe.params.get_mut(p)
@@ -317,7 +328,7 @@ impl Generator {
                 let root = Expr::unary(UnaryOp::Sqrt, add(e, -1.0));
                 Expr::binary(BinaryOp::Max, root, number(0.0))
             }
-            1 => {
+            2 => {
                 let whole = Expr::cast(self.rng.of(&[DType::I32, DType::I64]), add(e, 0.75));
                 add(Expr::cast(ty.dtype, whole), -0.75)
             }
@@ -419,7 +430,7 @@ impl Generator {
     }
 
     /// A dim and a cut of it with an extent.
-    fn axis(&mut self, scope: &Scope, e: Ext) -> (usize, Cut) {
+    pub(super) fn axis(&mut self, scope: &Scope, e: Ext) -> (usize, Cut) {
         let counted: Vec<(Name, usize)> =
             scope.tiles.iter().copied().filter(|&(_, d)| self.recipe.dims[d].tile == e).collect();
         if !counted.is_empty() && self.rng.percent(80) {

@@ -4,6 +4,7 @@ use super::express::{Scope, Type};
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
+use super::state;
 use atlas_dsl::op::{BinaryOp, ReduceOp};
 use atlas_dsl::{DType, Schedule};
 
@@ -18,6 +19,10 @@ pub(super) struct Generator {
     pub(super) budget: usize,
     /// Extents that rows may have, and those of matrix products.
     matrices: bool,
+    /// Loops carry matrices through products.
+    states: bool,
+    /// What they come to, which is stored.
+    pub(super) shown: Option<Name>,
     wild: bool,
 }
 
@@ -32,7 +37,7 @@ struct Output {
 pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
     let mut rng = Rng::new(seed.wrapping_mul(64).wrapping_add(attempt));
     let dtype = rng.of(&[DType::F32, DType::F32, DType::F16, DType::Bf16, DType::Bf16]);
-    let (matrices, wild) = (rng.percent(55), rng.percent(8));
+    let (matrices, states, wild) = (rng.percent(55), rng.percent(15), rng.percent(8));
     let recipe = Recipe {
         extents: vec![1],
         dims: Vec::new(),
@@ -42,7 +47,7 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
         schedule: Schedule::default(),
         seed: rng.next(),
     };
-    let mut g = Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, wild };
+    let mut g = Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, wild };
     g.schedule();
     let mut scope = g.grid();
     g.extra_dims();
@@ -70,8 +75,16 @@ impl Generator {
     fn extent(&mut self) -> Ext {
         let of_matrices = [8, 16, 16, 24, 32, 32, 40, 48, 64, 64];
         let of_rows = [1, 2, 4, 8, 8, 16, 24, 32, 40, 64];
-        let e = if self.matrices { self.rng.of(&of_matrices) } else { self.rng.of(&of_rows) };
-        // Squares and equal shapes come from equal extents.
+        let e = match self.matrices {
+            _ if self.states => self.rng.of(&state::EXTENTS),
+            true => self.rng.of(&of_matrices),
+            false => self.rng.of(&of_rows),
+        };
+        self.extent_of(e)
+    }
+
+    /// The row of an extent. Squares and equal shapes come from equal extents.
+    pub(super) fn extent_of(&mut self, e: u32) -> Ext {
         let known = self.recipe.extents.iter().skip(1).position(|&k| k == e);
         if let Some(at) = known {
             return at + 1;
@@ -85,6 +98,7 @@ impl Generator {
         let e = u64::from(self.recipe.extents[tile]);
         let ragged = [1, e + 1, e.saturating_sub(1).max(1), 2 * e - e / 2 + 1, 13, 2 * e + 3, 29];
         let size = match self.rng.below(100) {
+            10.. if self.states && self.rng.percent(60) => e,
             0..5 => 0,
             5..30 => e * (1 + self.rng.below(3) as u64),
             _ => self.rng.of(&ragged),
@@ -109,6 +123,8 @@ impl Generator {
 
     fn grid(&mut self) -> Scope {
         let axes: &[bool] = match self.rng.below(10) {
+            0..6 if self.states => &[false],
+            _ if self.states => &[true],
             0..4 => &[true],
             4..7 => &[false, true],
             7..8 => &[false],
@@ -162,7 +178,7 @@ impl Generator {
             view.expanded = !out && self.rng.percent(10);
         }
         let fills = [Fill::Quarters, Fill::Quarters, Fill::Uniform, Fill::Positive];
-        let fill = if self.wild && self.rng.percent(60) { Fill::Wild } else { self.rng.of(&fills) };
+        let fill = if self.wild && !self.states && self.rng.percent(60) { Fill::Wild } else { self.rng.of(&fills) };
         self.recipe.params.push(ParamRecipe::Tensor { dtype, dims, out, view, fill });
         self.recipe.params.len() - 1
     }
@@ -176,8 +192,16 @@ impl Generator {
             outputs.push(self.output(scope));
         }
         self.lets(scope, &mut body);
+        if self.rng.percent(30) {
+            self.ragged_sum(scope, &mut body);
+        }
         let shape = outputs[0].shape.clone();
-        for _ in 0..self.rng.of(&[0, 0, 1, 1, 1, 2]) {
+        if let (true, &[rows, cols]) = (self.states, &shape[..]) {
+            let made = self.state(scope, [rows, cols]);
+            body.extend(made);
+        }
+        let loops = if self.states { 0 } else { self.rng.of(&[0, 0, 1, 1, 1, 2]) };
+        for _ in 0..loops {
             let made = self.loop_(scope, &shape, 1);
             body.extend(made);
             if self.rng.percent(20) {
@@ -204,6 +228,35 @@ impl Generator {
         }
     }
 
+    /// A sum of what seems to leave the zeros past an edge as they are.
+    fn ragged_sum(&mut self, scope: &mut Scope, body: &mut Vec<Stmt>) {
+        let dtype = self.rng.of(&[self.dtype, DType::F32, DType::Bf16]);
+        let mut ty = Type { dtype, shape: vec![self.any_extent(), self.any_extent()] };
+        if self.recipe.params.len() >= 7 {
+            return;
+        }
+        let axis = self.rng.below(2);
+        let (mut dims, mut cuts) = (Vec::new(), Vec::new());
+        for (at, &e) in ty.shape.iter().enumerate() {
+            if at == axis {
+                let size = u64::from(self.recipe.extents[e]) / 2 + 1;
+                self.recipe.dims.push(DimRecipe { size, whole: false, tile: e });
+                dims.push(self.recipe.dims.len() - 1);
+                cuts.push(Cut::Tile(Expr::int(0), e));
+            } else {
+                let (d, cut) = self.axis(scope, e);
+                dims.push(d);
+                cuts.push(cut);
+            }
+        }
+        let tile = Expr::Load(self.tensor(dtype, dims, false), cuts);
+        let tile = self.cancelled(tile, &ty);
+        let (name, sum) = (self.name(), Expr::Reduce(ReduceOp::Sum, Box::new(tile), vec![axis as u8]));
+        ty.shape[axis] = ONE;
+        body.push(Stmt::Let(name, sum));
+        scope.values.push((name, ty));
+    }
+
     fn value_type(&mut self) -> Type {
         let dtype = self.rng.of(&[self.dtype, self.dtype, DType::F32, DType::F32, DType::I32]);
         let rank = self.rng.of(&[2, 2, 2, 2, 1, 0]);
@@ -228,9 +281,15 @@ impl Generator {
             }
         }
         let tiled = scope.tiles.len();
-        let wanted = if tiled == 2 { 0 } else { self.rng.of(&[1, 1, 1, 1, 0]).max(usize::from(tiled == 0)) };
+        let wanted = if self.states {
+            2 - tiled
+        } else if tiled == 2 {
+            0
+        } else {
+            self.rng.of(&[1, 1, 1, 1, 0]).max(usize::from(tiled == 0))
+        };
         for _ in 0..wanted {
-            let e = if self.rng.percent(12) { ONE } else { self.any_extent() };
+            let e = if self.rng.percent(12) && !self.states { ONE } else { self.any_extent() };
             let d = if e == ONE { self.dim_of_any() } else { self.dim_of(e) };
             let cut = self.free_cut(d, e);
             axes.push((d, cut, Some(e)));
@@ -259,7 +318,11 @@ impl Generator {
         }
         let (size, len) = (self.recipe.size(d) as i64, i64::from(self.recipe.extents[e]));
         let far = [-1, -5, size - len / 2, size - 1, size + 4, -len, 1 - len];
-        let start = if self.rng.percent(30) { self.rng.of(&far) } else { self.rng.of(&[0, 0, 0, 3, 8, size - len]) };
+        let start = if self.rng.percent(if self.states { 5 } else { 30 }) {
+            self.rng.of(&far)
+        } else {
+            self.rng.of(&[0, 0, 0, 3, 8, size - len])
+        };
         if start == 0 && tile == e && self.rng.percent(50) {
             return Cut::Tile(Expr::int(0), e);
         }
@@ -276,6 +339,10 @@ impl Generator {
             0..6 => self.adapted(scope, &ty).unwrap_or_else(|| self.express(scope, &ty, 4)),
             _ => self.express(scope, &ty, 4),
         };
+        if let Some(name) = self.shown.take() {
+            // Of all that is made of states nothing is lost in folds.
+            value = Expr::cast(dtype, Expr::Var(name));
+        }
         if self.rng.percent(15) {
             // In place.
             let old = Expr::Load(to.param, to.cuts.clone());
@@ -344,7 +411,13 @@ impl Generator {
     fn bounds(&mut self, inside: &mut Scope, index: Name) -> (Expr, Expr, Option<usize>) {
         if self.rng.percent(65) {
             let e = self.any_extent();
-            let d = self.dim_of(e);
+            let d = if self.rng.percent(16) {
+                // No tiles at all.
+                self.recipe.dims.push(DimRecipe { size: 0, whole: false, tile: e });
+                self.recipe.dims.len() - 1
+            } else {
+                self.dim_of(e)
+            };
             inside.tiles.push((index, d));
             inside.counts.push(index);
             return (Expr::int(0), Expr::Tiles(d), Some(d));

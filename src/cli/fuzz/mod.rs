@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `recipe` | a kernel and its problem as a small tree |
 //! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
+//! | `state` | loops that carry matrices through products |
 //! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
 //! | `values` | the arguments: where their elements lie, and what they are |
 //! | `oracle` | what the outputs should hold, and how far a right device may be from it |
@@ -23,6 +24,7 @@ mod oracle;
 mod recipe;
 mod report;
 mod shrink;
+mod state;
 mod trial;
 mod values;
 

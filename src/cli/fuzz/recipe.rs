@@ -113,6 +113,8 @@ pub(super) enum Expr {
     Compare(Predicate, Box<[Expr; 2]>),
     Select(Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
+    /// A tile, and what stands where it is not valid.
+    Other(f64, Box<Expr>),
     Broadcast(Box<Expr>, Vec<Ext>),
     Reshape(Box<Expr>, Vec<Ext>),
     Transpose(Box<Expr>),
@@ -195,6 +197,7 @@ impl Expr {
             Expr::Table(a)
             | Expr::Unary(_, a)
             | Expr::Cast(_, a)
+            | Expr::Other(_, a)
             | Expr::Broadcast(a, _)
             | Expr::Reshape(a, _)
             | Expr::Transpose(a)

@@ -8,6 +8,7 @@ use super::{Lower, Resident};
 use crate::analysis::{Home, Use};
 use crate::error::CompileError;
 use crate::gpu;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
 
@@ -39,7 +40,8 @@ impl Lower<'_> {
             let reads: Vec<_> = updates.iter().map(|u| self.reads_carried(yield_, u.next)).collect();
             let read_by_another =
                 |i: usize| (0..updates.len()).find(|&j| j != i && reads[j].contains(&updates[i].param));
-            let Some(free) = (0..updates.len()).find(|&i| read_by_another(i).is_none()) else {
+            let in_turn = is_planted(Mutation::CarriedInTurn);
+            let Some(free) = (0..updates.len()).find(|&i| in_turn || read_by_another(i).is_none()) else {
                 // Tiles that exchange places: one waits in registers.
                 let next = updates[read_by_another(0).unwrap_or(0)].next;
                 let layout = self.layout_of(next)?;
@@ -120,7 +122,8 @@ impl Lower<'_> {
         // A tile from outside the block is there again for the next iterate of a loop around it.
         let here = self.tile.def_op(leaf).is_some_and(|(i, _)| self.uses.block_of(i) == block);
         let early = here && self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));
-        if !once || !own || !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
+        let used_again = (!once || !own) && !is_planted(Mutation::InitTaken);
+        if used_again || !early || self.tile.ty(leaf).dtype != self.tile.ty(init).dtype {
             return Ok(None);
         }
         let Some(Resident { buffer, .. }) = self.residents[leaf] else { return Ok(None) };

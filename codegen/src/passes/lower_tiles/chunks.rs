@@ -3,6 +3,7 @@
 use super::{Columns, Lower};
 use crate::analysis::{Home, registers_per_thread};
 use crate::error::CompileError;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Block, Inst, Op, Schedule, Value};
 
 /// 32-bit registers of one thread that a tree's widest fragment may take: at most 64, and half of what the schedule
@@ -179,6 +180,10 @@ impl Lower<'_> {
 
     /// The column ranges in which an instruction evaluates one of its roots.
     pub(super) fn ranges_of(&self, inst: Inst, root: Value) -> Vec<Columns> {
+        if is_planted(Mutation::CarriedByOneWidth) {
+            let last = self.ranges.iter().rfind(|((i, _), _)| *i == inst).map(|(_, ranges)| ranges.clone());
+            return last.unwrap_or_else(|| vec![None]);
+        }
         self.ranges.get(&(inst, root)).cloned().unwrap_or_else(|| vec![None])
     }
 }
