@@ -34,6 +34,7 @@ use anyhow::{Result, bail};
 use atlas_codegen::Target;
 #[cfg(feature = "mutations")]
 use atlas_codegen::mutation::Mutation;
+use atlas_dsl::diag::Code;
 use atlas_runtime::{Device, DeviceId};
 use rayon::prelude::*;
 use recipe::Recipe;
@@ -42,6 +43,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use trial::{Failure, Passed, SCHEDULES, Trial};
+
+/// The error of a store that writes what is not valid.
+const WRITES_INVALID: Code = Code(227);
 
 /// Kernels that a seed may draw before one is well formed.
 const ATTEMPTS: u64 = 16;
@@ -159,8 +163,15 @@ fn gpu(name: &str) -> Result<Device> {
 fn well_formed(seed: u64) -> (Recipe, Vec<String>) {
     let mut refused = Vec::new();
     for attempt in 0.. {
-        let recipe = generate::generate(seed, attempt);
-        match Trial::new(&recipe) {
+        let mut recipe = generate::generate(seed, attempt);
+        let mut trial = Trial::new(&recipe);
+        if let Err(diagnostics) = &trial
+            && diagnostics.0.iter().all(|d| d.code == WRITES_INVALID)
+        {
+            recipe::make_stores_valid(&mut recipe.body);
+            trial = Trial::new(&recipe);
+        }
+        match trial {
             Err(diagnostics) if attempt < ATTEMPTS => {
                 let code = diagnostics.0.first().map_or_else(String::new, |d| d.code.to_string());
                 refused.push(code);

@@ -234,6 +234,21 @@ impl Stmt {
     }
 }
 
+/// Says what every store of a tile writes where nothing is valid.
+pub(super) fn make_stores_valid(body: &mut [Stmt]) {
+    for stmt in body {
+        match stmt {
+            Stmt::Store(param, cuts, e) if cuts.iter().any(|c| !matches!(c, Cut::At(_))) => {
+                let number = [0.0, 1.0, -2.0][*param % 3];
+                let value = std::mem::replace(e, Expr::int(0));
+                *e = Expr::Other(number, Box::new(value));
+            }
+            Stmt::Loop(l) => make_stores_valid(&mut l.body),
+            Stmt::Store(..) | Stmt::Let(..) => {}
+        }
+    }
+}
+
 /// Visits every expression of some statements, outer ones before those inside them.
 pub(super) fn visit_exprs(body: &mut [Stmt], f: &mut impl FnMut(&mut Expr)) {
     fn deep(e: &mut Expr, f: &mut impl FnMut(&mut Expr)) {
