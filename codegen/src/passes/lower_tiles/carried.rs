@@ -114,9 +114,11 @@ impl Lower<'_> {
         // What is made on the way serves this loop alone, once; what else reads the loaded tile is over before, for it
         // ends in folds, which are made where they stand.
         let before = |u: &Use| Some(u.block) == block && self.feeds_earlier_folds_only(u.inst, at);
-        let serves = |u: &Use| tree.contains(&u.inst) || u.inst == at || before(u);
+        let serves = |u: &Use| tree.contains(&u.inst) || before(u);
         let once = self.uses.get(init).iter().filter(|u| u.inst == at).count() == 1;
-        let own = tree.iter().flat_map(|&i| &self.tile.results[i]).all(|&r| self.uses.get(r).iter().all(serves));
+        // What the tree is made of may be made again where it is used, also as what another tile starts as.
+        let made = tree.iter().flat_map(|&i| &self.tile.results[i]);
+        let own = made.into_iter().all(|&r| self.uses.get(r).iter().all(|u| serves(u) || (r == init && u.inst == at)));
         // A tile from outside the block is there again for the next iterate of a loop around it.
         let here = self.tile.def_op(leaf).is_some_and(|(i, _)| self.uses.block_of(i) == block);
         let early = here && self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));

@@ -1,0 +1,69 @@
+//! Kernels that break the argument of an analysis, were one of its rules weaker. The head of the analysis names its own.
+
+use super::{agrees, input, noise, output, random};
+use atlas::dsl::DType::{Bf16, F16, F32};
+use atlas::prelude::*;
+
+atlas_kernel! {
+    kernel init_of_two<T: Float>(p: &Tensor<T, [G, D, D]>, x: &Tensor<T, [G, D, E]>, y: &mut Tensor<f32, [G, D, E]>)
+    tune { warps: [1, 4] }
+    {
+        for g in grid(G) {
+            let ps = load(p[g, .., ..]);
+            let t = abs(load(x[g, .., ..]));
+            let mut a = t * 0.5;
+            let mut b = t;
+            for _i in 0..2 {
+                a = dot(ps, a).cast::<T>();
+                b = dot(ps, b).cast::<T>();
+            }
+            store(y[g, .., ..], dot(ps, a) - dot(ps, b));
+        }
+    }
+
+    kernel computed_constant(x: &Tensor<f32, [N, R, D]>, w: &Tensor<f32, [N, R, E]>, y: &mut Tensor<f32, [N, D]>, z: &mut Tensor<f32, [N, E]>)
+    tune { warps: [4, 1, 2] }
+    {
+        for n in grid(N) {
+            let c = full::<f32>([R, 1], 1.0) + full::<f32>([R, 1], 1.0);
+            store(y[n, ..], sum(load(x[n, .., ..]) + c - 2.0, axis = 0));
+            store(z[n, ..], sum(load(w[n, .., ..]) + c - 2.0, axis = 0));
+        }
+    }
+
+    kernel narrowed_product(p: &Tensor<f32, [G, D, K]>, x: &Tensor<f32, [G, K, E]>, w: &Tensor<f16, [G, M, D]>, y: &mut Tensor<f32, [G, M, E]>)
+    tune { warps: [4, 3] }
+    {
+        for g in grid(G) {
+            let v = dot(load(p[g, .., ..]), load(x[g, .., ..])).cast::<f16>();
+            store(y[g, .., ..], dot(load(w[g, .., ..]), v));
+        }
+    }
+}
+
+#[test]
+fn padding_of_an_operand_is_zero_whatever_ranges_write_it() {
+    for (d, e) in [(56, 224), (40, 160), (88, 96)] {
+        let small = |dtype, shape: &[usize]| input(dtype, shape, |i| noise(i) * 0.2);
+        let args = [small(F32, &[1, d, 16]), small(F32, &[1, 16, e]), small(F16, &[1, 16, d]), output(F32, &[1, 16, e])];
+        agrees(&narrowed_product, &args, 2e-2);
+    }
+}
+
+#[test]
+fn what_another_carried_tile_starts_with_is_not_overwritten() {
+    for dtype in [F16, Bf16, F32] {
+        let (d, e) = (80, 64);
+        let small = |shape: &[usize]| input(dtype, shape, |i| noise(i) * 0.2);
+        let args = [small(&[1, d, d]), small(&[1, d, e]), output(F32, &[1, d, e])];
+        agrees(&init_of_two, &args, if dtype == F32 { 1e-5 } else { 2e-2 });
+    }
+}
+
+#[test]
+fn a_change_of_layout_keeps_no_constant_in_padding() {
+    for r in [3, 24] {
+        let args = [random(F32, &[2, r, 128]), random(F32, &[2, r, 16]), output(F32, &[2, 128]), output(F32, &[2, 16])];
+        agrees(&computed_constant, &args, 1e-5);
+    }
+}
