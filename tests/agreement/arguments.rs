@@ -39,6 +39,61 @@ atlas_kernel! {
             store(y[g, .., ..], dot(load(w[g, .., ..]), v));
         }
     }
+
+    kernel two_pipelines<T: Float>(x: &Tensor<T, [N, H]>, w: &Tensor<T, [H, D]>, u: &Tensor<T, [D, D]>, z: &Tensor<T, [N, K]>, v: &Tensor<T, [K, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [32], BK: [16], stages: [3, 2, 4, 1], warps: [4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let us = load(u[.., ..]);
+            let mut acc = zeros::<f32>([BN, D]);
+            for h in pipeline(tiles(H, BK)) {
+                acc += dot(load(x[n, h]), load(w[h, ..]));
+            }
+            let mut all = dot(acc.cast::<T>(), us);
+            for _i in 0..2 {
+                for k in pipeline(tiles(K, BK)) {
+                    all += dot(load(z[n, k]), load(v[k, ..]));
+                }
+                all += dot(all.cast::<T>(), us);
+            }
+            store(y[n, ..], all);
+        }
+    }
+
+    kernel running_products<T: Float>(x: &Tensor<f32, [N, K]>, y: &mut Tensor<T, [N]>, z: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            let mut p = full::<f32>([64], 1.0);
+            let first = load(x[n, 0]);
+            let mut q = tanh(first) / first;
+            for k in 0..size(K) {
+                let t = load(x[n, k]);
+                p = p * (tanh(t) / t);
+            }
+            for _i in 0..9 {
+                q = q * q;
+            }
+            store(y[n], p.cast::<T>());
+            store(z[n], q.cast::<T>());
+        }
+    }
+
+    kernel cancelling<T: Float>(x: &Tensor<f32, [N]>, y: &mut Tensor<T, [N]>, z: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            let t = load(x[n]);
+            store(y[n], ((sin(t) - t + t * t * t / 6.0) / (t * t)).cast::<T>());
+            store(z[n], select(tanh(t) < t, 1.0, 0.0).cast::<T>());
+        }
+    }
+
+    kernel near_one<T: Float>(x: &Tensor<f32, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            let t = load(x[n]);
+            store(y[n], (log(t) / (t - 1.0)).cast::<T>());
+        }
+    }
 }
 
 #[test]
@@ -65,5 +120,39 @@ fn a_change_of_layout_keeps_no_constant_in_padding() {
     for r in [3, 24] {
         let args = [random(F32, &[2, r, 128]), random(F32, &[2, r, 16]), output(F32, &[2, 128]), output(F32, &[2, 16])];
         agrees(&computed_constant, &args, 1e-5);
+    }
+}
+
+#[test]
+fn copies_of_two_loops_are_waited_for() {
+    let small = |shape: &[usize]| input(Bf16, shape, |i| noise(i) * 0.1);
+    for (h, k) in [(64, 64), (16, 100), (1, 33), (0, 17)] {
+        let (n, d) = (40, 32);
+        let args = [small(&[n, h]), small(&[h, d]), small(&[d, d]), small(&[n, k]), small(&[k, d]), output(F32, &[n, d])];
+        agrees(&two_pipelines, &args, 1e-2);
+    }
+}
+
+#[test]
+fn what_iterates_magnify_is_precise() {
+    for dtype in [F16, Bf16] {
+        let x = input(F32, &[100, 500], |i| 0.0112 + 0.0002 * noise(i));
+        agrees(&running_products, &[x, output(dtype, &[100]), output(dtype, &[100])], 2f64.powi(-7));
+    }
+}
+
+#[test]
+fn what_cancels_is_precise() {
+    for dtype in [F16, Bf16] {
+        let x = input(F32, &[300], |i| 0.05 + 0.02 * noise(i));
+        agrees(&cancelling, &[x, output(dtype, &[300]), output(dtype, &[300])], 2f64.powi(-5));
+    }
+}
+
+#[test]
+fn a_logarithm_near_one_keeps_its_digits() {
+    for dtype in [F16, Bf16] {
+        let x = input(F32, &[300], |i| 1.0 + (i as f64 + 1.0) * 2f64.powi(-20));
+        agrees(&near_one, &[x, output(dtype, &[300])], 2f64.powi(-7));
     }
 }

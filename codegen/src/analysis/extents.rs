@@ -36,7 +36,7 @@
 //! - `max(sqrt(x - 1), 0)`, whose fill is NaN; a fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`):
 //!   tests/agreement/wrong_code.rs::what_padding_holds_is_known_in_the_type, dsl/tests/fold.rs.
 //! - A fill taken from registers for a tile read from shared memory (`exp(x).t()`):
-//!   tests/agreement/exchanges.rs::TRANSPOSED.
+//!   tests/agreement/exchanges.rs::what_lies_in_shared_memory_is_zero_past_the_edge.
 //! - A constant computed in one layout and repeated in another:
 //!   tests/agreement/arguments.rs::a_change_of_layout_keeps_no_constant_in_padding.
 
