@@ -7,8 +7,8 @@
 //! # Argument
 //! *Replacing.* All tiles of a loop are assigned together. What the body makes lies in registers, in buffers of its own, or
 //! is lazy: evaluated when it is stored. [`Lower::reads_carried`] finds the buffers that such an evaluation reads, by a walk
-//! over operands that stops at fragments that exist and at tiles that live in shared memory; operands of products count by
-//! where they lie. A buffer is overwritten when no tile that is still to be stored reads it; tiles stored before need
+//! over operands that stops at fragments that exist and at tiles that live in shared memory; operands of products and of
+//! transposes are read where they lie, whether a fragment of them exists or not. A buffer is overwritten when no tile that is still to be stored reads it; tiles stored before need
 //! nothing more. If each waits for another, one is made whole in registers, after which it reads nothing: each round stores
 //! a tile or frees one, so this ends. Tiles carried in registers are made before all of them. Nothing follows in the body
 //! but the release of the ring.
@@ -30,6 +30,8 @@
 //! # Breaks it
 //! - Tiles that feed or exchange one another, and of two widths:
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
+//! - A transpose of a tile that is also in registers:
+//!   tests/agreement/arguments.rs::a_transpose_is_read_before_its_tile_is_replaced.
 //! - A start that is used again: tests/agreement/wrong_code.rs::a_buffer_is_taken_over_only_from_a_tile_that_is_dead; by a
 //!   loop around: tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates; by another carried tile:
 //!   tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten.
@@ -112,6 +114,10 @@ impl Lower<'_> {
                 // Operands are read where they lie in shared memory, whether a fragment of them exists or not.
                 let left = (!self.placement.left_from_registers(self.tile, inst)).then_some(a);
                 reads.extend(left.into_iter().chain([b]).map(|o| self.root(o).0));
+            }
+            if let Op::Transpose(_) = op {
+                // So is what is transposed.
+                reads.insert(self.root(v).0);
             }
             op.visit_operands(|o| open.push(o));
         }
