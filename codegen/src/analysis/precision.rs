@@ -22,8 +22,8 @@
 //! - a product or quotient has the steps of both operands;
 //! - choices, square roots, the greater and the lesser, folds by these, and changes of shape have the most of their operands;
 //! - so has a sum whose terms cannot cancel, that is, have no sign; nothing is assumed of the sign of what is loaded or
-//!   carried. `1 + erf` and `1 + tanh` have the steps of the function, since both are computed from their distance to 1, to
-//!   which the precise form is rounded as well;
+//!   carried. `1 + erf` and `1 + tanh` have the step of the function, since both are computed from their distance to 1, to
+//!   which the precise form is rounded as well; steps of the argument are magnified there;
 //! - a value of 16 bits has none, for it is rounded;
 //! - what a loop carries has the most of what it starts as and of what the body leaves, by iterating up.
 //!
@@ -34,6 +34,7 @@
 //! # Breaks it
 //! - `1 - cos(x)`, `x - tanh(x)`: tests/agreement/wrong_code.rs::differences_of_nearly_equal_numbers_keep_their_digits.
 //! - A sum of a sine and its series, a comparison: tests/agreement/arguments.rs::what_cancels_is_precise.
+//! - `1 + tanh(5 * tanh(x))`, squares of squares: the tests below.
 //! - A product over iterates, and a square of a square: tests/agreement/arguments.rs::what_iterates_magnify_is_precise.
 //! - `log(x)` near 1, divided by `x - 1`: tests/agreement/arguments.rs::a_logarithm_near_one_keeps_its_digits on a GPU, and
 //!   codegen/tests/math.rs, which bounds every approximate form with the hardware as far off as the ISA lets it.
@@ -144,7 +145,9 @@ impl Errors<'_> {
             BinaryOp::Add | BinaryOp::Sub => {
                 let saturates = |v| {
                     let v = self.seen_through(v);
-                    matches!(self.kernel.def_op(v), Some((_, Op::Unary(UnaryOp::Erf | UnaryOp::Tanh, _))))
+                    // An error of the argument is magnified far from 0; the function's own is one step.
+                    self.steps[v] <= 1
+                        && matches!(self.kernel.def_op(v), Some((_, Op::Unary(UnaryOp::Erf | UnaryOp::Tanh, _))))
                 };
                 let one = |v| constant_float(self.kernel, self.seen_through(v)).is_some_and(|c| c.abs() == 1.0);
                 (saturates(a) && one(b)) || (one(a) && saturates(b))
@@ -185,5 +188,44 @@ impl Errors<'_> {
             | Op::Reduce { value: a, .. } => self.has_no_sign(*a),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a kernel may be approximate that computes `%v` from the tile `%t` in f32 and stores it in f16.
+    fn tolerates(body: &str) -> bool {
+        let text = format!(
+            "kernel @k(%x: f32[N], %y: out f16[N])\ndims N: ?16\ngrid (%n) = (tiles(N, 16)) {{\n\
+             %t = load %x[%n : 16]\n%one = splat 1.0 : f32[16]\n%from = splat 0 : i32\n%to = splat 9 : i32\n{body}\n\
+             %h = cast %v : f16[16]\nstore %y[%n : 16], %h\n}}"
+        );
+        let kernel =
+            atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        tolerates_approximation(&kernel, &Uses::of(&kernel))
+    }
+
+    #[test]
+    fn what_keeps_an_error() {
+        assert!(tolerates("%e = erf %t\n%s = add %one, %e\n%v = mul %t, %s"));
+        assert!(tolerates("%e = tanh %t\n%f = tanh %e\n%v = mul %f, %e"));
+        assert!(tolerates("%s = sin %t\n%a = abs %s\n%v = add %a, %one"));
+        assert!(tolerates("%v = loop %i in %from..%to carry (%c = %t) {\n%e = tanh %t\n%m = max %c, %e\nyield %m\n}"));
+        assert!(tolerates("%e = log %t\n%v = sub %e, %t"));
+    }
+
+    #[test]
+    fn what_magnifies_an_error() {
+        assert!(!tolerates("%s = sin %t\n%v = add %s, %one"));
+        assert!(!tolerates("%s = cos %t\n%v = exp %s"));
+        assert!(!tolerates("%e = tanh %t\n%b = lt %e, %t\n%v = select %b, %e, %t"));
+        // Far from 0, 1 + tanh has a large derivative beside its value.
+        assert!(!tolerates("%e = tanh %t\n%f = tanh %e\n%v = add %one, %f"));
+        // Eight steps.
+        assert!(!tolerates("%a = tanh %t\n%b = mul %a, %a\n%c = mul %b, %b\n%v = mul %c, %c"));
+        assert!(!tolerates("%v = loop %i in %from..%to carry (%c = %t) {\n%e = tanh %t\n%m = mul %c, %e\nyield %m\n}"));
+        assert!(!tolerates("%e = tanh %t\n%v = loop %i in %from..%to carry (%c = %e) {\n%m = mul %c, %c\nyield %m\n}"));
     }
 }
