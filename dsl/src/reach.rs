@@ -1,17 +1,26 @@
 //! How far a slice reaches out of its dim: what is proved of its coordinate.
 //!
-//! Promise: [`Reach::Inside`] only if every element of the slice lies in the dim in every run, whatever the sizes bound at
-//! launch; [`Reach::PastEnd`] only if the first element does. [`Reach::Anywhere`] is always right.
+//! # Promise
+//! [`Reach::Inside`] only if every element of the slice lies in the dim in every run, whatever the sizes bound at launch;
+//! [`Reach::PastEnd`] only if the first element does. [`Reach::Anywhere`] is always right.
 //!
-//! Argument. A coordinate is in range for one of four reasons, each a fact of the same dim and the same size of tile:
-//! the grid counts it; a loop counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim; a
-//! loop counts it up to a constant that a constant dim allows; it is a constant that a constant dim allows. A program
-//! or an iterate in which none of these held would not run. A tile whose number is in range begins inside; where its size
-//! divides the dim it also ends inside, for a multiple of the size has no ragged tile.
+//! # Argument
+//! A coordinate is in range for one of four reasons, each a fact of the same dim and the same size of tile: the grid counts
+//! it; a loop counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim; a loop counts it up to
+//! a constant that a constant dim allows; it is a constant that a constant dim allows. A program or an iterate in which none
+//! of these held would not run. A tile whose number is in range begins inside; where its size divides the dim it also ends
+//! inside, for a multiple of the size has no ragged tile.
 //!
-//! What would break it: a coordinate that counts tiles of another dim, or of another size; one computed from a coordinate
-//! (`n + 1`); a loop that begins below 0; loads of iterates that do not run. All of these are `Anywhere`, or guarded by
-//! the same bound where a pass issues them early.
+//! A pass that issues a load before its iterate has to guard it with the loop's bound: the argument is one of iterates that
+//! run.
+//!
+//! # Breaks it
+//! - A coordinate that counts tiles of another dim, or of another size, or is a constant past a dim:
+//!   dsl/tests/validity.rs::a_tile_is_full_if_it_divides_the_dim_and_its_index_counts_it.
+//! - A loop that begins below 0 or at a number that is not constant:
+//!   dsl/tests/validity.rs::a_loop_index_counts_what_its_bounds_say.
+//! - One computed from a coordinate (`n + 1`): tests/cases/tile/error_load_of_output.tile has it.
+//! - Loads of iterates that do not run: tests/agreement/wrong_code.rs::a_dim_of_no_elements_has_no_tiles.
 
 use crate::entity::{Block, Dim, Value};
 use crate::ir::{DimSize, GridExtent, Kernel, ValueDef};

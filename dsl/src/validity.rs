@@ -1,8 +1,30 @@
 //! Which elements of each tile are valid: computed from elements inside their tensors alone.
 //!
-//! A load that may reach outside a dim makes a [`Constraint`] on an axis of its tile; operations pass constraints on.
-//! The analysis is sound: an element that meets every constraint of its tile is valid. What a loop carries has the
-//! constraints of what it starts as and of what the body leaves.
+//! # Promise
+//! An element that meets every [`Constraint`] of its tile is valid. The verifier, the interpreter and the code generator
+//! take what this says and nothing else, so they agree on what is not valid even where that could be known better.
+//!
+//! # Argument
+//! A fact is a set of constraints, and more constraints say less; joining is the union.
+//!
+//! - A load may reach outside a dim along the axes that [`reach()`] does not prove to be inside: a constraint each.
+//!   Element-wise operations have the constraints of all operands. Transposes, reshapes and broadcasts move them with their
+//!   axes; an axis of one element that is repeated is valid whole or not at all.
+//! - A fold skips what is not valid along its axes, and a product takes 0 for it along the axis that it contracts: the
+//!   constraints of these axes end there. `or` replaces what is not valid.
+//! - What a loop carries has the constraints of what it starts as and of what the body leaves. The set of slices in a kernel
+//!   is finite and the union grows, so the walk ends, and at its end the body adds nothing.
+//! - A constraint means the same in every iterate only if its coordinate is not computed in the body. The verifier refuses
+//!   the others (226), judged as if every tile were ragged; the walk drops them.
+//! - Two constraints are one if their slices are: the same value, or constants of equal value. Equal slices that this does
+//!   not see make one constraint more, which is harmless.
+//!
+//! # Breaks it
+//! - A fold after the loop of a tile that the loop cuts: tests/cases/tile/error_edge_leaves_its_loop.tile.
+//! - A carried tile that starts whole and becomes ragged: tests/agreement/exchanges.rs::a_loop_begins_with_the_edge_that_it_carries.
+//! - A repeated column: tests/agreement/wrong_code.rs::a_column_of_one_element_is_repeated_whole.
+//! - Each transfer function by itself: dsl/tests/validity.rs::operations_pass_constraints_on,
+//!   interp/tests/suite/ragged.rs.
 
 use crate::entity::{Block, Dim, Inst, Value};
 use crate::ir::{Kernel, ParamKind, ValueDef};

@@ -1,10 +1,29 @@
 //! Whether two strided views share a byte, and whether one view holds an element twice.
 //!
-//! The addresses of a view are `base + Σ i·stride + byte`, each index in a range of its own. That two views meet, or
-//! that one meets itself, is therefore an equation `Σ c·u = target` with `c > 0` and `0 ≤ u ≤ most`. A search from the
-//! largest coefficient down decides it: the sum of what is left bounds each `u` from both sides, and its greatest
-//! common divisor rules out most targets. In views that slicing, permuting and expanding make, at most two values of
-//! each `u` survive. Where the search takes too long the views count as overlapping.
+//! # Promise
+//! `overlap` is false only if no byte is in both views; `overlaps_itself` is false only if no byte is in two elements of
+//! the view. True means that there is such a byte, or that the search gave up.
+//!
+//! # Argument
+//! The addresses of a view are `base + Σ i·stride + byte`, each index in a range of its own. An axis with a negative
+//! stride is counted from its other end, and one that does not move is dropped (or repeats its elements, which is an
+//! overlap with itself). That two views meet is then an equation `Σ c·u = target` with `c > 0` and `0 ≤ u ≤ most`: in the
+//! difference of two addresses the second's indices and bytes are counted from their ends, so that all terms add.
+//!
+//! That a view meets itself is one such equation for each axis: two elements differ in a last axis, finest first, in which
+//! one of them is ahead by 1 to `size - 1`; the finer axes make up for it by differences of either sign, which are counted
+//! from their least. If every axis steps past all that the finer ones reach, nothing can make up for it.
+//!
+//! The search goes from the largest coefficient down and tries each `u` between two bounds: the finer terms come to 0 at
+//! least and to `rest` at most. It leaves out only what cannot hold: targets out of that range, or not divisible by the
+//! greatest common divisor of what is left. In views that slicing, permuting and expanding make, at most two values of
+//! each `u` survive; beyond a budget the answer is "overlap". Numbers are i128: offsets inside an address space of 64 bits
+//! and sums of a few of them fit.
+//!
+//! # Breaks it
+//! - Strides of either sign, steps of 0, elements wider than steps: `agrees_with_every_byte_looked_at` (all small views).
+//! - Interleaved columns and elements, windows, and knapsacks: the tests below it.
+//! - Sharing at launch: runtime/tests/suite/binding.rs::an_output_shares_no_memory and an_output_repeats_no_element.
 
 use crate::tensor::Tensor;
 

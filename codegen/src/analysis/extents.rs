@@ -4,23 +4,43 @@
 //! the tile's own extents. Loads put 0 in both; element-wise operations map that constant along. A contraction needs its
 //! neutral there and gets it by a refill unless this analysis proves that it is there already.
 //!
-//! Promise. [`Extents::constraints`] are those of [`Validity`], which the interpreter follows too: an element that meets
-//! all of them is real. [`Extents::fill`] holds of every element that is not real and of all padding, in the bits that any
-//! device computes.
+//! # Promise
+//! [`Extents::constraints`] are those of [`Validity`], which the interpreter follows too: an element that meets all of
+//! them is real. [`Extents::fill`] holds of every element that is not real and of all padding, in the bits that any
+//! device computes, of every fragment that the lowering makes of the value.
 //!
-//! Argument. Which elements are real is decided once, in Tile IR. Of the others: a load gives 0; a function of elements
-//! of which each holds a known constant gives what [`fold`] proves of it on every implementation, with the rounding of
-//! its type. The constants of several operands meet in one element only if they hold on the same elements: operands with
-//! the same constraints, or constants everywhere (`uniform`). A broadcast repeats real elements into padding, so nothing
-//! is known there unless the operand is uniform. A loop has what holds both of what it starts as and of what its body
-//! leaves, found by iterating down from what it starts as. A tile in shared memory is stored with 0 in all that is not
-//! real, whatever it held in registers: so a transpose, and a carried tile that lives there, is 0 there.
+//! # Argument
+//! Which elements are real is decided once, in Tile IR. A fact of a value is an [`Info`]: what is [`Known`] of what is not
+//! real, and whether it holds of all elements. The order is that of [`Known::join`]: a number, below it `Finite`, below
+//! that nothing. Per operation:
 //!
-//! What would break it: a fill taken from registers for a tile read from shared memory (`exp(x).t()`); an operand of extent 1 repeated along a ragged axis; `max(sqrt(x - 1), 0)`, whose fill is NaN; a
-//! fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`); approximate functions at other points than 0. Each
-//! is a test in tests/agreement/wrong_code.rs or dsl/tests/fold.rs.
+//! - A load gives 0: it is predicated, and its padding is masked.
+//! - A function of elements of which each holds a known constant gives what [`fold`] proves of it on every
+//!   implementation, with the rounding of its type. The constants of several operands meet in one element only if they
+//!   hold on the same elements: operands with the same constraints, or constants everywhere (`uniform`). Padding is the
+//!   same for all of them, since all are made in one layout.
+//! - A change of layout leaves 0 in padding, whatever was there: what the other layout does not reach is read as 0.
+//!   Operands of element-wise operations, of folds and of loops share a class and never change layout; broadcasts and
+//!   reshapes may make their operand change it, and keep of its constant what holds of 0 as well. Tiles of one element
+//!   and tiles made in whatever layout is asked for have no padding to lose.
+//! - A broadcast repeats real elements into padding, so nothing is known there unless the operand is uniform.
+//! - A loop has what holds both of what it starts as and of what its body leaves. It is found by iterating down from what
+//!   it starts as; each step goes down an order of height 3, so it ends, and where it ends the body leaves what it found.
+//! - A tile in shared memory is stored with 0 in all that is not real, whatever it held in registers: so a transpose, and
+//!   a carried tile that lives there, is 0 there.
+//! - Of folds, products and numbers nothing is known.
+//!
+//! # Breaks it
+//! - An operand of extent 1 repeated along a ragged axis:
+//!   tests/agreement/wrong_code.rs::a_column_of_one_element_is_repeated_whole.
+//! - `max(sqrt(x - 1), 0)`, whose fill is NaN; a fill rounded by a cast (`+ 0.75`, to i32) or by bf16 (`+ 256 + 1`):
+//!   tests/agreement/wrong_code.rs::what_padding_holds_is_known_in_the_type, dsl/tests/fold.rs.
+//! - A fill taken from registers for a tile read from shared memory (`exp(x).t()`):
+//!   tests/agreement/exchanges.rs::what_lies_in_shared_memory_is_zero_past_the_edge.
+//! - A constant computed in one layout and repeated in another:
+//!   tests/agreement/arguments.rs::a_change_of_layout_keeps_no_constant_in_padding.
 
-use super::fills;
+use super::{Home, Placement, fills};
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::Slice;
@@ -67,14 +87,17 @@ pub struct Extents {
     info: SecondaryMap<Value, Info>,
     /// Carried tiles that live in shared memory.
     shared: BTreeSet<Value>,
+    /// Tiles made in whatever layout is asked for.
+    anywhere: BTreeSet<Value>,
 }
 
 impl Extents {
-    /// Analyses a kernel; says what of the tiles that loops carry lives in shared memory, where all but what is real is 0.
-    pub fn of(kernel: &Kernel, in_shared: impl Fn(Value) -> bool) -> Extents {
+    /// Analyses a kernel whose values live where a placement says.
+    pub fn of(kernel: &Kernel, placement: &Placement) -> Extents {
         let validity = Validity::of(kernel);
-        let shared = kernel.values.keys().filter(|&v| in_shared(v)).collect();
-        let mut e = Extents { validity, info: SecondaryMap::new(), shared };
+        let at = |home: Home| kernel.values.keys().filter(|&v| *placement.home(v) == home).collect();
+        let (shared, anywhere) = (at(Home::Carried), at(Home::Anywhere));
+        let mut e = Extents { validity, info: SecondaryMap::new(), shared, anywhere };
         e.block(kernel, kernel.body);
         e
     }
@@ -143,6 +166,12 @@ impl Extents {
         if self.shared.contains(&v) { Info::ZERO } else { info }
     }
 
+    /// What holds of a value in a layout that need not be its own: padding that it did not have there is 0.
+    fn moved(&self, kernel: &Kernel, v: Value) -> Info {
+        let keeps = kernel.ty(v).elements() == 1 || self.anywhere.contains(&v);
+        if keeps { self.info[v] } else { self.info[v].map(|fill| fill.join(Known::Exact(0.0))) }
+    }
+
     /// True if what is known of the elements of `v` that are not real holds of those of `like`.
     fn same_set(&self, v: Value, like: Value) -> bool {
         self.info[v].uniform || self.validity.constraints(v).len() == self.validity.constraints(like).len()
@@ -173,8 +202,11 @@ impl Extents {
                 self.merge([*cond, *on_true, *on_false], |[c, x, y]| fold::select(Some(c), Some(x), Some(y)))
             }
             // Padding along a repeated axis repeats what is real.
-            Op::Broadcast { value: v, .. } => Info::uniform(get(v).fill.filter(|_| get(v).uniform)),
-            Op::Reshape { value: v, .. } => get(v),
+            Op::Broadcast { value: v, .. } => {
+                let moved = self.moved(kernel, *v);
+                Info::uniform(moved.fill.filter(|_| moved.uniform))
+            }
+            Op::Reshape { value: v, .. } => self.moved(kernel, *v),
             Op::Reduce { .. }
             | Op::Dot { .. }
             | Op::Iota { .. }

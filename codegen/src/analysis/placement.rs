@@ -5,6 +5,41 @@
 //! broadcast, a fold or a reshape derives its layout from it; the rest are blocked for global memory.
 //! Operands that an atom reads from shared memory *demand* a buffer; one buffer serves every demand
 //! on its tile, because its swizzle is free of conflicts for all of them.
+//!
+//! # Promise
+//! Every value has a home when this ends, and every one that is not made anywhere has a layout, which holds each of its
+//! elements in some register. Values of one class have one layout. What an atom, or a transpose that more than atoms read,
+//! reads in shared memory has a home there. Which homes and layouts these are changes no result, only what it costs.
+//!
+//! # Argument
+//! *Layouts.* Ties join values of one shape, so a class has one. A layout is given to all of a class at once, and never
+//! changed: accumulators first, then what broadcasts, folds and reshapes derive, then blocked ones, the largest tile first,
+//! with derivation after each. Each round gives a class a layout, so this ends with all. Layouts of constructors hold every
+//! element (layout/fragment.rs), and folding, dropping and adding axes keep that. Where two demands on a class differ, one
+//! wins, and the lowering makes a `convert`: a derived layout is a wish.
+//!
+//! *Anywhere.* A value is made again wherever it is asked for only if that gives the same elements each time: constants,
+//! indices, one element repeated, and comparisons, choices and casts of such. The one element has a fragment, made in its
+//! place. Operands come before results in the order of values, or the result is merely not free. What is read in shared
+//! memory is never of this kind, for it has to be stored once.
+//!
+//! *Homes.* A tensor that is only read may be copied ahead, since its elements are the same at any time; what the kernel
+//! writes too is loaded in its turn and stored. Demands fall on the root behind transposes. A demanded tile is copied if
+//! it is such a load, carried if a loop gives or takes it, else stored; and a loop's parameter is carried in shared memory
+//! if its result is, so that one buffer is both. The left operand of a product comes from registers if its layout is the
+//! atom's operand layout: that is asked before homes are given and again after, and the answer is the same, for only loads,
+//! parameters and results of loops become copied or carried, and those never qualify.
+//!
+//! # Breaks it
+//! - A class of two products by different atoms, and one carried tile of two widths:
+//!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
+//! - One tile demanded by an atom and by a transpose: tests/agreement/exchanges.rs::a_buffer_for_an_atom_is_padded_whoever_asks_first.
+//! - A load of a written tensor copied ahead of the store before it:
+//!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
+//! - A constant with a layout of its own that another use does not share:
+//!   tests/agreement/arguments.rs::a_change_of_layout_keeps_no_constant_in_padding.
+//! - A class of a 16-bit tile and a product in f32, whose layout is that of neither's buffer:
+//!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
 use crate::error::CompileError;

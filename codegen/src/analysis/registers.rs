@@ -1,8 +1,24 @@
 //! How many registers of a thread a kernel's tiles need at once.
 //!
-//! An estimate for refusing configs early, not a promise: ptxas has the last word, and the committed
-//! resource table holds what it said. Element-wise operations are counted as if operands that die there
-//! gave their registers to the result, since they are evaluated register by register.
+//! # Promise
+//! An estimate for refusing configs early, and no more. Whatever it says, a kernel computes the same: too high and a config
+//! is refused that would do, too low and ptxas spills, which the runtime sees in the loaded kernel and tries the next
+//! config. It depends on the kernel and the schedule alone, so a config is refused on every machine of a kind or on none.
+//!
+//! # Argument
+//! A walk backward with the set of live values. A value costs its registers, packed to words; the peak is the largest sum
+//! at any operation, with what the operation needs besides. A loop holds what lives after it, what its body uses from
+//! outside, and in its body what it carries. Element-wise operations are evaluated register by register: an operand that
+//! dies there gives its registers to the result, and a result that one such operation takes up is never held whole; what it
+//! is made of is held in its place. Constants, indices and repeated elements are made where they are used.
+//!
+//! What is not counted: addresses, predicates, and what ptxas keeps in flight. The limit of `check_registers` leaves room
+//! for them, by measurement and not by proof.
+//!
+//! # Breaks it
+//! - Kernels whose estimate is too low spill: `cargo xtask validate` puts every shipped config through ptxas, and
+//!   snapshots/resources.txt holds what it said.
+//! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
 use crate::gpu::{Block, Inst, Kernel, Op, Operand, Type, Value};
 use crate::layout::Fragment;
@@ -144,9 +160,10 @@ impl Walk<'_> {
     /// Registers that an operation needs besides its operands and results.
     fn scratch(&self, op: &Op) -> u32 {
         let Op::Mma { a, shape, atom, .. } = op else {
-            // A polynomial's coefficients and powers; an approximate instruction has none.
+            // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
             let polynomial = matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
-            return if polynomial && !self.k.approximate_math { 8 } else { 0 };
+            let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
+            return if polynomial && precise { 8 } else { 0 };
         };
         if atom.is_tensor_core() {
             return if matches!(a, Operand::Shared(_)) { 16 } else { 8 };

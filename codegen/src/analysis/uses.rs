@@ -1,14 +1,20 @@
 //! Where each Tile IR value is used, and in which block each value is defined.
 //!
-//! Promise: [`Uses::get`] lists the uses by operations that something written depends on, in program order; what is not
+//! # Promise
+//! [`Uses::get`] lists the uses by operations that something written depends on, in program order; what is not
 //! [`Uses::is_live`] may be left out of the code.
 //!
-//! Argument: a store is live; an operation is live if a live one uses a result of it; a loop is live if its body holds a
-//! live operation, and its bounds and all that it carries then are too, since what one iterate leaves the next may need.
-//! Nothing else has an effect.
+//! # Argument
+//! The least set that holds every store and is closed under three rules: what computes an operand of a live operation is
+//! live; the loop around a live operation is live; of a live loop the yield is, and with it the bounds and all that it
+//! carries, since what one iterate leaves the next may need. A store is the one operation with an effect, so what is
+//! outside the set is not seen from outside. Sets only grow, so the walk ends.
 //!
-//! What would break it: an operation with an effect that is no store; a copy started for a tile that only dead code
-//! reads, whose end nobody waits for.
+//! # Breaks it
+//! - A loop whose carried tile nothing after it reads, but the next iterate's store does:
+//!   tests/agreement/exchanges.rs::threads_exchange_data_through_a_tensor and every running total.
+//! - A copy started for a tile that only dead code reads, whose end nobody waits for: the simulator reports it
+//!   (tests/random.rs).
 
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};

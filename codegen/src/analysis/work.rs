@@ -280,7 +280,9 @@ impl Walk<'_> {
         let n = match op {
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => return 1.0,
             UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
-            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sigmoid => 10.0,
+            // It has no approximate form.
+            UnaryOp::Log => return 20.0,
+            UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
             UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 20.0,
         };
         if self.k.approximate_math { n } else { 2.0 * n }

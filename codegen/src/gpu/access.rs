@@ -1,4 +1,22 @@
 //! How a fragment meets a shared buffer: what of it fits, and whether whole 8x8 blocks move by one instruction.
+//!
+//! # Promise
+//! [`writable`] is a rectangle at the access's origin that no other range of the buffer's tile meets: stores drop what
+//! lies outside, and loads read 0 there. [`is_read_by_matrix`] and [`is_written_by_matrix`] hold of exactly the accesses
+//! that the emitter makes by matrix instructions, by which a lane touches elements that its layout gives to others.
+//!
+//! # Argument
+//! Ranges of one tile differ in one axis of the buffer, and are padded to 16 there as buffers are. A range that begins
+//! past 0, or ends 16 or more before the buffer, has neighbours: its own extent is the limit. Any other access has the
+//! buffer to itself, and what it writes past its tile is padding, which nothing else of the buffer keeps. Emission and
+//! barriers ask these functions and decide nothing for themselves.
+//!
+//! # Breaks it
+//! - Padding of a range written over the next one: tests/agreement/exchanges.rs::columns_of_a_product_stay_in_their_buffers.
+//! - A matrix access taken for one of each thread's own elements:
+//!   tests/agreement/wrong_code.rs::matrix_accesses_belong_to_no_thread.
+//! - Padding of an operand that no range writes:
+//!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::{Kernel, SharedRef};
 use crate::layout::{Fragment, Mode};
@@ -11,11 +29,11 @@ pub fn writable(k: &Kernel, at: &SharedRef, layout: &Fragment) -> Vec<u32> {
     match layout.shape[..] {
         [first, second] => {
             // A range must not spill into its neighbour; across it, and beyond a tile that is no range, the padding is
-            // its own. Buffers are padded to 16 columns, and so are ranges.
+            // its own. Buffers are padded to 16 rows and columns, and so are ranges.
             let (rows, cols) = if at.transposed { (second, first) } else { (first, second) };
-            let partial = at.origin.1 != 0 || (!at.transposed && cols.next_multiple_of(16) < shared.cols);
-            let rows = if at.origin.0 == 0 { shared.rows } else { rows };
-            let cols = if partial { cols } else { shared.cols };
+            let part = |origin: u32, len: u32, of: u32| origin != 0 || len.next_multiple_of(16) < of;
+            let rows = if part(at.origin.0, rows, shared.rows) { rows } else { shared.rows };
+            let cols = if part(at.origin.1, cols, shared.cols) { cols } else { shared.cols };
             if at.transposed { vec![cols, rows] } else { vec![rows, cols] }
         }
         _ => layout.shape.clone(),

@@ -1,9 +1,25 @@
 //! The rule of buffers that share bytes (413): what is read is what was written.
 //!
 //! Buffers whose lives do not meet may be placed over each other. Walks each role in order: a write to a
-//! buffer makes it whole and ruins those placed over it; reading a ruined one is an error. Bodies are
-//! taken to run, and bodies of loops to run twice, so that what an iterate ruins for the next is seen
-//! (but not of loops nested deeper than any real ones, whose bodies would run too often).
+//! buffer makes it whole and ruins those placed over it; reading a ruined one is an error.
+//!
+//! # Promise
+//! In a kernel that passes, no read of a buffer sees bytes that a later write to another buffer changed. Barriers are
+//! another matter: the order here is that of the text.
+//!
+//! # Argument
+//! A fact is the set of ruined buffers, and more is worse. A write ruins its neighbours and makes its own buffer whole, so a
+//! block does `X -> (X - made) + ruined` for two fixed sets, and twice is as often as any number of times: the second walk
+//! of a loop's body sees what one iterate ruins for the next. A loop may run no iterate, so what was ruined before it stays
+//! so after it, whatever its body makes whole.
+//!
+//! Three things are taken on trust. A write is taken to make the whole buffer: ranges of a tile are written together, by
+//! one root. Bodies of branches are taken to run: a stage is filled in a branch, and read only in iterates for which it was
+//! taken. Bodies of loops nested deeper than eight are walked once, or the walk would take too long; no kernel has any.
+//!
+//! # Breaks it
+//! - Each reading by itself, a loop of no iterates and buffers of two roles: tests/cases/gpu/error_overlap.gpu.
+//! - Lives that are too short show here before anything runs: tests/pipeline.rs::random_kernels_through_the_passes.
 
 use super::verify::{Verifier, body_of};
 use super::{Block, Buffer, CopyAtom, Op, Operand, Role};
@@ -80,7 +96,12 @@ impl Verifier<'_> {
             let op = &k.insts[inst];
             if let Some(body) = body_of(op) {
                 let times = if matches!(op, Op::If(..)) || depth >= 8 { 1 } else { 2 };
+                let before = walk.ruined.clone();
                 (0..times).for_each(|_| self.overlap_block(body, walk, depth + 1));
+                if matches!(op, Op::Loop { .. }) {
+                    // Of a loop of no iterates nothing is made whole.
+                    walk.ruined.extend(before);
+                }
                 continue;
             }
             let (reads, writes) = accesses(op);

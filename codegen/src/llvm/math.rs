@@ -153,9 +153,6 @@ impl<'c> Arith for Expand<'_, 'c, '_> {
     fn approx_ex2(&mut self, x: Self::F) -> Self::F {
         self.call("llvm.nvvm.ex2.approx.ftz.f32", &[x])
     }
-    fn approx_lg2(&mut self, x: Self::F) -> Self::F {
-        self.call("llvm.nvvm.lg2.approx.ftz.f", &[x])
-    }
     fn approx_rcp(&mut self, x: Self::F) -> Self::F {
         self.call("llvm.nvvm.rcp.approx.ftz.f", &[x])
     }

@@ -1,22 +1,22 @@
 //! Short expansions on the hardware's approximate instructions, for results rounded to 16 bits.
 
 use super::coefficients as c;
-use super::{Arith, MAGIC, poly};
+use super::{Arith, MAGIC, poly, precise};
 use atlas_dsl::op::UnaryOp;
-use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E};
+use std::f32::consts::{FRAC_1_PI, LOG2_E};
 
 /// `op(x)` with a relative error of at most 2^-14, or `None` if `op` is one instruction.
 ///
 /// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
-/// meets them. log is bounded absolutely near 1 (2^-22 for |x - 1| < 2^-6), sin and cos beyond 2^13
-/// (2^-14, up to 2^20). GELU of the erf is within 2^-14 max(|gelu|, 2^-6).
+/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20). GELU of the erf is within
+/// 2^-14 max(|gelu|, 2^-6). log is the precise one: `lg2.approx` is off by 2^-22 near 1, where log is that small.
 ///
-/// Operations: exp 2, exp2 1, log 2, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15.
+/// Operations: exp 2, exp2 1, log 28, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
         UnaryOp::Exp2 => a.approx_ex2(x),
-        UnaryOp::Log => log(a, x),
+        UnaryOp::Log => precise::log(a, x),
         UnaryOp::Tanh => tanh(a, x),
         UnaryOp::Erf => erf(a, x),
         UnaryOp::Rsqrt => a.approx_rsqrt(x),
@@ -33,13 +33,6 @@ fn exp<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let k = a.f(LOG2_E);
     let z = a.mul(x, k);
     a.approx_ex2(z)
-}
-
-/// log2(x) ln 2. Where |x - 1| < 2^-6 the bound is absolute, 2^-22; elsewhere relative, 2^-14.
-fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
-    let k = a.f(LN_2);
-    let z = a.approx_lg2(x);
-    a.mul(z, k)
 }
 
 /// x near 0, else 1 - 2 / (1 + 2^(2 x log2 e)), right at both ends without a clamp.

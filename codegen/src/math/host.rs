@@ -114,11 +114,6 @@ impl Arith for Host {
     fn approx_ex2(&mut self, x: f32) -> f32 {
         self.off(f64::from(flush(x)).exp2(), ULP2)
     }
-    fn approx_lg2(&mut self, x: f32) -> f32 {
-        let x = flush(x);
-        let exact = f64::from(x).log2();
-        if 0.5 < x && x < 2.0 { flush((exact + self.next_error(ULP2)) as f32) } else { self.off(exact, ULP2) }
-    }
     fn approx_rcp(&mut self, x: f32) -> f32 {
         self.off(1.0 / f64::from(flush(x)), ULP2 / 2.0)
     }

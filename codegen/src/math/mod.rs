@@ -87,8 +87,6 @@ pub trait Arith {
 
     /// About 2^x: PTX `ex2.approx.ftz.f32`, relative error at most 2^-22.
     fn approx_ex2(&mut self, x: Self::F) -> Self::F;
-    /// About log2 x: PTX `lg2.approx.ftz.f32`, error at most 2^-22 (absolute in (0.5, 2), else relative).
-    fn approx_lg2(&mut self, x: Self::F) -> Self::F;
     /// About 1 / x: PTX `rcp.approx.ftz.f32`, at most 1 ulp.
     fn approx_rcp(&mut self, x: Self::F) -> Self::F;
     /// About 1 / sqrt x: PTX `rsqrt.approx.ftz.f32`, relative error at most 2^-22.

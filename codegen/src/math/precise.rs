@@ -106,7 +106,7 @@ fn exp2<A: Arith>(a: &mut A, x: A::F) -> A::F {
 
 /// x = 2^e m with m in [2/3, 4/3); log1p(m - 1) by a polynomial of degree 10; + e ln 2.
 /// log(±0) = -inf, log of a negative number is NaN.
-fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
+pub(super) fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (zero, one, inf) = (a.f(0.0), a.f(1.0), a.f(f32::INFINITY));
     // Denormals are scaled by 2^24, and 24 is taken off the exponent through the bias.
     let least = a.f(f32::MIN_POSITIVE);

@@ -1,6 +1,17 @@
 //! `check_registers`: refuses a config whose tiles would not fit in registers.
 //!
 //! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything.
+//!
+//! # Promise
+//! A config is accepted or refused with a reason; no kernel is changed by it, and none that is refused runs.
+//!
+//! # Argument
+//! The estimate is that of `analysis/registers.rs`, whose head says what it is worth. It runs before buffers get addresses:
+//! what `allocate_shared` and `insert_barriers` add takes no registers of tiles.
+//!
+//! # Breaks it
+//! A config of large tiles by few warps: tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten
+//! has one that is refused beside one that runs.
 
 use crate::analysis::{peak_registers, registers_per_thread};
 use crate::error::CompileError;

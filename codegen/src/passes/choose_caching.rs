@@ -3,6 +3,19 @@
 //! Needs: lowered tiles. Establishes: a kernel that reads one tensor and writes another keeps what it reads in
 //! preference to what it writes, so that written lines leave for DRAM early and in long runs. Never: touches loads of
 //! tensors that the kernel writes, or loads that have a hint already.
+//!
+//! # Promise
+//! No value changes: a hint says which lines to evict first, and no more.
+//!
+//! # Argument
+//! `Keep` becomes an eviction policy of `ld.global`, which the PTX ISA calls a performance hint. The loads keep their
+//! place, their predicates and their bytes. What does rest on a tensor being read-only is elsewhere: `ld.global.nc`,
+//! loads issued early and loads made again (`split_casts`). These hold because the runtime refuses a launch in which a
+//! written tensor shares a byte with another (runtime/src/overlap.rs), and ask the same `is_read_only`.
+//!
+//! # Breaks it
+//! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.
+//! - A written tensor that shares bytes with one that is read: runtime/tests/suite/binding.rs::an_output_shares_no_memory.
 
 use crate::gpu::{Cache, Kernel, Op};
 

@@ -3,11 +3,54 @@
 //! Needs: placed buffers. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one.
 //!
-//! Two accesses conflict if their bytes may overlap and one writes: of a shared buffer, or of a tensor that the kernel
-//! both loads and stores, or stores twice. Buffers of a ring are ordered by its
-//! protocol instead: `wait` makes a stage visible to all, and the stage that `acquire` hands out was
-//! released before the last `wait`, unless reads of the ring are still unordered: then it needs a
-//! barrier of its own.
+//! # Promise
+//! On every path through a role, between two accesses of which one writes and which may touch one byte from different
+//! threads there is a barrier, or the protocol of a ring. What a copy brings is read only after its wait and a barrier.
+//! All threads meet at each barrier.
+//!
+//! # Argument
+//! *State.* At each point the set of accesses that some path reaches it with and no barrier since. A barrier empties it; an
+//! operation that conflicts with a member gets a barrier before it; then its own accesses join. A branch leaves the union
+//! of both ways. At the head of a loop stands what comes in joined with what an iterate leaves, which is found by iterating
+//! up: the accesses of a kernel are finitely many, so that ends. A larger state may give more barriers and so a smaller
+//! state behind them; that does no harm, for the last walk places barriers from a head that holds what its own end leaves,
+//! and with these barriers fixed a path never has more than the walk. A loop of no iterates leaves its head, which is in
+//! the result.
+//!
+//! *Conflicts.* Accesses of buffers that share bytes, or of rectangles of one buffer that meet; a rectangle is what
+//! [`writable`](crate::gpu::writable) can let through, rounded to the 16 x 16 blocks of the atoms; a product reads all that
+//! follows its corner, since warps past its last block repeat it. Of tensors, those that the kernel loads and stores or
+//! stores twice; tensors share nothing with one another (runtime/src/overlap.rs).
+//!
+//! *No conflict.* Two accesses by one spelled-out layout, each element of which belongs to one thread and moves by no matrix
+//! instruction, touch an element from the same thread, for which the order of the text holds. Of a tensor the slices must
+//! be equal texts too: the same values, perhaps with other numbers in another iterate, pick the same tile or tiles apart,
+//! for on each axis they are elements or multiples of one size. Spans are not, and are never private. Of stores by a
+//! layout with repeated elements the first copy alone stores.
+//!
+//! *Rings.* Copies are in no state. `wait` makes a stage visible to all. `acquire` hands out the stage that was released
+//! before the last `wait`: its readers are past that barrier, unless a read of the ring, or of bytes shared with it, is still
+//! in the state, which then gets a barrier here.
+//!
+//! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. Where the stage was committed in this
+//! block, these are the commits since; a nested block that commits makes the count unknown, and all are waited for. In the
+//! steady state of a pipeline each iterate commits one group, empty or not, and `stages - 1` were committed before the
+//! first: when stage `i` is waited for, `stages - 2` groups of this ring are younger, and groups of other rings only add to
+//! them. Every copy that is issued is waited for by its iterate, for both are guarded by the same bound.
+//!
+//! *Meeting.* Barriers stand in loops and branches whose bounds and conditions are scalars, the same in all threads.
+//!
+//! # Breaks it
+//! - A matrix access called private: tests/agreement/wrong_code.rs::matrix_accesses_belong_to_no_thread.
+//! - Spans called private: tests/agreement/exchanges.rs::threads_exchange_data_through_a_tensor.
+//! - Equal numbers behind unequal values called apart, or a padded layout called private:
+//!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice and in_place_at_any_size.
+//! - The end of a loop not joined to its head, or to what follows it:
+//!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
+//! - A tile of a ring overwritten in an iterate, then filled again:
+//!   tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates.
+//! - Waits counted across a loop that commits: tests/agreement/exchanges.rs::a_loop_in_a_pipeline_changes_nothing and
+//!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use super::allocate_shared::buffers_of;
 use crate::gpu::{

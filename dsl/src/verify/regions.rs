@@ -1,8 +1,31 @@
 //! What a program may write, and read of what it writes: no other program's memory.
 //!
-//! Every store to a parameter has each grid coordinate, as an element or a tile index, in one slice on one axis that
-//! they all have in common. So programs that differ in a coordinate write apart, wherever the other slices point; and
-//! a load that has the coordinates there too sees what its own program writes, and nothing else.
+//! # Promise
+//! In a kernel that keeps rules 210 to 214 and 222 no element of an `out` tensor is stored by two programs, and none that
+//! one program stores is loaded by another. So programs may run in any order, or at once, and a load of an `out` tensor
+//! sees what was there before the launch or what its own program stored, in the order of the text.
+//!
+//! # Argument
+//! Programs differ in a grid coordinate. Every store to a parameter has that coordinate, as an element or as a tile index,
+//! in one slice on one axis that they all have in common; a load of the parameter has it there too. One slice, an axis and
+//! a size, maps different coordinates to disjoint ranges of the axis: `c` to the element `c`, or to elements
+//! `c·size .. (c + 1)·size`. Two boxes that are apart on one axis are apart, wherever the other slices point. A span is no
+//! such map: its start may be computed, and spans of different starts meet. A slice computed from a coordinate (`n + 1`) is
+//! another value, and does not count.
+//!
+//! From boxes of indices to memory: a written tensor has no element twice and shares no byte with another argument, which
+//! rule 224 says of constant strides and the runtime of the others (runtime/src/overlap.rs). What lies outside a dim is
+//! neither stored nor loaded.
+//!
+//! Within one program the order is that of the text; threads keep it by barriers (codegen's `insert_barriers`).
+//!
+//! # Breaks it
+//! - A store without a coordinate, or with it in a span: tests/cases/tile/error_missing_coordinate.tile.
+//! - Stores with a coordinate on different axes, or in tiles of different sizes (222): dsl/tests/verify.rs, which has a
+//!   case for every code.
+//! - A load at `n + 1`: tests/cases/tile/error_load_of_output.tile.
+//! - What is allowed, and how it runs: tests/cases/tile/in_place.tile,
+//!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 
 use super::Verifier;
 use crate::diag::Diagnostic;

@@ -1,8 +1,43 @@
 //! Tiles that a loop carries in shared memory: the buffer each lives in, and the order in which they are replaced.
 //!
-//! All tiles of a loop are assigned together: each next tile is computed from the present ones. Buffers are updated in
-//! place, so a buffer may be overwritten only when nothing is still to be read from it. What is computed already lies in
-//! registers; what is evaluated only when it is stored reads the buffers that [`Lower::reads_carried`] finds.
+//! # Promise
+//! At the head of each iterate, and after the last, the buffer of a carried tile holds the tile that Tile IR says: what the
+//! loop starts with, then what the body left, computed from the tiles of the same iterate.
+//!
+//! # Argument
+//! *Replacing.* All tiles of a loop are assigned together. What the body makes lies in registers, in buffers of its own, or
+//! is lazy: evaluated when it is stored. [`Lower::reads_carried`] finds the buffers that such an evaluation reads, by a walk
+//! over operands that stops at fragments that exist and at tiles that live in shared memory; operands of products and of
+//! transposes are read where they lie, whether a fragment of them exists or not. A buffer is overwritten when no tile that is still to be stored reads it; tiles stored before need
+//! nothing more. If each waits for another, one is made whole in registers, after which it reads nothing: each round stores
+//! a tile or frees one, so this ends. Tiles carried in registers are made before all of them. Nothing follows in the body
+//! but the release of the ring.
+//!
+//! *Range by range.* A tile that is stored in column ranges reads its own buffer while that is overwritten. That is right if
+//! a range is made of the same columns alone: element-wise operations, and products of which the buffer is the right operand
+//! as it lies. [`Lower::check_in_place`] refuses the others. Exchanges are made whole.
+//!
+//! *Starting.* The first tile is stored before the loop, tile after tile. It may take over the buffer of a loaded tile
+//! ([`Lower::dying_buffer`]) if nothing reads that tile afterwards: it is loaded in this block, so that no iterate of a loop
+//! around finds it overwritten; all that is computed from it serves this one start, or ends in folds that stand before the
+//! loop and are made where they stand. Anything computed from it on the way may be lazy and made again, so it must have no
+//! other use either, not even as what another carried tile starts with. The buffer is as the loop wants it: one stage, the
+//! same type and padding, which the copy has filled with 0.
+//!
+//! *Padding.* What is stored is 0 where the tile that the buffer holds is not real, and padding is 0 from the start:
+//! zeroed unless every store, by its own layout, reaches it.
+//!
+//! # Breaks it
+//! - Tiles that feed or exchange one another, and of two widths:
+//!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
+//! - A transpose of a tile that is also in registers:
+//!   tests/agreement/arguments.rs::a_transpose_is_read_before_its_tile_is_replaced.
+//! - A start that is used again: tests/agreement/wrong_code.rs::a_buffer_is_taken_over_only_from_a_tile_that_is_dead; by a
+//!   loop around: tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates; by another carried tile:
+//!   tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten.
+//! - Padding past the edge, or of a start with another edge: tests/agreement/exchanges.rs::
+//!   what_lies_in_shared_memory_is_zero_past_the_edge and a_loop_begins_with_the_edge_that_it_carries.
+//! - Padding that ranges do not reach: tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::{Lower, Resident};
 use crate::analysis::{Home, Use};
@@ -82,6 +117,10 @@ impl Lower<'_> {
                 let left = (!self.placement.left_from_registers(self.tile, inst)).then_some(a);
                 reads.extend(left.into_iter().chain([b]).map(|o| self.root(o).0));
             }
+            if let Op::Transpose(_) = op {
+                // So is what is transposed.
+                reads.insert(self.root(v).0);
+            }
             op.visit_operands(|o| open.push(o));
         }
         reads
@@ -116,9 +155,11 @@ impl Lower<'_> {
         // What is made on the way serves this loop alone, once; what else reads the loaded tile is over before, for it
         // ends in folds, which are made where they stand.
         let before = |u: &Use| Some(u.block) == block && self.feeds_earlier_folds_only(u.inst, at);
-        let serves = |u: &Use| tree.contains(&u.inst) || u.inst == at || before(u);
+        let serves = |u: &Use| tree.contains(&u.inst) || before(u);
         let once = self.uses.get(init).iter().filter(|u| u.inst == at).count() == 1;
-        let own = tree.iter().flat_map(|&i| &self.tile.results[i]).all(|&r| self.uses.get(r).iter().all(serves));
+        // What the tree is made of may be made again where it is used, also as what another tile starts as.
+        let made = tree.iter().flat_map(|&i| &self.tile.results[i]);
+        let own = made.into_iter().all(|&r| self.uses.get(r).iter().all(|u| serves(u) || (r == init && u.inst == at)));
         // A tile from outside the block is there again for the next iterate of a loop around it.
         let here = self.tile.def_op(leaf).is_some_and(|(i, _)| self.uses.block_of(i) == block);
         let early = here && self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));

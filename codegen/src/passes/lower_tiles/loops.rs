@@ -30,7 +30,7 @@ impl Lower<'_> {
                         self.residents[param] = Some(Resident { buffer, token: None, pending: None });
                         buffer
                     }
-                    None => self.resident_buffer(param, init)?,
+                    None => self.resident_buffer(param, init, &self.ranges_of(inst, init))?,
                 };
                 self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
                 for columns in self.ranges_of(inst, init) {

@@ -164,31 +164,42 @@ impl Lower<'_> {
 
     /// Stores a computed value, now in registers, to a new buffer of its own.
     pub(super) fn store_resident(&mut self, v: Value) -> Result<(), CompileError> {
-        let buffer = self.resident_buffer(v, v)?;
+        let buffer = self.resident_buffer(v, v, &[None])?;
         self.store_columns(v, v, buffer, None)
     }
 
     /// Evaluates a value that lives in shared memory alone, range by range.
     pub(super) fn store_resident_in_ranges(&mut self, v: Value, inst: Inst) -> Result<(), CompileError> {
-        let buffer = self.resident_buffer(v, v)?;
-        for columns in self.ranges_of(inst, v) {
+        let ranges = self.ranges_of(inst, v);
+        let buffer = self.resident_buffer(v, v, &ranges)?;
+        for columns in ranges {
             self.store_columns(v, v, buffer, columns)?;
         }
         Ok(())
     }
 
-    /// A buffer for the tile of `like`, in which `v` then lives; zeroed where no store reaches.
-    pub(super) fn resident_buffer(&mut self, v: Value, like: Value) -> Result<gpu::Buffer, CompileError> {
+    /// A buffer for the tile of `like`, stored in these ranges, in which `v` then lives; zeroed where no store reaches.
+    pub(super) fn resident_buffer(
+        &mut self,
+        v: Value,
+        like: Value,
+        ranges: &[Columns],
+    ) -> Result<gpu::Buffer, CompileError> {
         let ty = self.tile.ty(like).clone();
         let name = match self.tile.values[v].def {
             ValueDef::BlockParam(..) => "carried",
             _ => "tile",
         };
         let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, 1, true)?;
-        let layout = self.layout_of(like)?;
         let shared = self.k.buffers[buffer].layout;
-        if layout.cover(0) < shared.rows || layout.cover(1) < shared.cols {
-            self.push_effect(GpuOp::ZeroShared(buffer));
+        for &columns in ranges {
+            // A range has a layout of its own, which may reach fewer rows than that of the whole tile.
+            let layout = self.layout_of_range(like, columns)?;
+            let cols = columns.map_or(shared.cols, |(_, len)| len);
+            if layout.cover(0) < shared.rows || layout.cover(1) < cols {
+                self.push_effect(GpuOp::ZeroShared(buffer));
+                break;
+            }
         }
         self.residents[v] = Some(Resident { buffer, token: None, pending: None });
         Ok(buffer)

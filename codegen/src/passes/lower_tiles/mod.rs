@@ -82,7 +82,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
     }
     let uses = Uses::of(tile);
     let placement = Placement::of(tile, &uses, schedule, target)?;
-    let extents = Extents::of(tile, |v| *placement.home(v) == Home::Carried);
+    let extents = Extents::of(tile, &placement);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
