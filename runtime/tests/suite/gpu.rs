@@ -5,6 +5,7 @@ use crate::ptx::{PTX, counted, image, with_kernel};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
 use atlas_runtime::{CacheDir, Device, DeviceId, Event, Launch, LaunchError, RuntimeError, Stream, Tensor, args};
+use cudarc::driver::sys as cuda;
 use std::time::Instant;
 use tempfile::TempDir;
 
@@ -121,4 +122,40 @@ fn a_warm_launch_takes_microseconds() {
     println!("host time of a launch: {:.2} us, prepared {:.2} us", best[0], best[1]);
     println!("device time between events: {:.2} us", start.elapsed_ms(&end).unwrap() * 1e3);
     assert!(best.iter().all(|&us| us < 5.0), "{best:?}");
+}
+
+/// The calling thread's current context.
+fn current() -> cuda::CUcontext {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the driver is initialised, and writes one handle.
+    assert_eq!(unsafe { cuda::cuCtxGetCurrent(&mut context) }, cuda::CUresult::CUDA_SUCCESS);
+    context
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn another_library_keeps_its_context() {
+    let folder = TempDir::new().unwrap();
+    let device = device_with(&folder, |d| image(d, PTX, 0), |d| counted(d, 37));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let launch = |y: &mut Tensor| {
+        SCALE.launch(&device, args!(x, x, 2.0, &mut *y)).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        SCALE.launch_on(&stream, args!(x, x, 3.0, &mut *y)).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap()[1], 4.0);
+        drop(counted(&device, 5));
+    };
+    assert!(current().is_null(), "no context is left current where there was none");
+    launch(&mut y);
+    assert!(current().is_null(), "no context is left current where there was none");
+    let mut own = std::ptr::null_mut();
+    // SAFETY: a context of device 0 without parameters; it is destroyed below, and nothing uses it afterwards.
+    let made = unsafe { cuda::cuCtxCreate_v4(&mut own, std::ptr::null_mut(), 0, 0) };
+    assert_eq!((made, current()), (cuda::CUresult::CUDA_SUCCESS, own));
+    launch(&mut y);
+    let failed = SCALE.launch(&device, args!(x, x.to_device(&Device::cpu()).unwrap(), 2.0, &mut y));
+    assert!(failed.is_err() && current() == own, "the other context stays, also after an error");
+    // SAFETY: made above.
+    assert_eq!(unsafe { cuda::cuCtxDestroy_v2(own) }, cuda::CUresult::CUDA_SUCCESS);
 }

@@ -5,6 +5,7 @@
 
 use super::recipe::{Cut, DimRecipe, Expr, Ext, GridRecipe, Loop, Name, ParamRecipe, Recipe, Rng, Stmt, TABLE};
 use super::values::Placed;
+use atlas_codegen::math::SIN_COS_DOMAIN;
 use atlas_dsl::diag::Diagnostics;
 use atlas_dsl::infer::infer;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, TableData};
@@ -366,13 +367,26 @@ impl<'r> Emitter<'r> {
             UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Log => {
                 let one = self.splat(1.0 / 8.0, &ty.shape)?;
                 let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
-                self.push(Op::Binary(BinaryOp::Max, size, one))?
+                let size = self.push(Op::Binary(BinaryOp::Max, size, one))?;
+                if op == UnaryOp::Log { size } else { self.grown_outside_of_domain(size, wide)? }
             }
             _ => y,
         };
         let y = self.add_noise(y, size, relative)?;
         let y = self.narrowed(y, ty.dtype)?;
         Ok(self.marked(y))
+    }
+
+    /// The error of a sine of `x`, which has no bound where periods are as short as the steps of f32.
+    fn grown_outside_of_domain(&mut self, size: Value, x: Value) -> R<Value> {
+        let shape = self.kernel.ty(x).shape.clone();
+        let (domain, zero) = (self.splat(f64::from(SIN_COS_DOMAIN), &shape)?, self.splat(0.0, &shape)?);
+        let x = self.push(Op::Unary(UnaryOp::Abs, x))?;
+        let past = self.push(Op::Binary(BinaryOp::Sub, x, domain))?;
+        let past = self.push(Op::Binary(BinaryOp::Max, past, zero))?;
+        let much = self.splat(1e9, &shape)?;
+        let past = self.push(Op::Binary(BinaryOp::Mul, past, much))?;
+        self.push(Op::Binary(BinaryOp::Add, size, past))
     }
 
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> R<Value> {
