@@ -5,6 +5,35 @@ use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
 
 atlas_kernel! {
+    kernel outer_products(a: &Tensor<f32, [G, N]>, b: &Tensor<f32, [G, M]>, y: &mut Tensor<f32, [G, N, M]>)
+    tune { BN: [16], BM: [8, 32], warps: [1, 4] }
+    {
+        for (g, n, m) in grid(G, tiles(N, BN), tiles(M, BM)) {
+            store(y[g, n, m], load(a[span(g, 1), n]).t() * load(b[g, m]));
+        }
+    }
+
+    kernel element_by_element(x: &Tensor<f32, [B, T]>, y: &mut Tensor<f32, [B, T]>)
+    tune { warps: [1, 2] }
+    {
+        for b in grid(B) {
+            store(y[b, ..], load(x[b, ..]));
+            let mut h = zeros::<f32>([1]);
+            for t in 0..size(T) {
+                h = 0.5 * h + load(x[b, span(t, 1)]);
+                store(y[b, span(t, 1)], h + load(y[b, span(t, 1)]) + load(x[b, span(t - 1, 1)]).or(2.0));
+            }
+        }
+    }
+
+    kernel over_both_dims(x: &Tensor<f32, [B, T]>, y: &mut Tensor<f32, [B, T]>)
+    tune { BS: [1, 2] }
+    {
+        for (b, t) in grid(B, T) {
+            store(y[b, t], sum(load(x[b, span(t, BS)])) + sum(load(x[b, ..])));
+        }
+    }
+
     kernel weighted_row_sum(x: &Tensor<f32, [N, K]>, m: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 32], warps: [1, 4] }
     {
@@ -283,6 +312,15 @@ fn matrix_accesses_belong_to_no_thread() {
             let x = input(dtype, &[2, d, d], |i| noise(i) * 0.2);
             agrees(&squares, &[x, random(F32, &[2, d, d]), output(F32, &[2, d, d])], 2e-2);
         }
+    }
+}
+
+#[test]
+fn one_element_that_is_counted_is_the_one_that_is_read() {
+    for (g, n) in [(1, 1), (5, 7), (3, 33)] {
+        agrees(&outer_products, &[random(F32, &[g, n]), random(F32, &[g, 19]), output(F32, &[g, n, 19])], 1e-6);
+        agrees(&element_by_element, &[random(F32, &[g, n]), output(F32, &[g, n])], 1e-5);
+        agrees(&over_both_dims, &[random(F32, &[g, n]), output(F32, &[g, n])], 1e-6);
     }
 }
 

@@ -444,6 +444,15 @@ impl Generator {
             let by = self.rng.of(&[0, 1, -3, len / 2, -len]);
             return (d, Cut::Span(Expr::binary(BinaryOp::Add, start, Expr::int(by)), e));
         }
+        if e == ONE && !scope.points.is_empty() && self.rng.percent(40) {
+            // One element that is counted, or the one beside it.
+            let (coord, d) = self.rng.of(&scope.points);
+            let at = match self.rng.of(&[0, 0, 0, 1, -1]) {
+                0 => Expr::Var(coord),
+                by => Expr::binary(BinaryOp::Add, Expr::Var(coord), Expr::int(by)),
+            };
+            return (d, Cut::Span(at, ONE));
+        }
         let of = if e == ONE { self.any_extent() } else { e };
         let d = self.dim_of(of);
         (d, self.free_cut(d, e))

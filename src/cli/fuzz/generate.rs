@@ -422,8 +422,16 @@ impl Generator {
             inside.counts.push(index);
             return (Expr::int(0), Expr::Tiles(d), Some(d));
         }
-        let n = self.rng.of(&[0, 1, 2, 2, 3, 3]);
         inside.counts.push(index);
+        if self.rng.percent(20) {
+            // The elements of a dim, one by one.
+            let size = self.rng.below(4) as u64;
+            self.recipe.dims.push(DimRecipe { size, whole: false, tile: ONE });
+            let d = self.recipe.dims.len() - 1;
+            inside.points.push((index, d));
+            return (Expr::int(0), Expr::Tiles(d), None);
+        }
+        let n = self.rng.of(&[0, 1, 2, 2, 3, 3]);
         let hi = if self.rng.percent(25) {
             let value = f64::from(n);
             self.recipe.params.push(ParamRecipe::Scalar { dtype: DType::I32, value });

@@ -22,13 +22,16 @@ impl Lower<'_> {
             Slice::Tile { index, size } => {
                 gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size, reach }
             }
-            // A constant part of a constant dim.
-            Slice::Span { start, len } if reach == Reach::Inside => {
-                gpu::Slice::Whole { offset: constant(self.tile, start).unwrap_or_default() as u32, len }
-            }
-            Slice::Span { start, len } => {
-                gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len }
-            }
+            Slice::Span { start, len } => match (constant(self.tile, start), reach, len) {
+                // A constant part of a constant dim.
+                (Some(first), Reach::Inside, _) => gpu::Slice::Whole { offset: first as u32, len },
+                // One element is a tile of one.
+                (None, Reach::Inside, 1) => {
+                    let index = self.fragment(start, None, &scalar)?;
+                    gpu::Slice::Tile { index, size: 1, offset: 0, len: 1, reach }
+                }
+                _ => gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len },
+            },
             Slice::Whole => gpu::Slice::Whole { offset: 0, len: self.tile.dims[dim].size.divisor() as u32 },
         })
     }
