@@ -52,6 +52,8 @@ mutations! {
     CarriedByOneWidth = "carried-by-one-width",
     /// A carried tile takes the buffer of what it starts with, though that is used again.
     InitTaken = "init-taken",
+    /// A span of one element at a place that is counted is taken for the first element of its dim.
+    CountedIsFirst = "counted-is-first",
 }
 
 #[cfg(feature = "mutations")]

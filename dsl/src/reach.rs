@@ -111,6 +111,11 @@ fn is_counted(kernel: &Kernel, v: Value, dim: Dim, tile: u32) -> bool {
             let counts = match kernel.def_op(hi).map(|(_, op)| op) {
                 Some(&Op::DimTiles { dim: d, size }) => d == dim && size == tile,
                 Some(&Op::DimSize(d)) => d == dim && tile == 1,
+                // The size of a constant dim is a number.
+                Some(Op::Splat { .. }) if tile == 1 => match kernel.dims[dim].size {
+                    DimSize::Const(n) => constant(kernel, hi) == Some(n as i64),
+                    DimSize::Dynamic { .. } => false,
+                },
                 _ => false,
             };
             counts && constant(kernel, lo).is_some_and(|lo| lo >= 0)

@@ -1,7 +1,7 @@
 //! Small kernels that were once compiled wrongly, or refused without need: each shows one rule of the compiler.
 
 use super::{agrees, in_place, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
+use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
 
 atlas_kernel! {
@@ -26,8 +26,47 @@ atlas_kernel! {
         }
     }
 
+    kernel shifted_rows<T: Float>(x: &Tensor<T, [N, D]>, b: &Tensor<T, [N]>, w: &Tensor<T, [D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [16, 32], warps: [1, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let column = load(b[n]).cast::<f32>().t();
+            store(y[n, ..], load(x[n, ..]).cast::<f32>() * column + load(w[..]).cast::<f32>() * max(column, 0.5));
+        }
+    }
+
+    kernel causal_counts(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BQ: [16], warps: [1, 4] }
+    {
+        for q in grid(tiles(N, BQ)) {
+            let mut total = zeros::<f32>([BQ, 1]);
+            for k in 0..q + 1 {
+                let s = dot(load(x[q, ..]), load(x[span(k * BQ, BQ), ..]).t());
+                let before = k * BQ + iota([1, BQ], 1) <= q * BQ + iota([BQ, 1], 0);
+                total += sum(select(before, s, 0.0), axis = 1);
+            }
+            store(y[q], total);
+        }
+    }
+
+    kernel gathered(table: &Tensor<f32, [R, D]>, at: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N, D]>)
+    {
+        for n in grid(N) {
+            store(y[n, ..], load(table[load(at[n]), ..]));
+        }
+    }
+
+    kernel quotients(a: &Tensor<i32, [N]>, b: &Tensor<i32, [N]>, q: &mut Tensor<i32, [N]>, r: &mut Tensor<i32, [N]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(q[n], load(a[n]) / load(b[n]));
+            store(r[n], load(a[n]) % load(b[n]));
+        }
+    }
+
     kernel over_both_dims(x: &Tensor<f32, [B, T]>, y: &mut Tensor<f32, [B, T]>)
-    tune { BS: [1, 2] }
+    tune { BS: [1], warps: [1, 4] }
     {
         for (b, t) in grid(B, T) {
             store(y[b, t], sum(load(x[b, span(t, BS)])) + sum(load(x[b, ..])));
@@ -322,6 +361,32 @@ fn one_element_that_is_counted_is_the_one_that_is_read() {
         agrees(&element_by_element, &[random(F32, &[g, n]), output(F32, &[g, n])], 1e-5);
         agrees(&over_both_dims, &[random(F32, &[g, n]), output(F32, &[g, n])], 1e-6);
     }
+}
+
+#[test]
+fn a_row_becomes_a_column() {
+    for dtype in [F32, Bf16] {
+        for (n, d) in [(1, 1), (33, 7), (100, 40)] {
+            let args = [random(dtype, &[n, d]), random(dtype, &[n]), random(dtype, &[d]), output(F32, &[n, d])];
+            agrees(&shifted_rows, &args, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn coordinates_are_numbers() {
+    for n in [1, 16, 37] {
+        agrees(&causal_counts, &[random(F32, &[n, 24]), output(F32, &[n])], 1e-4);
+    }
+    let at = input(I32, &[9], |i| (i * 5 % 7) as f64 - 1.0);
+    agrees(&gathered, &[random(F32, &[5, 33]), at, output(F32, &[9, 33])], 1e-6);
+}
+
+#[test]
+fn whole_numbers_are_divided_as_the_page_says() {
+    let (a, b) =
+        (|i: usize| [7.0, -7.0, 0.0, 2147483647.0, -2147483648.0][i % 5], |i: usize| [2.0, -3.0, 0.0, -1.0][i % 4]);
+    agrees(&quotients, &[input(I32, &[20], a), input(I32, &[20], b), output(I32, &[20]), output(I32, &[20])], 0.0);
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Checker<'_> {
     }
 
     pub(crate) fn expr(&mut self, e: &Expr) -> Ty {
-        let ty = Ty { number: self.number_of(e), ..self.type_of(e) };
+        let ty = Ty { number: self.number_of(e), tile_number: self.tile_number(e), ..self.type_of(e) };
         let depth = match e.kind {
             ExprKind::Local(_) | ExprKind::CallFn { .. } => ty.depth,
             ExprKind::Scalar(_) => 0,
@@ -171,6 +171,21 @@ impl Checker<'_> {
     /// The number that a name of the grid or of a loop is.
     pub(crate) fn local_number(&self, local: usize) -> Number {
         Number::Formula(format!("%{local}"))
+    }
+
+    /// The coordinate of tiles that a number is as it stands, or but for something that is added.
+    fn tile_number(&self, e: &Expr) -> Option<Coordinate> {
+        match &e.kind {
+            ExprKind::Local(id) => {
+                let ty = &self.vars[*id];
+                let own = ty.coordinate.clone().filter(|c| c.tile.as_ref().is_some_and(|size| !size.is_one()));
+                own.or_else(|| ty.tile_number.clone())
+            }
+            ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => {
+                self.tile_number(a).or_else(|| self.tile_number(b))
+            }
+            _ => None,
+        }
     }
 
     /// The number that an expression is. That of a call is not followed.
@@ -228,10 +243,12 @@ impl Checker<'_> {
                         let shape = Some(vec![n.clone(), m.clone()]);
                         Ty { shape, ..ty }.with_moved_edges(|axis| Some(1 - axis.min(1)))
                     }
+                    // A tile of rank 1 is a row wherever it broadcasts.
+                    Some([n]) => Ty { shape: Some(vec![n.clone(), Size::Number(1)]), ..ty },
                     Some(_) => self.mistake(
                         108,
                         e.place,
-                        format!("`t` transposes a tile of rank 2, found {}{ty}", self.named(x)),
+                        format!("`t` transposes a tile of rank 1 or 2, found {}{ty}", self.named(x)),
                     ),
                     None => ty,
                 }

@@ -3,7 +3,7 @@
 use crate::ast::DType;
 use crate::check::Checker;
 use crate::error::Place;
-use crate::symbolic::{Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
+use crate::symbolic::{Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
 use std::fmt::Display;
 
@@ -105,8 +105,13 @@ impl Checker<'_> {
             match i {
                 Index::Whole => shape.push(Size::dim(dim, k)),
                 Index::Span { start, len } => {
+                    let at = start.place;
                     let start = self.whole_number(start, &p.name);
                     let len = Size::of(len, Some(k));
+                    if let Some(tiles) = &start.tile_number {
+                        self.number_of_a_tile(tiles, at);
+                        known = false;
+                    }
                     if len.is_one() {
                         points.push((dim, start.number.clone()));
                     }
@@ -119,6 +124,10 @@ impl Checker<'_> {
                 Index::At(e) => {
                     let ty = self.whole_number(e, &p.name);
                     known &= ty.elem != Elem::Unknown;
+                    if let (None, Some(tiles)) = (&ty.coordinate, &ty.tile_number) {
+                        self.number_of_a_tile(tiles, e.place);
+                        known = false;
+                    }
                     let tile = ty.coordinate.as_ref().and_then(|at| at.tile.clone());
                     if tile.as_ref().is_none_or(Size::is_one) {
                         points.push((dim, ty.number.clone()));
@@ -145,6 +154,16 @@ impl Checker<'_> {
         let elem = Elem::of(p.dtype, Some(k));
         let ty = if known { Ty { edges, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
         Region { ty, coordinates: axes, points }
+    }
+
+    /// The number of a tile, taken for that of an element.
+    fn number_of_a_tile(&mut self, tiles: &Coordinate, place: Place) {
+        let name = &tiles.name;
+        let size = tiles.tile.as_ref().map_or(String::new(), Size::to_string);
+        let message = format!(
+            "`{name}` counts tiles of {size} elements, and this index is an element: tile `{name}` begins at `{name} * {size}`, and the tile after it is `span(({name} + 1) * {size}, {size})`"
+        );
+        self.error(119, place, message);
     }
 
     /// An index or a bound: a scalar i32.

@@ -85,9 +85,13 @@ impl Checker<'_> {
         place: Place,
     ) -> Ty {
         if !x.elem.agrees(&y.elem) {
+            let mut number = "";
+            if [x, y].iter().any(|t| matches!(t.elem, Elem::Fixed(d) if d.is_int())) {
+                number = "; a number that meets no type is f32, and `0.cast::<i32>()` an integer";
+            }
             let cast = if matches!(y.elem, Elem::Fixed(DType::F32)) { &y.elem } else { &x.elem };
             let message = format!(
-                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; write `.cast::<{cast}>()`"
+                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; write `.cast::<{cast}>()`{number}"
             );
             return self.mistake(105, place, message);
         }
@@ -101,6 +105,19 @@ impl Checker<'_> {
             }
         }
         let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
+        let crosses = |row: &[Size], column: &[Size]| match (row, column) {
+            ([n @ Size::Named { .. }], [m, one]) => n == m && one.is_one() && !n.is_one(),
+            _ => false,
+        };
+        if crosses(a, b) || crosses(b, a) {
+            let (a, b) = (list(a), list(b));
+            let n = list(x.shape.as_deref().filter(|s| s.len() == 1).or(y.shape.as_deref()).unwrap_or_default());
+            let n = n.trim_matches(['[', ']']);
+            let message = format!(
+                "{what} of {x_name}{a} and {y_name}{b} would be [{n}, {n}], every row with every column; `.t()` makes a column of [{n}], and `broadcast(.., [1, {n}])` says that it is a row"
+            );
+            return self.mistake(107, place, message);
+        }
         let shape = match broadcast(a, b) {
             Ok(shape) => shape,
             Err((m, n)) => {

@@ -256,6 +256,8 @@ pub(crate) struct Ty {
     /// `None` after a mistake.
     pub(crate) shape: Option<Vec<Size>>,
     pub(crate) coordinate: Option<Coordinate>,
+    /// The coordinate of tiles that it is made of by sums alone: no place in a dim.
+    pub(crate) tile_number: Option<Coordinate>,
     /// The number that it is, if it is a scalar of integers.
     pub(crate) number: Number,
     pub(crate) edges: Vec<Edge>,
@@ -271,7 +273,15 @@ impl Ty {
 
     /// A tile.
     pub(crate) fn tile(elem: Elem, shape: Vec<Size>) -> Ty {
-        Ty { elem, shape: Some(shape), coordinate: None, number: Number::Unknown, edges: vec![], depth: 0 }
+        Ty {
+            elem,
+            shape: Some(shape),
+            coordinate: None,
+            tile_number: None,
+            number: Number::Unknown,
+            edges: vec![],
+            depth: 0,
+        }
     }
 
     /// A scalar.

@@ -235,8 +235,13 @@ impl Builder {
         self.on_value(loc, x, "reshape", |v| Op::Reshape { value: v, shape: shape.to_vec() })
     }
 
-    /// Transpose of a rank-2 tile.
+    /// Transpose of a tile of rank 2; a tile of rank 1 is a row, and becomes a column.
     pub fn transpose(&mut self, loc: Loc, x: Operand) -> Operand {
+        if let Operand::Value(v) = x
+            && let [n] = self.kernel.ty(v).shape[..]
+        {
+            return self.reshape(loc, x, &[n, 1]);
+        }
         self.on_value(loc, x, "t", Op::Transpose)
     }
 

@@ -5,6 +5,7 @@ use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
 use crate::error::CompileError;
 use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
+use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::Slice;
 use atlas_dsl::reach::{constant, reach};
@@ -25,6 +26,9 @@ impl Lower<'_> {
             Slice::Span { start, len } => match (constant(self.tile, start), reach, len) {
                 // A constant part of a constant dim.
                 (Some(first), Reach::Inside, _) => gpu::Slice::Whole { offset: first as u32, len },
+                (None, Reach::Inside, _) if is_planted(Mutation::CountedIsFirst) => {
+                    gpu::Slice::Whole { offset: 0, len }
+                }
                 // One element is a tile of one.
                 (None, Reach::Inside, 1) => {
                     let index = self.fragment(start, None, &scalar)?;
