@@ -65,8 +65,8 @@ const CHECKS: [Check; 17] = [
     invariants::launches,
     invariants::ordered_output,
     codes::tested,
-    prose::words,
-    prose::machine_paths,
+    prose::marks,
+    prose::homes,
 ];
 
 /// Runs every check and prints the size summary.
