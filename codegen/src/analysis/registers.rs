@@ -12,7 +12,9 @@
 //! dies there gives its registers to the result, and a result that one such operation takes up is never held whole; what it
 //! is made of is held in its place. Constants, indices and repeated elements are made where they are used.
 //!
-//! What is not counted: addresses, predicates, and what ptxas keeps in flight. The limit of `check_registers` leaves room
+//! Copies in chunks of less than 16 bytes hold the addresses of a group of chunks.
+//!
+//! What is not counted: other addresses, predicates, and what ptxas keeps in flight. The limit of `check_registers` leaves room
 //! for them, by measurement and not by proof.
 //!
 //! # Breaks it
@@ -20,7 +22,7 @@
 //!   snapshots/resources.txt holds what it said.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
-use crate::gpu::{Block, Inst, Kernel, Op, Operand, Type, Value};
+use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
@@ -159,6 +161,9 @@ impl Walk<'_> {
 
     /// Registers that an operation needs besides its operands and results.
     fn scratch(&self, op: &Op) -> u32 {
+        if let Op::Copy { atom, to, .. } = op {
+            return self.addresses(*atom, &self.k.buffers[to.buffer]);
+        }
         let Op::Mma { a, shape, atom, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
             let polynomial = matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
@@ -174,7 +179,26 @@ impl Walk<'_> {
         let count = |axis: u8| layout.regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product::<u32>();
         4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4
     }
+
+    /// Registers for the addresses of a copy in narrow chunks, as rows that are not aligned need.
+    fn addresses(&self, atom: CopyAtom, buffer: &BufferData) -> u32 {
+        let bytes = match atom {
+            CopyAtom::CpAsync(bytes) => bytes,
+            CopyAtom::Direct => buffer.dtype.bytes(),
+            // One thread has one address.
+            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => return 0,
+        };
+        if bytes == 16 {
+            return 0;
+        }
+        let chunks = buffer.layout.rows * buffer.layout.cols * buffer.dtype.bytes() / bytes;
+        chunks.div_ceil(self.k.threads).min(COPIED_AT_ONCE) * OF_CHUNK
+    }
 }
+
+/// Registers that a narrow chunk of a copy takes: where it comes from and goes to, and what it is where nothing copies it
+/// asynchronously.
+const OF_CHUNK: u32 = 4;
 
 fn words(dtype: DType, layout: &Fragment) -> u32 {
     if dtype == DType::Bool {

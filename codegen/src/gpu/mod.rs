@@ -30,7 +30,7 @@ pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
     Value, ValueData, ValueDef,
 };
-pub use op::{Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
+pub use op::{COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;

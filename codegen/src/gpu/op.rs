@@ -116,6 +116,10 @@ pub enum Operand {
     Fragment(Value),
 }
 
+/// Chunks of a thread that a copy writes out one after the other. Of narrow chunks there may be more; a loop then goes over
+/// groups of so many, for the addresses of all of them would be kept in registers around the loop that the copy is in.
+pub const COPIED_AT_ONCE: u32 = 8;
+
 /// How a `copy` moves bytes from global to shared memory, or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyAtom {

@@ -4,14 +4,10 @@ use super::coords::Masked;
 use super::global::View;
 use super::{Emitter, R, element};
 use crate::error::CompileError;
-use crate::gpu::{BufferData, Cache, CopyAtom, SharedRef, Slice};
+use crate::gpu::{BufferData, COPIED_AT_ONCE, Cache, CopyAtom, SharedRef, Slice};
 use atlas_dsl::{Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
-
-/// Chunks of a thread that are written out one after the other. Of narrow chunks there may be more; a loop then goes over
-/// groups of so many, for the addresses of all of them would be kept in registers around the loop that the copy is in.
-const UNROLLED: u32 = 8;
 
 /// What all chunks of a copy share.
 struct Copy<'c> {
@@ -59,19 +55,19 @@ impl<'c> Emitter<'c, '_> {
         let c = Copy { atom, bytes, per, total, buffer, view, checks, to: *to };
         let threads = self.k.threads;
         let rounds = total.div_ceil(threads);
-        if bytes == 16 || rounds <= UNROLLED {
+        if bytes == 16 || rounds <= COPIED_AT_ONCE {
             for round in 0..rounds {
                 let first = self.b.build_int_add(self.tid, self.i32(i64::from(round * threads)), "")?;
                 self.copy_group(&c, first, 1, (round + 1) * threads > total)?;
             }
             return Ok(());
         }
-        self.copy_in_groups(&c, rounds.div_ceil(UNROLLED))
+        self.copy_in_groups(&c, rounds.div_ceil(COPIED_AT_ONCE))
     }
 
-    /// A loop over groups of [`UNROLLED`] chunks of each thread.
+    /// A loop over groups of [`COPIED_AT_ONCE`] chunks of each thread.
     fn copy_in_groups(&mut self, c: &Copy<'c>, groups: u32) -> R<()> {
-        let step = self.k.threads * UNROLLED;
+        let step = self.k.threads * COPIED_AT_ONCE;
         let before = self.current()?;
         let inside = self.cx.append_basic_block(self.function, "copies");
         let after = self.cx.append_basic_block(self.function, "copied");
@@ -81,7 +77,7 @@ impl<'c> Emitter<'c, '_> {
         first.add_incoming(&[(&self.tid, before)]);
         let chunk = first.as_basic_value().into_int_value();
         self.loops += 1;
-        self.copy_group(c, chunk, UNROLLED, groups * step > c.total)?;
+        self.copy_group(c, chunk, COPIED_AT_ONCE, groups * step > c.total)?;
         self.loops -= 1;
         let next = self.b.build_int_add(chunk, self.i32(i64::from(step)), "")?;
         let end = self.i32(i64::from(groups * step));
