@@ -3,6 +3,7 @@
 //!
 //! `ATLAS_SIZES=200` draws so many problems in place of a few.
 
+use atlas::cli::ptxas;
 use atlas::codegen::{Machine, compile};
 use atlas::dsl::specialization::{DimFact, largest_class};
 use atlas::dsl::{KernelDef, Specialization, registry, verify};
@@ -12,9 +13,7 @@ use atlas::runtime::choose_for;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rayon::prelude::*;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 atlas_kernel! {
@@ -40,7 +39,7 @@ const FEW: u64 = 24;
 
 #[test]
 fn no_chosen_config_spills() {
-    let ptxas = ptxas();
+    let assembler = ptxas::find().expect("run `cargo xtask setup` for NVIDIA's assembler");
     let count = std::env::var("ATLAS_SIZES").ok().map_or(FEW, |n| n.parse().expect("ATLAS_SIZES is a number"));
     let kernels = registry();
     let shipped: Vec<_> = kernels.iter().copied().filter(|k| cases::usual_dims(k.name).len() == k.dims.len()).collect();
@@ -53,7 +52,7 @@ fn no_chosen_config_spills() {
             // The other kernels of this program are many and small.
             let from = if seed % 2 == 0 { &shipped } else { &kernels };
             let def = if seed % 4 == 3 { &matmul } else { from[rng.random_range(0..from.len())] };
-            let found = trial(def, &mut rng, machine.parse().expect("a GPU"), &ptxas)?;
+            let found = trial(def, &mut rng, machine.parse().expect("a GPU"), &assembler)?;
             compiled.fetch_add(1, Ordering::Relaxed);
             (!found.is_empty()).then_some(found)
         })
@@ -66,7 +65,7 @@ fn no_chosen_config_spills() {
 }
 
 /// What the assembler says of a kernel that spills, chosen for a random problem; `None` if no config takes it.
-fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, ptxas: &Path) -> Option<String> {
+fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler: &Path) -> Option<String> {
     let mut spec = Specialization::default();
     let mut sizes = Vec::new();
     for t in def.types {
@@ -89,41 +88,8 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, ptxas: &Pa
         let kernel = (def.build)(&spec, &c.config).and_then(verify).ok()?;
         Some((&c.config, compile(&kernel, &c.config.schedule, machine).ok()?))
     })?;
-    let report = assemble(ptxas, &image.ptx, &machine.target.to_string());
-    let none = |what: &str| report.contains(&format!("0 bytes {what}"));
-    let clean = none("stack frame") && none("spill stores") && none("spill loads");
-    let what = || format!("{} {sizes:?} {:?} `{config}` on {machine}: {report}", def.name, spec.types);
-    Some(if clean { String::new() } else { what() })
-}
-
-/// What the assembler says of PTX.
-fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> String {
-    let mut assembler = Command::new(ptxas);
-    assembler.args(["-v", &format!("-arch={arch}"), "-o", "/dev/null", "/dev/stdin"]);
-    let mut child =
-        assembler.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("ptxas starts");
-    child.stdin.take().expect("a pipe").write_all(ptx.as_bytes()).expect("ptxas reads");
-    let out = child.wait_with_output().expect("ptxas ends");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stderr).into_owned()
-}
-
-/// The assembler at `$ATLAS_PTXAS`, else the one that `cargo xtask setup` unpacked.
-fn ptxas() -> PathBuf {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools");
-    let unpacked = || {
-        let mut open = vec![tools];
-        while let Some(folder) = open.pop() {
-            for path in std::fs::read_dir(folder).ok()?.flatten().map(|e| e.path()) {
-                match path.is_dir() {
-                    true => open.push(path),
-                    false if path.file_name().is_some_and(|n| n == "ptxas") => return Some(path),
-                    false => {}
-                }
-            }
-        }
-        None
-    };
-    let named = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from);
-    named.or_else(unpacked).expect("run `cargo xtask setup` for NVIDIA's assembler")
+    let resources =
+        ptxas::assemble(assembler, &image.ptx, &machine.target.to_string()).expect("ptxas takes the kernel");
+    let what = || format!("{} {sizes:?} {:?} `{config}` on {machine}: {resources:?}", def.name, spec.types);
+    Some(if resources.stack + resources.spills == 0 { String::new() } else { what() })
 }

@@ -26,7 +26,7 @@ mod explain;
 mod fuzz;
 mod input;
 mod list;
-mod ptxas;
+pub mod ptxas;
 mod record;
 mod sample;
 mod ship;

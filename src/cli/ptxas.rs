@@ -7,17 +7,19 @@ use std::process::{Command, Stdio};
 
 /// What ptxas says of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Resources {
+pub struct Resources {
     /// Registers of one thread.
-    pub(super) registers: u32,
+    pub registers: u32,
+    /// Bytes of local memory of one thread.
+    pub stack: u32,
     /// Bytes spilled by one thread, stores and loads together.
-    pub(super) spills: u32,
+    pub spills: u32,
     /// Static shared memory in bytes.
-    pub(super) shared: u32,
+    pub shared: u32,
 }
 
 /// `$ATLAS_PTXAS`, else a ptxas under `.tools` here or above, else the one on the PATH.
-pub(super) fn find() -> Option<PathBuf> {
+pub fn find() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from).filter(|p| p.is_file()) {
         return Some(path);
     }
@@ -42,14 +44,14 @@ fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
 }
 
 /// The version that a ptxas gives, such as `13.0.88`.
-pub(super) fn version(ptxas: &Path) -> Option<String> {
+pub fn version(ptxas: &Path) -> Option<String> {
     let out = Command::new(ptxas).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     text.lines().find_map(|l| l.split(", V").nth(1).map(|v| v.trim().to_owned()))
 }
 
 /// Assembles PTX for an arch and reads off what it needs.
-pub(super) fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
+pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
     let mut child = Command::new(ptxas)
         .args(["-v", &format!("-arch={arch}"), "-o", "/dev/null", "/dev/stdin"])
         .stdin(Stdio::piped())
@@ -74,6 +76,7 @@ fn parse(text: &str) -> Resources {
     };
     Resources {
         registers: before(" registers"),
+        stack: before(" bytes stack frame"),
         spills: before(" bytes spill stores") + before(" bytes spill loads"),
         shared: before(" bytes smem"),
     }
@@ -85,8 +88,8 @@ mod tests {
 
     #[test]
     fn reads_registers_spills_and_shared_memory() {
-        let text = "ptxas info    : Function properties for k\n    0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+        let text = "ptxas info    : Function properties for k\n    40 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
                     ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]";
-        assert_eq!(parse(text), Resources { registers: 168, spills: 20, shared: 2048 });
+        assert_eq!(parse(text), Resources { registers: 168, stack: 40, spills: 20, shared: 2048 });
     }
 }
