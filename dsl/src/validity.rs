@@ -199,8 +199,8 @@ impl Validity {
     }
 }
 
-/// How far two formulas of scalars are compared: each step may double the work.
-const DEEPEST: u32 = 8;
+/// How far formulas of scalars are followed: each step may double the work.
+pub(crate) const DEEPEST: u32 = 8;
 
 /// True if two integer scalars, seen from one place, are the same number: one value, or one formula of such values.
 pub fn same_number(kernel: &Kernel, v: Value, w: Value) -> bool {

@@ -182,15 +182,7 @@ impl Walk<'_> {
 
     /// Registers for the addresses of a copy in narrow chunks, as rows that are not aligned need.
     fn addresses(&self, atom: CopyAtom, buffer: &BufferData) -> u32 {
-        let bytes = match atom {
-            CopyAtom::CpAsync(bytes) => bytes,
-            CopyAtom::Direct => buffer.dtype.bytes(),
-            // One thread has one address.
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => return 0,
-        };
-        if bytes == 16 {
-            return 0;
-        }
+        let Some(bytes) = atom.chunk_bytes(buffer.dtype).filter(|&bytes| bytes < 16) else { return 0 };
         let chunks = buffer.layout.rows * buffer.layout.cols * buffer.dtype.bytes() / bytes;
         chunks.div_ceil(self.k.threads).min(COPIED_AT_ONCE) * OF_CHUNK
     }

@@ -2,6 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::{Block, Buffer, Ring, Value};
+use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::reach::Reach;
 use atlas_dsl::{Dim, Param, Table};
@@ -133,6 +134,17 @@ pub enum CopyAtom {
     TmaMulticast,
     /// The copy engine from shared to global memory.
     TmaStore,
+}
+
+impl CopyAtom {
+    /// Bytes that a thread moves at once; `None` where the copy engine moves them.
+    pub fn chunk_bytes(self, dtype: DType) -> Option<u32> {
+        match self {
+            CopyAtom::CpAsync(bytes) => Some(bytes),
+            CopyAtom::Direct => Some(dtype.bytes()),
+            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => None,
+        }
+    }
 }
 
 /// A fence between kinds of access.

@@ -38,12 +38,8 @@ impl<'c> Emitter<'c, '_> {
     /// Starts the copy of a tile into a stage. Chunks outside the tensor, and the buffer's padding, are filled with zeros.
     pub(super) fn copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
         let buffer = self.k.buffers[to.buffer].clone();
-        let bytes = match atom {
-            CopyAtom::CpAsync(bytes) => bytes,
-            CopyAtom::Direct => buffer.dtype.bytes(),
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => {
-                return Err(CompileError::bug("a copy by the tensor copy engine"));
-            }
+        let Some(bytes) = atom.chunk_bytes(buffer.dtype) else {
+            return Err(CompileError::bug("a copy by the tensor copy engine"));
         };
         let view = self.view(param, slices)?;
         let checks = self.checks(param, slices)?;

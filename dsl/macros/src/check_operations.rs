@@ -106,13 +106,11 @@ impl Checker<'_> {
         }
         let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
         let crosses = |row: &[Size], column: &[Size]| match (row, column) {
-            ([n @ Size::Named { .. }], [m, one]) => n == m && one.is_one() && !n.is_one(),
-            _ => false,
+            ([n @ Size::Named { .. }], [m, one]) if n == m && one.is_one() && !n.is_one() => Some(n.clone()),
+            _ => None,
         };
-        if crosses(a, b) || crosses(b, a) {
+        if let Some(n) = crosses(a, b).or_else(|| crosses(b, a)) {
             let (a, b) = (list(a), list(b));
-            let n = list(x.shape.as_deref().filter(|s| s.len() == 1).or(y.shape.as_deref()).unwrap_or_default());
-            let n = n.trim_matches(['[', ']']);
             let message = format!(
                 "{what} of {x_name}{a} and {y_name}{b} would be [{n}, {n}], every row with every column; `.t()` makes a column of [{n}], and `broadcast(.., [1, {n}])` says that it is a row"
             );

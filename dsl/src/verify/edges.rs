@@ -13,7 +13,7 @@ use crate::entity::{Dim, Param, Value};
 use crate::ir::{Kernel, Loc, ParamKind};
 use crate::op::{Op, Slice};
 use crate::reach::constant;
-use crate::validity::{Constraint, Validity, depends_on, same_number, same_slice, yields};
+use crate::validity::{Constraint, DEEPEST, Validity, depends_on, same_number, same_slice, yields};
 use cranelift_entity::EntitySet;
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
         let wide = !c.whole_axis && shape.get(axis) != Some(&1);
         one || wide && kept.get(axis).is_some_and(|&(s, d)| d == c.dim && same_slice(k, s, c.slice))
     };
-    let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v, 8));
+    let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v, DEEPEST));
     let find = |v: Value, keep: fn(u32) -> bool| {
         let shape = &k.ty(v).shape;
         let all = validity.constraints(v).iter().filter(|c| keep(shape[usize::from(c.axis)]));
