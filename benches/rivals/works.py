@@ -149,8 +149,7 @@ def softmax():
     )
 
 
-def memory_read():
-    g, n, d, h = 512, 64, 64, 256
+def memory_read(g, n, d, h, name="memory_read"):
     x, r = _normal(g, n, d), _normal(g, n, d)
     w2, w1 = _normal(g, h, d, scale=d**-0.5), _normal(g, d, h, scale=h**-0.5)
 
@@ -166,7 +165,7 @@ def memory_read():
 
     inputs = (x, w2, w1, r)
     return Work(
-        "memory_read", "memory_read", (g, n, d, h), 1e-2, 2 * g * (3 * n * d + 2 * d * h), 4 * g * n * d * h, 128,
+        name, "memory_read", (g, n, d, h), 1e-2, 2 * g * (3 * n * d + 2 * d * h), 4 * g * n * d * h, 128,
         reference,
         [
             Rival("torch eager", lambda: lambda: plain(*inputs)),
@@ -204,18 +203,110 @@ def newton_schulz(b, n, m):
     )
 
 
+def matmul(m, n, k, name):
+    """A linear layer's product: the weights lie with their rows along K."""
+    a, b = _normal(m, k), _normal(n, k)
+
+    def product(a, b):
+        return a @ b.mT
+
+    return Work(
+        name, "matmul", (m, k, n), 1e-2, 2 * (m * k + n * k + m * n), 2 * m * n * k, 64,
+        lambda part: a[part].double() @ b.double().mT,
+        [Rival("cuBLAS", lambda: lambda: product(a, b))],
+    )
+
+
+def attention(h, n, d, name):
+    """All keys, no mask; heads as PyTorch wants them."""
+    q, k, v = _normal(1, h, n, d), _normal(1, h, n, d), _normal(1, h, n, d)
+    scale = 0.18 * math.log(2.0)
+
+    def flash():
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        def run():
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                return F.scaled_dot_product_attention(q, k, v, scale=scale)[0]
+
+        return run
+
+    def reference(part):
+        scores = q[0, part].double() @ k[0, part].double().mT * scale
+        return F.softmax(scores, -1) @ v[0, part].double()
+
+    return Work(
+        name, "attention", (h, n, d, n), 1e-2, 2 * 4 * h * n * d, 4 * h * n * n * d, 4, reference,
+        [Rival("torch flash", flash)],
+    )
+
+
+def log_sum_exp(n, v, name):
+    x = _normal(n, v)
+
+    def plain(x):
+        return torch.logsumexp(x, -1)
+
+    return Work(
+        name, "log_sum_exp", (n, v), 4e-3, 2 * n * v, 4 * n * v, 512,
+        lambda part: torch.logsumexp(x[part].double(), -1),
+        [
+            Rival("torch eager", lambda: lambda: plain(x)),
+            Rival("torch.compile", lambda: _compiled(plain, x), compiles=True),
+        ],
+    )
+
+
+def rotary(n, h, p, d):
+    x = _normal(n, h, p, d)
+    c, s = _normal(n, d), _normal(n, d)
+    target = torch.empty_like(x)
+
+    def turn(x, c, s):
+        a, b = x[:, :, 0].float(), x[:, :, 1].float()
+        c, s = c[:, None].float(), s[:, None].float()
+        return torch.stack((a * c - b * s, b * c + a * s), 2).to(x.dtype)
+
+    return Work(
+        "rotary", "rotary", (n, h, p, d), 3e-3, 2 * n * d * (4 * h + 2), 6 * n * h * d, 4096,
+        lambda part: turn(x[part].double(), c[part].double(), s[part].double()),
+        [
+            # Moves the same bytes and computes nothing; its output is not the work's.
+            Rival("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
+            Rival("torch.compile", lambda: _compiled(turn, x, c, s), compiles=True),
+        ],
+    )
+
+
 # By the name that `--only` takes: functions that make works. One group is in memory at a time.
 GROUPS = {
     "copy": [copy],
     "poly3": [poly3],
     "rms_norm": [rms_norm],
     "softmax": [softmax],
-    "memory_read": [memory_read],
+    "memory_read": [
+        lambda: memory_read(512, 64, 64, 256),
+        lambda: memory_read(256, 256, 64, 256, "memory_read_256x64"),
+        lambda: memory_read(256, 128, 128, 512, "memory_read_256x128"),
+        lambda: memory_read(128, 2000, 48, 192, "memory_read_2000x48"),
+    ],
     "newton_schulz_small": [
         lambda: newton_schulz(512, 64, 256),
         lambda: newton_schulz(512, 128, 512),
         lambda: newton_schulz(512, 48, 192),
     ],
+    "matmul": [
+        lambda: matmul(2048, 2048, 2048, "matmul_2048"),
+        lambda: matmul(4096, 4096, 4096, "matmul_4096"),
+        lambda: matmul(8192, 8192, 8192, "matmul_8192"),
+        lambda: matmul(64, 4096, 4096, "matmul_skinny"),
+    ],
+    "attention": [lambda: attention(64, 4096, 128, "attention_128"), lambda: attention(64, 4096, 64, "attention_64")],
+    "log_sum_exp": [
+        lambda: log_sum_exp(8192, 32000, "log_sum_exp"),
+        lambda: log_sum_exp(8192, 50257, "log_sum_exp_odd"),
+    ],
+    "rotary": [lambda: rotary(32768, 32, 2, 64)],
 }
 
 

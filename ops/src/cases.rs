@@ -62,6 +62,36 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             })
             .chain([on(2, &[5, 3]).note("odd"), on(2, &[0, 64]).note("no row")])
             .collect(),
+        "attention" => vec![
+            p(&[3, 130, 64, 200]).note("ragged"),
+            p(&[2, 128, 128, 256]),
+            p(&[2, 1, 64, 70]).note("one query"),
+            p(&[1, 40, 48, 33]).note("ragged"),
+            p(&[2, 50, 64, 96]).layout("q", Layout::Padded).layout("k", Layout::Padded).note("padded rows"),
+        ],
+        "log_sum_exp" => vec![
+            p(&[5, 3000]),
+            p(&[9, 8192]),
+            p(&[7, 4097]).note("odd"),
+            p(&[3, 1]).note("one column"),
+            p(&[9, 1500]).layout("x", Layout::Padded).note("padded rows"),
+            p(&[4, 600]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
+            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ],
+        "matmul" => vec![
+            p(&[256, 512, 256]),
+            p(&[200, 136, 72]).note("ragged"),
+            p(&[1, 300, 64]).note("one row"),
+            p(&[37, 29, 51]).note("odd"),
+            p(&[1200, 96, 700]).note("a last group of programs"),
+            p(&[64, 64, 128]).layout("a", Layout::Padded).note("padded rows"),
+        ],
+        "rotary" => vec![
+            p(&[5, 16, 2, 64]),
+            p(&[3, 33, 2, 48]).note("ragged"),
+            p(&[2, 1, 2, 5]).note("odd"),
+            p(&[40, 8, 2, 64]).layout("c", Layout::Padded).note("padded rows"),
+        ],
         "rms_norm" => rows(op, dtype)
             .into_iter()
             .chain([
@@ -141,6 +171,10 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 ]
             })
             .collect(),
+        "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
+        "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
+        "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
+        "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
         _ => vec![
             p(&[5, 40]).note("ragged"),
             p(&[19, 136]).note("ragged"),
@@ -197,7 +231,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 7] = [
+    let rows: [(&str, &str, &[u64]); 20] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -205,6 +239,19 @@ pub fn benches() -> Vec<Bench> {
         ("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
         ("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
         ("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
+        ("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
+        ("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
+        ("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
+        ("matmul_2048", "matmul", &[2048, 2048, 2048]),
+        ("matmul_4096", "matmul", &[4096, 4096, 4096]),
+        ("matmul_8192", "matmul", &[8192, 8192, 8192]),
+        ("matmul_skinny", "matmul", &[64, 4096, 4096]),
+        ("attention_128", "attention", &[64, 4096, 128, 4096]),
+        ("attention_64", "attention", &[64, 4096, 64, 4096]),
+        ("log_sum_exp", "log_sum_exp", &[8192, 32000]),
+        ("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
+        ("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
+        ("rotary", "rotary", &[32768, 32, 2, 64]),
     ];
     rows.into_iter()
         .filter_map(|(name, kernel, dims)| {

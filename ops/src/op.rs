@@ -2,7 +2,9 @@
 
 use crate::problem::{Inputs, Problem};
 use crate::tolerance::Class;
-use crate::{memory_read, newton_schulz_small, poly_features, rms_norm, softmax};
+use crate::{
+    attention, log_sum_exp, matmul, memory_read, newton_schulz_small, poly_features, rms_norm, rotary, softmax,
+};
 use atlas_dsl::KernelDef;
 
 /// An op.
@@ -29,7 +31,40 @@ pub struct Op {
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 5] = [
+pub static OPS: [Op; 9] = [
+    Op {
+        name: "attention",
+        kernels: &[&attention::attention],
+        class: Class::Mlp,
+        batch: "H",
+        scalars: &[("scale", 0.18)],
+        scale: |_, _| 1.0,
+        reference: |p, i| {
+            let shape = [p.dim("M"), p.dim("N"), p.dim("D")];
+            attention::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)
+        },
+        flops: |p| 4.0 * product(p, &["H", "M", "N", "D"]),
+    },
+    Op {
+        name: "log_sum_exp",
+        kernels: &[&log_sum_exp::log_sum_exp],
+        class: Class::Norm,
+        batch: "N",
+        scalars: &[],
+        scale: |_, _| 1.0,
+        reference: |p, i| log_sum_exp::reference(&i.get("x"), p.dim("V")),
+        flops: |p| 4.0 * product(p, &["N", "V"]),
+    },
+    Op {
+        name: "matmul",
+        kernels: &[&matmul::matmul],
+        class: Class::Mlp,
+        batch: "M",
+        scalars: &[],
+        scale: |_, _| 1.0,
+        reference: |p, i| matmul::reference(&i.get("a"), &i.get("b"), [p.dim("N"), p.dim("K")]),
+        flops: |p| 2.0 * product(p, &["M", "N", "K"]),
+    },
     Op {
         name: "memory_read",
         kernels: &[&memory_read::memory_read],
@@ -85,6 +120,16 @@ pub static OPS: [Op; 5] = [
         scale: |_, _| 1.0,
         reference: |p, i| rms_norm::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps"))),
         flops: |p| 4.0 * product(p, &["N", "D"]),
+    },
+    Op {
+        name: "rotary",
+        kernels: &[&rotary::rotary],
+        class: Class::Features,
+        batch: "N",
+        scalars: &[],
+        scale: |_, _| 1.0,
+        reference: |p, i| rotary::reference(&i.get("x"), &i.get("c"), &i.get("s"), [p.dim("H"), p.dim("D")]),
+        flops: |p| 6.0 * product(p, &["N", "H", "D"]),
     },
     Op {
         name: "softmax",

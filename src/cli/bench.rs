@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Slower than before by more than this fraction is a regression.
 const REGRESSION: f64 = 0.05;
-/// Indices of the independent dim whose results are checked.
+/// Indices of the independent dim whose results are checked, and the operations that their references may take.
 const CHECKED: usize = 64;
+const REFERENCE: f64 = 2e10;
 /// Elements of the tensor that is copied to measure bandwidth: 1 GiB of bf16.
 const COPIED: usize = 1 << 29;
 
@@ -125,7 +126,8 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         row["registers"] = json!(launch.facts().map(|f| f.registers));
         row["local_bytes"] = json!(launch.facts().map(|f| f.local_bytes));
         row["shared_bytes"] = json!(launch.facts().map(|f| f.shared_bytes));
-        let c = prepared.check_sample(&inputs, CHECKED)?;
+        let by_cost = REFERENCE * p.dim(p.op.batch) as f64 / (p.op.flops)(p).max(1.0);
+        let c = prepared.check_sample(&inputs, CHECKED.min(by_cost as usize).max(1))?;
         let t = sample::on_device(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
         let host = sample::on_host(device, || Ok(prepared.launch(config.as_ref())?))?;
         row["median_ms"] = json!(t.median_ms);

@@ -2,13 +2,16 @@
 
 mod extents;
 mod fills;
+mod order;
 mod placement;
 mod precision;
 mod registers;
+mod splits;
 mod uses;
 mod work;
 
 pub use extents::{Constraint, Extents};
+pub use order::order;
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};
 pub use precision::tolerates_approximation;

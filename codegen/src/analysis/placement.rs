@@ -42,8 +42,10 @@
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
+use super::splits::splits;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
+use crate::gpu::{Split, WarpGrid};
 use crate::layout::Fragment;
 use crate::target::Target;
 use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
@@ -85,6 +87,7 @@ pub struct Placement {
     atoms: SecondaryMap<Value, Option<MmaAtom>>,
     products: SecondaryMap<Inst, Option<MmaAtom>>,
     vectors: SecondaryMap<Value, u32>,
+    splits: SecondaryMap<Value, Split>,
     warps: u32,
 }
 
@@ -128,12 +131,13 @@ impl Placement {
             atoms: SecondaryMap::with_capacity(n),
             products: SecondaryMap::new(),
             vectors: SecondaryMap::with_capacity(n),
+            splits: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
         let mut classes = Classes { parent: (0..n).collect() };
         p.free_values(kernel, uses);
         p.tie(kernel, &mut classes);
-        p.seed_accumulators(kernel, &mut classes, target)?;
+        p.seed_accumulators(kernel, uses, &mut classes, target)?;
         p.solve(kernel, &mut classes);
         p.place(kernel, uses);
         Ok(p)
@@ -151,9 +155,14 @@ impl Placement {
             *last = len;
         }
         match self.atoms[v] {
-            Some(atom) => atom.accumulator(shape[0], len, self.warps),
+            Some(atom) => self.accumulator(v, atom, [shape[0], len]),
             None => Fragment::blocked(&shape, self.vectors[v].max(1), self.warps),
         }
+    }
+
+    /// The layout in which an atom makes a tile `[m, n]` of a value's class.
+    pub fn accumulator(&self, v: Value, atom: MmaAtom, [m, n]: [u32; 2]) -> Fragment {
+        atom.accumulator(m, n, WarpGrid::choose(atom, m, n, self.warps, self.splits[v]), self.warps)
     }
 
     /// A layout that reads and writes global memory in full vectors.
@@ -243,6 +252,7 @@ impl Placement {
     fn seed_accumulators(
         &mut self,
         kernel: &Kernel,
+        uses: &Uses,
         classes: &mut Classes,
         target: Target,
     ) -> Result<(), CompileError> {
@@ -261,11 +271,14 @@ impl Placement {
                 }
             }
         }
+        let class_of: Vec<usize> = (0..kernel.values.len()).map(|i| classes.find(i)).collect();
+        let splits = splits(kernel, uses, &class_of, &self.products, self.warps);
         for v in kernel.values.keys() {
-            let class = classes.find(v.index());
+            let class = class_of[v.index()];
             if let Some(&(_, r, atom)) = seeds.iter().find(|s| s.0 == class) {
                 let shape = &kernel.ty(r).shape;
-                self.layouts[v] = Some(atom.accumulator(shape[0], shape[1], self.warps));
+                self.splits[v] = splits.get(&class).copied().unwrap_or_default();
+                self.layouts[v] = Some(self.accumulator(v, atom, [shape[0], shape[1]]));
                 self.atoms[v] = Some(atom);
             }
         }
@@ -420,7 +433,8 @@ impl Placement {
         }
         let (m, k) = (kernel.ty(a).shape[0], kernel.ty(a).shape[1]);
         let n = kernel.ty(r).shape[1];
-        layout.same_map(&MmaAtom::left_operand(m, k, n, self.warps))
+        let grid = WarpGrid::choose(atom, m, n, self.warps, self.splits[r]);
+        layout.same_map(&MmaAtom::left_operand(m, k, grid, self.warps))
     }
 
     /// True if a load by the value's layout would touch fewer than 32 consecutive bytes at a time.

@@ -67,11 +67,15 @@ impl Walk<'_> {
                 Op::Loop { body, .. } | Op::If(_, body) | Op::Programs(body) => {
                     // What the body uses from outside is live throughout it.
                     let mut through = live.clone();
+                    // A loop's results are what its body carries, which is counted there.
+                    for r in &self.k.results[inst] {
+                        through.remove(r);
+                    }
                     self.outer_uses(*body, &mut through);
                     self.block(*body, through.clone());
                     live = through;
                 }
-                _ => self.note(&live, self.scratch(op)),
+                _ => self.note(&live, self.scratch(inst)),
             }
             let results = &self.k.results[inst];
             for r in results {
@@ -160,23 +164,27 @@ impl Walk<'_> {
     }
 
     /// Registers that an operation needs besides its operands and results.
-    fn scratch(&self, op: &Op) -> u32 {
+    fn scratch(&self, inst: Inst) -> u32 {
+        let op = &self.k.insts[inst];
         if let Op::Copy { atom, to, .. } = op {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
         }
-        let Op::Mma { a, shape, atom, .. } = op else {
+        let Op::Mma { a, atom, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
             let polynomial = matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
             let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
             return if polynomial && precise { 8 } else { 0 };
         };
+        let layout = self.k.values[self.k.results[inst][0]].ty.tile().map(|(_, l)| l);
+        let count = |axis: u8| -> u32 {
+            let regs = layout.map_or(&[][..], |l| &l.regs);
+            regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product()
+        };
         if atom.is_tensor_core() {
-            return if matches!(a, Operand::Shared(_)) { 16 } else { 8 };
+            // The left operand of a step, four registers for two rows, and two blocks of the right one.
+            return if matches!(a, Operand::Shared(_)) { 2 * count(0) + 8 } else { 8 };
         }
         // Operand quads of the rows and columns that a thread holds.
-        let warps = self.k.threads / 32;
-        let layout = atom.accumulator(shape.0, shape.1, warps);
-        let count = |axis: u8| layout.regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product::<u32>();
         4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4
     }
 

@@ -1,5 +1,6 @@
 //! The table of matrix atoms: PTX form, shape, operand layouts, and what a target must offer.
 
+use super::warp_grid::WarpGrid;
 use crate::layout::{Fragment, Mode};
 use crate::target::Target;
 use atlas_dsl::DType;
@@ -123,87 +124,78 @@ impl MmaAtom {
         (atom.info().sm <= target.sm).then_some(atom)
     }
 
+    /// Rows and columns of the smallest tile that a warp makes: a pair of instructions on tensor cores, a vector of each lane
+    /// elsewhere.
+    pub fn warp_block(self) -> (u32, u32) {
+        if self.is_tensor_core() { (16, 16) } else { (4, 32) }
+    }
+
+    /// Reads of shared memory for a step of a warp's product of so many blocks of rows and of columns.
+    pub fn operand_reads(self, rows: u32, cols: u32) -> u32 {
+        // A block of tensor cores' operands is an `ldmatrix`; elsewhere a row is a read and a vector of columns four.
+        if self.is_tensor_core() { rows + cols } else { rows + 4 * cols }
+    }
+
     /// True for tensor-core atoms.
     pub fn is_tensor_core(self) -> bool {
         self.info().shape != (1, 1, 1)
     }
 
-    /// The accumulator's layout for a tile `[m, n]` over `warps` warps.
+    /// The accumulator's layout for a tile `[m, n]` over `warps` warps, which share it by a grid.
     ///
     /// Tensor cores: lane `4g + t` holds rows `g` and `g + 8`, columns `2t` and `2t + 1` of each 16x8
-    /// block (PTX ISA, mma.m16n8k16 accumulator). Warps split the rows while there are rows, then the columns.
-    pub fn accumulator(self, m: u32, n: u32, warps: u32) -> Fragment {
+    /// block (PTX ISA, mma.m16n8k16 accumulator).
+    pub fn accumulator(self, m: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
         if !self.is_tensor_core() {
-            return Self::fma_accumulator(m, n, warps);
+            return Self::fma_accumulator(m, n, grid, warps);
         }
-        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(16), n.div_ceil(16), warps);
-        let rep_m = m.div_ceil(16 * warps_m);
+        let rep_m = m.div_ceil(16 * grid.rows);
         // Blocks of 8 columns per warp, an even number so that operands load in pairs.
-        let rep_n = n.div_ceil(16 * warps_n) * 2;
+        let rep_n = n.div_ceil(16 * grid.cols) * 2;
         let threads = [
             Mode::new(4, 2, 1),
             Mode::new(8, 1, 0),
-            Mode::new(warps_m, 16, 0),
-            Mode::new(warps_n, 8 * rep_n, 1),
-            Mode::replicated(warps / (warps_m * warps_n)),
+            Mode::new(grid.rows, 16, 0),
+            Mode::new(grid.cols, 8 * rep_n, 1),
+            Mode::replicated(warps / grid.warps()),
         ];
-        let regs = [Mode::new(2, 1, 1), Mode::new(2, 8, 0), Mode::new(rep_n, 8, 1), Mode::new(rep_m, 16 * warps_m, 0)];
+        let regs =
+            [Mode::new(2, 1, 1), Mode::new(2, 8, 0), Mode::new(rep_n, 8, 1), Mode::new(rep_m, 16 * grid.rows, 0)];
         Self::fragment(m, n, &threads, &regs)
     }
 
-    /// The layout in which registers serve as the left operand `[m, k]` of a product whose accumulator
-    /// has `warps_m` warps along the rows. Tensor-core atoms of 16-bit types only.
-    pub fn left_operand(m: u32, k: u32, n: u32, warps: u32) -> Fragment {
-        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(16), n.div_ceil(16), warps);
+    /// The layout in which registers serve as the left operand `[m, k]` of a product whose accumulator's warps lie in a
+    /// grid. Tensor-core atoms of 16-bit types only.
+    pub fn left_operand(m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let threads = [
             Mode::new(4, 2, 1),
             Mode::new(8, 1, 0),
-            Mode::new(warps_m, 16, 0),
-            Mode::replicated(warps_n),
-            Mode::replicated(warps / (warps_m * warps_n)),
+            Mode::new(grid.rows, 16, 0),
+            Mode::replicated(grid.cols),
+            Mode::replicated(warps / grid.warps()),
         ];
         let regs = [
             Mode::new(2, 1, 1),
             Mode::new(2, 8, 0),
             Mode::new(2 * k.div_ceil(16), 8, 1),
-            Mode::new(m.div_ceil(16 * warps_m), 16 * warps_m, 0),
+            Mode::new(m.div_ceil(16 * grid.rows), 16 * grid.rows, 0),
         ];
         Self::fragment(m, k, &threads, &regs)
     }
 
-    /// Warps along rows and columns for a tile of so many 16-row and 16-column blocks.
-    pub fn warp_grid(rows: u32, cols: u32, warps: u32) -> (u32, u32) {
-        // Prefer rows: results then feed the next product from registers. Fewest padded blocks win.
-        let mut best = (1, 1);
-        let mut best_cost = u32::MAX;
-        for m in (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)) {
-            let n = (warps / m).min(cols.next_power_of_two());
-            let cost = rows.div_ceil(m) * cols.div_ceil(n);
-            if cost < best_cost {
-                best_cost = cost;
-                best = (m, n);
-            }
-        }
-        while !(warps / best.0).is_multiple_of(best.1) {
-            best.1 -= 1;
-        }
-        best
-    }
-
-    /// Four columns per vector, 8 x 4 lanes; warps over rows, then columns.
-    fn fma_accumulator(m: u32, n: u32, warps: u32) -> Fragment {
-        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(4), n.div_ceil(32), warps);
+    /// Four columns per vector, 8 x 4 lanes.
+    fn fma_accumulator(m: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let threads = [
             Mode::new(8, 4, 1),
             Mode::new(4, 1, 0),
-            Mode::new(warps_m, 4, 0),
-            Mode::new(warps_n, 32, 1),
-            Mode::replicated(warps / (warps_m * warps_n)),
+            Mode::new(grid.rows, 4, 0),
+            Mode::new(grid.cols, 32, 1),
+            Mode::replicated(warps / grid.warps()),
         ];
         let regs = [
             Mode::new(4, 1, 1),
-            Mode::new(n.div_ceil(32 * warps_n), 32 * warps_n, 1),
-            Mode::new(m.div_ceil(4 * warps_m), 4 * warps_m, 0),
+            Mode::new(n.div_ceil(32 * grid.cols), 32 * grid.cols, 1),
+            Mode::new(m.div_ceil(4 * grid.rows), 4 * grid.rows, 0),
         ];
         Self::fragment(m, n, &threads, &regs)
     }
@@ -217,26 +209,33 @@ impl MmaAtom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::Split;
 
     #[test]
     fn an_accumulator_is_the_next_left_operand_when_warps_split_rows() {
         for (m, n) in [(64, 64), (64, 32), (128, 128)] {
             let warps = m / 16;
-            let acc = MmaAtom::M16N8K16Bf16.accumulator(m, n, warps);
-            assert!(acc.same_map(&MmaAtom::left_operand(m, n, 64, warps)), "{acc}");
+            let rows = WarpGrid { rows: warps, cols: 1 };
+            let acc = MmaAtom::M16N8K16Bf16.accumulator(m, n, rows, warps);
+            assert!(acc.same_map(&MmaAtom::left_operand(m, n, rows, warps)), "{acc}");
         }
         // Warps that split columns break it.
-        let acc = MmaAtom::M16N8K16Bf16.accumulator(64, 64, 8);
-        assert!(!acc.same_map(&MmaAtom::left_operand(64, 64, 64, 8)));
+        let both = WarpGrid { rows: 4, cols: 2 };
+        let acc = MmaAtom::M16N8K16Bf16.accumulator(64, 64, both, 8);
+        assert!(!acc.same_map(&MmaAtom::left_operand(64, 64, both, 8)));
     }
 
     #[test]
     fn accumulators_cover_any_extent() {
         for atom in [MmaAtom::M16N8K16Bf16, MmaAtom::FmaF32] {
             for (m, n, warps) in [(48, 192, 3), (1, 8, 4), (64, 256, 4), (208, 96, 8), (16, 16, 8)] {
-                let f = atom.accumulator(m, n, warps);
-                assert_eq!(f.thread_count(), warps * 32);
-                assert!(f.cover(0) >= m && f.cover(1) >= n, "{f}");
+                for split in [Split::Rows, Split::Both] {
+                    let grid = WarpGrid::choose(atom, m, n, warps, split);
+                    let f = atom.accumulator(m, n, grid, warps);
+                    assert_eq!(f.thread_count(), warps * 32);
+                    assert!(f.cover(0) >= m && f.cover(1) >= n, "{f}");
+                    assert_eq!(WarpGrid::of(&f), grid, "{f}");
+                }
             }
         }
     }

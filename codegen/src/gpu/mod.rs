@@ -23,6 +23,7 @@ mod verify_flow;
 mod verify_memory;
 mod verify_overlap;
 mod verify_types;
+mod warp_grid;
 
 pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
 pub use atlas_dsl::reach::Reach;
@@ -35,3 +36,4 @@ pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;
 pub use verify_emittable::{Emittable, verify_emittable};
+pub use warp_grid::{Split, WarpGrid};

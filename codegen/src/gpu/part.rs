@@ -34,6 +34,7 @@ pub fn part_layout(layout: &Fragment, axis: u8, offset: u32, len: u32) -> Option
 mod tests {
     use super::*;
     use crate::gpu::atom::MmaAtom;
+    use crate::gpu::warp_grid::{Split, WarpGrid};
     use std::collections::BTreeSet;
 
     #[test]
@@ -41,7 +42,7 @@ mod tests {
         for (atom, warps, len) in
             [(MmaAtom::M16N8K16Bf16, 8, 64), (MmaAtom::M16N8K16Bf16, 4, 16), (MmaAtom::FmaF32, 4, 32)]
         {
-            let whole = atom.accumulator(64, 256, warps);
+            let whole = atom.accumulator(64, 256, WarpGrid::choose(atom, 64, 256, warps, Split::Rows), warps);
             for offset in (0..256).step_by(len as usize) {
                 let Some(part) = part_layout(&whole, 1, offset, len) else { continue };
                 for thread in 0..whole.thread_count() {
@@ -56,13 +57,16 @@ mod tests {
                 }
             }
         }
-        assert!(part_layout(&MmaAtom::M16N8K16Bf16.accumulator(64, 256, 4), 1, 64, 64).is_some());
+        assert!(
+            part_layout(&MmaAtom::M16N8K16Bf16.accumulator(64, 256, WarpGrid { rows: 4, cols: 1 }, 4), 1, 64, 64)
+                .is_some()
+        );
     }
 
     #[test]
     fn threads_that_hold_different_columns_have_no_common_part() {
         // Two warps along the columns: the second holds nothing of the first half.
-        let split = MmaAtom::M16N8K16Bf16.accumulator(16, 64, 2);
+        let split = MmaAtom::M16N8K16Bf16.accumulator(16, 64, WarpGrid { rows: 1, cols: 2 }, 2);
         assert_eq!(part_layout(&split, 1, 0, 32), None);
         assert_eq!(part_layout(&split, 0, 8, 16), None);
     }

@@ -55,7 +55,7 @@ fn shape(k: &Kernel) -> Result<(), String> {
     if k.cluster != (1, 1) {
         return refuse("clusters of CTAs are not lowered yet");
     }
-    if !matches!(k.index_map, IndexMap::Linear(_)) {
+    if !matches!(k.index_map, IndexMap::Linear(_) | IndexMap::Grouped { .. }) {
         return refuse("only the linear index map is lowered yet");
     }
     for buffer in k.buffers.values() {

@@ -5,7 +5,7 @@ use super::global::VectorOf;
 use super::{Emitter, R, Regs, element, struct_of};
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Buffer, Operand, SharedRef, Value};
+use crate::gpu::{Buffer, Operand, SharedRef, Value, WarpGrid};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::DType;
 use inkwell::values::{BasicValueEnum, FloatValue, IntValue, PointerValue};
@@ -47,10 +47,10 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    fn blocks(layout: &Fragment, shape: (u32, u32, u32), warps: u32) -> Blocks {
-        let (warps_m, warps_n) = MmaAtom::warp_grid(shape.0.div_ceil(16), shape.1.div_ceil(16), warps);
-        let rep_m = shape.0.div_ceil(16 * warps_m);
-        Blocks { warps_m, warps_n, rep_m, rep_n: layout.reg_count() / 4 / rep_m }
+    fn blocks(layout: &Fragment, shape: (u32, u32, u32)) -> Blocks {
+        let grid = WarpGrid::of(layout);
+        let rep_m = shape.0.div_ceil(16 * grid.rows);
+        Blocks { warps_m: grid.rows, warps_n: grid.cols, rep_m, rep_n: layout.reg_count() / 4 / rep_m }
     }
 
     /// The warp's number along rows and along columns.
@@ -148,7 +148,7 @@ impl<'c> Emitter<'c, '_> {
         shape: (u32, u32, u32),
         layout: &Fragment,
     ) -> R<Regs<'c>> {
-        let blocks = Self::blocks(layout, shape, self.k.threads / 32);
+        let blocks = Self::blocks(layout, shape);
         let (warp_row, warp_col) = self.warp_place(&blocks)?;
         let operand = atom.info().operand;
         let Operand::Shared(right) = b else {
@@ -242,7 +242,7 @@ impl<'c> Emitter<'c, '_> {
         shape: (u32, u32, u32),
         layout: &Fragment,
     ) -> R<Regs<'c>> {
-        let blocks = Self::blocks(layout, shape, self.k.threads / 32);
+        let blocks = Self::blocks(layout, shape);
         let (warp_row, warp_col) = self.warp_place(&blocks)?;
         let (Operand::Shared(a), Operand::Shared(b)) = (a, b) else {
             return Err(CompileError::bug("tf32 operands lie in shared memory"));

@@ -18,11 +18,11 @@ use crate::error::CompileError;
 use crate::gpu::Kernel;
 use crate::machine::Machine;
 
-/// Refuses a kernel whose tiles need more than about two thirds of a thread's registers; the rest is for
+/// Refuses a kernel whose tiles need more than four fifths of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
 pub fn check_registers(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
     let held = machine.sm_registers / (k.threads * k.occupancy).max(1);
-    let limit = registers_per_thread(k.threads, k.occupancy).min(held) * 7 / 10;
+    let limit = registers_per_thread(k.threads, k.occupancy).min(held) * 4 / 5;
     let peak = peak_registers(k);
     if peak > limit {
         return Err(CompileError::refusal(format!(

@@ -4,7 +4,7 @@ use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
     Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
-    Ring, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value,
+    Ring, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -154,7 +154,10 @@ impl Generator {
         let shape = (0..self.below(4)).map(|_| self.int()).collect();
         match self.below(3) {
             0 => Fragment::blocked(&[16, 64], 4, 4),
-            1 => MMA_ATOMS[self.below(MMA_ATOMS.len())].atom.accumulator(64, 32, 4),
+            1 => {
+                let atom = MMA_ATOMS[self.below(MMA_ATOMS.len())].atom;
+                atom.accumulator(64, 32, WarpGrid { rows: 2, cols: 2 }, 4)
+            }
             _ => Fragment { shape, threads, regs },
         }
     }

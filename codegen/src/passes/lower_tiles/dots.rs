@@ -21,7 +21,7 @@ impl Lower<'_> {
         let asked = layout;
         let layout = match self.placement.atom(v) == Some(atom) {
             true => asked.clone(),
-            false => atom.accumulator(asked.shape[0], asked.shape[1], self.schedule.warps),
+            false => self.placement.accumulator(v, atom, [asked.shape[0], asked.shape[1]]),
         };
         let left = if self.placement.left_from_registers(self.tile, inst) {
             let from = self.layout_of(a)?;

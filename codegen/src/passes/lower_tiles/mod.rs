@@ -19,9 +19,9 @@ mod values;
 #[cfg(feature = "llvm")]
 pub(crate) use memory::inner_divisor;
 
-use crate::analysis::{Extents, Home, Placement, Uses, tolerates_approximation};
+use crate::analysis::{Extents, Home, Placement, Uses, order, tolerates_approximation};
 use crate::error::CompileError;
-use crate::gpu::{self, Buffer, BufferData, IndexMap, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
+use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
 use crate::machine::Machine;
 use atlas_dsl::ir::Loc;
@@ -88,7 +88,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
-    k.index_map = IndexMap::Linear(tile.grid.iter().map(|a| a.extent).collect());
+    k.index_map = order(tile);
     k.approximate_math = tolerates_approximation(tile, &uses);
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
