@@ -52,7 +52,6 @@ pub fn run(
 ) -> Result<Kernel, CompileError> {
     let machine = machine.into();
     let mut k = lower_tiles(tile, schedule, &machine)?;
-    refuse_large_buffers(&k, &machine)?;
     check("lower_tiles", &k)?;
     watch("lower_tiles", &k);
     for pass in AMPERE {
@@ -64,24 +63,9 @@ pub fn run(
     Ok(k)
 }
 
-/// What no instruction says yet is refused before anything is emitted.
+/// What the emitter has no instructions for is a defect of the passes, which refuse what they cannot lower.
 pub(crate) fn emittable(k: &Kernel) -> Result<gpu::Emittable<'_>, CompileError> {
-    gpu::verify_emittable(k).map_err(CompileError::refusal)
-}
-
-/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
-fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
-    for b in k.buffers.values() {
-        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
-        let most = machine.cta_shared_bytes;
-        if bytes > u64::from(most) {
-            return Err(CompileError::refusal(format!(
-                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
-                b.name
-            )));
-        }
-    }
-    Ok(())
+    gpu::verify_emittable(k).map_err(CompileError::bug)
 }
 
 /// What a pass leaves must verify; anything else is a defect of the pass.

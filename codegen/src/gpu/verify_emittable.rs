@@ -1,13 +1,13 @@
 //! What the emitter can say: the last verifier, whose ticket the emitter takes.
 //!
-//! GPU IR says more than is lowered today. Whatever the emitter has no instructions for is refused here, by name, so that
-//! nothing verified loses its meaning on the way to LLVM. A field that the emitter does not read has here the one value
+//! GPU IR says more than is lowered today. Passes and analyses refuse configs; what reaches this place and has no
+//! instructions is a defect of theirs, which is named here, so that nothing verified loses its meaning on the way to LLVM. A field that the emitter does not read has here the one value
 //! that needs no instruction.
 
 use super::atom::MmaAtom;
 use super::{CopyAtom, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use crate::analysis::is_function_of_f64;
 use atlas_dsl::DType;
-use atlas_dsl::op::UnaryOp;
 use std::ops::Deref;
 
 /// A kernel of which every operation and every field has its instructions. Made by [`verify_emittable`] alone.
@@ -41,7 +41,7 @@ pub fn verify_emittable(k: &Kernel) -> Result<Emittable<'_>, String> {
     Ok(Emittable(k))
 }
 
-fn refuse<T>(what: impl Into<String>) -> Result<T, String> {
+fn defect<T>(what: impl Into<String>) -> Result<T, String> {
     Err(what.into())
 }
 
@@ -50,22 +50,22 @@ fn shape(k: &Kernel) -> Result<(), String> {
     let mut roles = k.roles.values();
     match (roles.next(), roles.next()) {
         (Some(role), None) if role.scope == Scope::Cta && role.registers.is_none() => {}
-        _ => return refuse("a kernel of several roles, or of one that sets its registers, is not lowered yet"),
+        _ => return defect("a kernel of several roles, or of one that sets its registers, is not lowered yet"),
     }
     if k.cluster != (1, 1) {
-        return refuse("clusters of CTAs are not lowered yet");
+        return defect("clusters of CTAs are not lowered yet");
     }
     if !matches!(k.index_map, IndexMap::Linear(_)) {
-        return refuse("only the linear index map is lowered yet");
+        return defect("only the linear index map is lowered yet");
     }
     for buffer in k.buffers.values() {
         if buffer.owner != Owner::Cta || buffer.offset.is_none() {
-            return refuse(format!("buffer `{}` belongs to a cluster, or has no place in shared memory", buffer.name));
+            return defect(format!("buffer `{}` belongs to a cluster, or has no place in shared memory", buffer.name));
         }
     }
     for ring in k.rings.values() {
         if ring.tx_bytes != 0 || (ring.producer, ring.consumer) != (Scope::Cta, Scope::Cta) {
-            return refuse("a ring that the copy engine or a part of the CTA fills is not lowered yet");
+            return defect("a ring that the copy engine or a part of the CTA fills is not lowered yet");
         }
     }
     Ok(())
@@ -75,30 +75,30 @@ fn operation(k: &Kernel, op: &Op) -> Result<(), String> {
     match op {
         Op::Mma { a, b, acc: _, atom, shape: _, accumulate } => {
             if accumulate.is_some() {
-                return refuse("a product that starts from zero on a condition is not lowered yet");
+                return defect("a product that starts from zero on a condition is not lowered yet");
             }
             match (atom, a, b) {
-                (MmaAtom::WgmmaBf16, ..) => refuse("wgmma is not lowered yet"),
+                (MmaAtom::WgmmaBf16, ..) => defect("wgmma is not lowered yet"),
                 (MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16, _, Operand::Shared(_))
                 | (MmaAtom::M16N8K8Tf32 | MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => {
                     Ok(())
                 }
-                _ => refuse(format!("{} takes this operand from shared memory", atom.info().name)),
+                _ => defect(format!("{} takes this operand from shared memory", atom.info().name)),
             }
         }
-        Op::WaitMma(_, pending) if *pending != 0 => refuse("a product left in flight is not lowered yet"),
+        Op::WaitMma(_, pending) if *pending != 0 => defect("a product left in flight is not lowered yet"),
         Op::Copy { atom, param: _, slices, to: _ } => match atom {
             CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => {
-                refuse("the tensor copy engine is not lowered yet")
+                defect("the tensor copy engine is not lowered yet")
             }
             CopyAtom::CpAsync(_) | CopyAtom::Direct => match slices.iter().filter(|s| s.len().is_some()).count() {
                 0..=2 => Ok(()),
-                _ => refuse("a tile of rank above 2 cannot be copied to shared memory"),
+                _ => defect("a tile of rank above 2 cannot be copied to shared memory"),
             },
         },
         Op::LoadShared(at) | Op::StoreShared { to: at, value: _ } => no_bool(k, at),
         Op::Convert(_) | Op::Programs(_) | Op::Fence(_) | Op::Drain(_) => {
-            refuse("an operation that a pass should have lowered")
+            defect("an operation that a pass should have lowered")
         }
         _ => Ok(()),
     }
@@ -107,7 +107,7 @@ fn operation(k: &Kernel, op: &Op) -> Result<(), String> {
 /// A bit is no byte: vectors of bits would be packed in memory.
 fn no_bool(k: &Kernel, at: &SharedRef) -> Result<(), String> {
     if k.buffers[at.buffer].dtype == DType::Bool {
-        return refuse("a tile of bool would have to pass through shared memory; make it an i32 first");
+        return defect("a tile of bool in shared memory");
     }
     Ok(())
 }
@@ -115,8 +115,7 @@ fn no_bool(k: &Kernel, at: &SharedRef) -> Result<(), String> {
 /// Functions that have no expansion in f64.
 fn unary(op: &Op, dtype: Option<DType>) -> Result<(), String> {
     match (op, dtype) {
-        (Op::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt, _), _) => Ok(()),
-        (Op::Unary(f, _), Some(DType::F64)) => refuse(format!("`{}` of f64 has no GPU lowering", f.name())),
+        (Op::Unary(f, _), Some(DType::F64)) if !is_function_of_f64(*f) => defect(format!("`{}` of f64", f.name())),
         _ => Ok(()),
     }
 }

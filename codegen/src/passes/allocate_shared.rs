@@ -107,6 +107,21 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     })
 }
 
+/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
+pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
+    for b in k.buffers.values() {
+        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
+        let most = machine.cta_shared_bytes;
+        if bytes > u64::from(most) {
+            return Err(CompileError::refusal(format!(
+                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
+                b.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
 pub fn allocate_shared(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
     let mut walk = Walk { position: 0, lives: SecondaryMap::new() };

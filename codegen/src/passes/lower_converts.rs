@@ -2,6 +2,7 @@
 //!
 //! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions.
 
+use crate::analysis::refuse_bits_in_shared;
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::{Fragment, SharedLayout};
@@ -16,6 +17,7 @@ pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileEr
         for inst in insts {
             if let Op::Convert(value) = k.insts[inst] {
                 let (dtype, layout) = k.tile(value);
+                refuse_bits_in_shared(dtype)?;
                 let (cols, rows) = match layout.shape.split_last() {
                     None => (1, 1),
                     Some((&cols, outer)) => (cols, outer.iter().product::<u32>()),

@@ -19,7 +19,8 @@ mod values;
 #[cfg(feature = "llvm")]
 pub(crate) use memory::inner_divisor;
 
-use crate::analysis::{Extents, Home, Placement, Uses, tolerates_approximation};
+use super::allocate_shared::refuse_large_buffers;
+use crate::analysis::{Extents, Home, Placement, Uses, refuse_formless, tolerates_approximation};
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, IndexMap, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
@@ -82,6 +83,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
     }
     let uses = Uses::of(tile);
     let placement = Placement::of(tile, &uses, schedule, target)?;
+    refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
@@ -113,6 +115,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
         lower.fragments.insert((axis.coord, None), coord);
     }
     lower.block(tile.body)?;
+    refuse_large_buffers(&lower.k, machine)?;
     Ok(lower.k)
 }
 
