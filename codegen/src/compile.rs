@@ -66,7 +66,7 @@ fn compile_with(
     let cx = Context::create();
     let module = ptx::module(&cx, &kernel.name, &emitter);
     let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
-    llvm::emit(&cx, &module, pipeline::emittable(&gpu)?, source)?;
+    llvm::emit(&cx, &module, &gpu, source)?;
     let mut texts = Vec::new();
     for &stage in stages {
         match stage {

@@ -1,11 +1,13 @@
 //! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
 //!
 //! Needs: no `convert`. Establishes: offsets, and the kernel's total within the machine's limit.
-//! Never: reorders anything. Barriers come later and see the overlaps.
+//! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
+//! Features: removes unplaced; adds offsets.
 
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
 use crate::machine::Machine;
+use crate::pipeline::Cx;
 use cranelift_entity::SecondaryMap;
 
 /// First and last position at which a buffer is accessed.
@@ -123,7 +125,8 @@ pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), 
 }
 
 /// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
-pub fn allocate_shared(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
+pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
     let mut walk = Walk { position: 0, lives: SecondaryMap::new() };
     for role in k.roles.values() {
         walk.block(k, role.body);

@@ -1,15 +1,17 @@
 //! `lower_converts`: a change of layout becomes a store to and a load from shared memory.
 //!
-//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions.
+//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions. Refuses: a tile of bool, and one
+//! that no CTA has room for. Features: removes converts; adds nothing.
 
 use crate::analysis::refuse_bits_in_shared;
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::machine::Machine;
+use crate::pipeline::Cx;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
-pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
+pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
     let blocks: Vec<Block> = k.blocks.keys().collect();
     for block in blocks {
         let insts = std::mem::take(&mut k.blocks[block].insts);

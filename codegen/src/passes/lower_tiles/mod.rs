@@ -3,6 +3,8 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; loads of pipelined loops in rings with their prologue;
 //! neutrals refilled before contractions. Never: places buffers or inserts barriers.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
+//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the
@@ -24,7 +26,7 @@ use crate::analysis::{Extents, Home, Placement, Uses, refuse_formless, tolerates
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, IndexMap, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::machine::Machine;
+use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -67,7 +69,8 @@ struct Lower<'a> {
 }
 
 /// Lowers a kernel.
-pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Result<gpu::Kernel, CompileError> {
+pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
+    let (schedule, machine) = (cx.schedule, cx.machine);
     if schedule.warps == 0 || schedule.warps > 32 {
         return Err(CompileError::refusal(format!("warps = {} is not in 1..=32", schedule.warps)));
     }
