@@ -179,6 +179,15 @@ fn ptx_is_the_same_bytes_each_time() {
 
 #[cfg(feature = "llvm")]
 #[test]
+fn code_is_made_for_one_capability_alone_where_that_is_asked_for() {
+    for (arch, version) in [("sm_90a", "8.0"), ("sm_100a", "8.6"), ("sm_120a", "8.7")] {
+        let ptx = prints(&["compile", "rms_norm", "--arch", arch]);
+        has(&ptx, &[&format!(".target {arch}\n"), &format!(".version {version}\n")]);
+    }
+}
+
+#[cfg(feature = "llvm")]
+#[test]
 fn every_stage_prints_and_a_tile_file_gives_the_same_ptx() {
     let args =
         ["compile", "poly3", "--emit", "tile,gpu,llvm,ptx", "--arch", "sm_90", "--config", "BN=16 stages=2 warps=4"];

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
-use crate::machine::Machine;
+use crate::machine::{Machine, Platform};
 use crate::pipeline;
 use atlas_dsl::{Schedule, Verified};
 use std::fmt::Write as _;
@@ -14,13 +14,13 @@ use std::fmt::Write as _;
 pub fn explain(
     kernel: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
 ) -> Result<String, CompileError> {
-    let machine = machine.into();
-    let k = pipeline::run(kernel, schedule, machine, |_, _| {})?;
+    let on = on.into();
+    let k = pipeline::run(kernel, schedule, on, |_, _| {})?;
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_table(&mut out, &k, &machine);
+    let _ = write_table(&mut out, &k, &on.machine);
     Ok(out)
 }
 

@@ -42,5 +42,5 @@ pub use compile::{Stage, compile, compile_stages, compile_with_lines};
 pub use error::CompileError;
 pub use explain::explain;
 pub use image::{AbiParam, KernelImage};
-pub use machine::Machine;
+pub use machine::{Machine, Platform};
 pub use target::Target;

@@ -2,10 +2,11 @@
 
 use crate::error::CompileError;
 use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Scheduled};
-use crate::machine::Machine;
+use crate::machine::{Machine, Platform};
 use crate::passes::{
     allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
 };
+use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
 /// What every pass may read.
@@ -13,7 +14,9 @@ use atlas_dsl::{Schedule, Verified};
 pub struct Cx<'a> {
     /// The config's part that says how a kernel runs.
     pub schedule: &'a Schedule,
-    /// The GPU: its limits decide what is refused, its target what is emitted.
+    /// What code may say: which instructions are legal.
+    pub target: Target,
+    /// What the GPU holds: which configs are refused.
     pub machine: &'a Machine,
 }
 
@@ -69,18 +72,18 @@ pub const LOWER: &[Pass] = &[
 /// Who looks at a kernel after each pass, by the pass's name.
 type Watch<'w> = &'w mut dyn FnMut(&'static str, &Kernel);
 
-/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, its target what is emitted.
+/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, the target what is emitted.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
 pub fn run(
     tile: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<Legal<Lowered>, CompileError> {
-    let machine = machine.into();
-    let cx = &mut Cx { schedule, machine: &machine };
+    let Platform { target, machine } = on.into();
+    let cx = &mut Cx { schedule, target, machine: &machine };
     let placed = place(tile, cx, &mut watch)?;
     let scheduled = self::schedule(placed, cx, &mut watch)?;
     lower(scheduled, cx, &mut watch)

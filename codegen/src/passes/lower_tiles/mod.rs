@@ -77,7 +77,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     if schedule.stages == 0 || schedule.stages > 8 {
         return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
     }
-    let (target, threads, most) = (machine.target, schedule.warps * 32, machine.sm_threads);
+    let (target, threads, most) = (cx.target, schedule.warps * 32, machine.sm_threads);
     if schedule.occupancy == 0 || schedule.occupancy.saturating_mul(threads) > most {
         return Err(CompileError::refusal(format!(
             "occupancy = {} with {threads} threads; a multiprocessor of {machine} holds {most} threads",
