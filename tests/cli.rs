@@ -105,8 +105,8 @@ fn explain_gives_the_config_and_the_grid() {
 #[test]
 fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
     let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);
-    has(&explain("sm_86"), &["on sm_86", "target   sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
-    has(&explain("sm_120"), &["on sm_120", "target   sm_90", " of 101376 bytes"]);
+    has(&explain("sm_86"), &["on sm_86", "target    sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
+    has(&explain("sm_120"), &["on sm_120", "target    sm_90", " of 101376 bytes"]);
     has(&refuses(&["explain", "softmax", "--arch", "sm_75"]), &["--arch: unknown arch `sm_75`", "sm_80, sm_86"]);
 }
 

@@ -3,13 +3,14 @@
 use crate::error::CompileError;
 use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Scheduled};
 use crate::machine::{Machine, Platform};
+use crate::notes::Notes;
 use crate::passes::{
     allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
 };
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
-/// What every pass may read.
+/// What every pass may read, and where it says what it decided.
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// The config's part that says how a kernel runs.
@@ -18,6 +19,8 @@ pub struct Cx<'a> {
     pub target: Target,
     /// What the GPU holds: which configs are refused.
     pub machine: &'a Machine,
+    /// What the pass decided and why, for people.
+    pub notes: &'a mut Notes,
 }
 
 /// A pass: its name, which is its file's, what it does to a kernel, and what of [`Features`] it takes out and puts in.
@@ -80,10 +83,24 @@ pub fn run(
     tile: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
     on: impl Into<Platform>,
+    watch: impl FnMut(&'static str, &Kernel),
+) -> Result<Legal<Lowered>, CompileError> {
+    run_with_notes(tile, schedule, on, &mut Notes::forgotten(), watch)
+}
+
+/// [`run`], with what the passes decided and why.
+///
+/// # Errors
+/// As [`run`]; the notes then end before the pass that refused.
+pub fn run_with_notes(
+    tile: &Verified<atlas_dsl::Kernel>,
+    schedule: &Schedule,
+    on: impl Into<Platform>,
+    notes: &mut Notes,
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<Legal<Lowered>, CompileError> {
     let Platform { target, machine } = on.into();
-    let cx = &mut Cx { schedule, target, machine: &machine };
+    let cx = &mut Cx { schedule, target, machine: &machine, notes };
     let placed = place(tile, cx, &mut watch)?;
     let scheduled = self::schedule(placed, cx, &mut watch)?;
     lower(scheduled, cx, &mut watch)
@@ -91,6 +108,7 @@ pub fn run(
 
 /// Tile IR to a kernel whose tiles have places.
 fn place(tile: &Verified<atlas_dsl::Kernel>, cx: &mut Cx<'_>, watch: Watch<'_>) -> Result<Legal<Placed>, CompileError> {
+    cx.notes.pass = FIRST;
     let k = lower_tiles(tile, cx)?;
     check(FIRST, &k, MADE)?;
     watch(FIRST, &k);
@@ -116,6 +134,7 @@ fn phase<P: Phase>(
     watch: Watch<'_>,
 ) -> Result<Legal<P>, CompileError> {
     for pass in passes {
+        cx.notes.pass = pass.name;
         (pass.run)(&mut k, cx)?;
         features = pass.after(features);
         check(pass.name, &k, features)?;

@@ -4,6 +4,8 @@ use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
 use super::{compile, counts, ptxas, show};
 use anyhow::Result;
+use atlas_codegen::Explained;
+use atlas_codegen::notes::Note;
 use atlas_dsl::Kernel;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use serde_json::json;
@@ -56,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         show::json(&json!({
             "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": on.to_string(),
             "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
-            "threads": schedule.warps * 32, "placement": placement,
+            "threads": schedule.warps * 32, "placement": placement.to_string(), "notes": notes(&placement),
             "sim": counted.map(|c| c.json()),
             "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
         }));
@@ -81,11 +83,22 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(ranking) = &chosen.ranking {
         println!("\nconfigs, best first: {}", ranking.trim_end());
     }
-    println!("\n{}", placement.trim_end());
+    println!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
         println!("\n{}", counted.text().trim_end());
     }
     Ok(true)
+}
+
+/// The decisions as JSON.
+fn notes(explained: &Explained) -> Vec<serde_json::Value> {
+    let row = |n: &Note| {
+        json!({
+            "pass": n.pass, "subject": n.subject, "line": n.loc.line, "column": n.loc.column,
+            "decision": n.decision, "because": n.because,
+        })
+    };
+    explained.notes.iter().map(row).collect()
 }
 
 /// The grid as text, and its number of programs if every size is known.

@@ -1,7 +1,7 @@
 //! The one place that calls the code generator.
 
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::{KernelImage, Platform};
+use atlas_codegen::{Explained, KernelImage, Platform};
 use atlas_dsl::diag::render;
 use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
 use std::fmt;
@@ -127,8 +127,8 @@ pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage,
     Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
 }
 
-/// Placement and resources of a kernel, as a table. Needs no LLVM.
-pub(super) fn placement(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<String> {
+/// What the passes decided for a kernel and why. Needs no LLVM.
+pub(super) fn placement(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<Explained> {
     Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, on)?)
 }
 

@@ -136,7 +136,7 @@ impl MmaAtom {
         if !self.is_tensor_core() {
             return Self::fma_accumulator(m, n, warps);
         }
-        let (warps_m, warps_n) = Self::warp_grid(m.div_ceil(16), n.div_ceil(16), warps);
+        let (warps_m, warps_n) = self.grid(m, n, warps);
         let rep_m = m.div_ceil(16 * warps_m);
         // Blocks of 8 columns per warp, an even number so that operands load in pairs.
         let rep_n = n.div_ceil(16 * warps_n) * 2;
@@ -149,6 +149,12 @@ impl MmaAtom {
         ];
         let regs = [Mode::new(2, 1, 1), Mode::new(2, 8, 0), Mode::new(rep_n, 8, 1), Mode::new(rep_m, 16 * warps_m, 0)];
         Self::fragment(m, n, &threads, &regs)
+    }
+
+    /// How the warps split the rows and the columns of an accumulator `[m, n]`.
+    pub fn grid(self, m: u32, n: u32, warps: u32) -> (u32, u32) {
+        let (rows, cols) = if self.is_tensor_core() { (16, 16) } else { (4, 32) };
+        Self::warp_grid(m.div_ceil(rows), n.div_ceil(cols), warps)
     }
 
     /// The layout in which registers serve as the left operand `[m, k]` of a product whose accumulator

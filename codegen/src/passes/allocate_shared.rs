@@ -8,6 +8,7 @@ use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
 use crate::machine::Machine;
 use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
 
 /// First and last position at which a buffer is accessed.
@@ -159,5 +160,13 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
             machine.cta_shared_bytes
         )));
     }
+    cx.notes.push("shared", Loc::default(), || {
+        let apart: u32 = k.buffers.values().map(|b| b.bytes()).sum();
+        let because = match k.buffers.len() {
+            0 => "no tile is in shared memory".to_owned(),
+            n => format!("{n} buffers of {apart} bytes; those that never live at once may overlap"),
+        };
+        (format!("{total} of {} bytes", machine.cta_shared_bytes), because)
+    });
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::analysis::{peak_registers, registers_per_thread};
 use crate::error::CompileError;
 use crate::gpu::Kernel;
 use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 
 /// Refuses a kernel whose tiles need more than about two thirds of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
@@ -32,5 +33,12 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
             k.threads, k.occupancy
         )));
     }
+    cx.notes.push("registers", Loc::default(), || {
+        let because = format!(
+            "the estimate for tiles; 70 % of what {} threads at an occupancy of {} have",
+            k.threads, k.occupancy
+        );
+        (format!("about {peak} of {limit} a thread"), because)
+    });
     Ok(())
 }

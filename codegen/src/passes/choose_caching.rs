@@ -21,9 +21,10 @@
 use crate::error::CompileError;
 use crate::gpu::{Cache, Kernel, Op};
 use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 
 /// Marks the loads of tensors that are only read.
-pub fn choose_caching(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+pub fn choose_caching(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let insts: Vec<_> = k.insts.keys().collect();
     for inst in insts {
         if let Op::LoadGlobal { param, cache: Cache::Normal, .. } = k.insts[inst]
@@ -31,6 +32,14 @@ pub fn choose_caching(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError
             && let Op::LoadGlobal { cache, .. } = &mut k.insts[inst]
         {
             *cache = Cache::Keep;
+        }
+    }
+    for (param, data) in &k.params {
+        let kept = |op: &Op| matches!(op, Op::LoadGlobal { param: p, cache: Cache::Keep, .. } if *p == param);
+        if k.insts.values().any(kept) {
+            cx.notes.push(format!("cache {}", data.name), Loc::default(), || {
+                ("its lines leave L2 last".to_owned(), "the kernel only reads it".to_owned())
+            });
         }
     }
     Ok(())

@@ -62,6 +62,7 @@ use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use crate::pipeline::Cx;
 use atlas_dsl::Param;
+use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;
 
 /// Rows and columns of a buffer.
@@ -92,12 +93,19 @@ struct State {
 }
 
 /// Inserts the barriers of every role.
-pub fn insert_barriers(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
         let mut state = State::default();
         block(k, body, &mut state, true);
     }
+    cx.notes.push("barriers", Loc::default(), || {
+        let all = || k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]);
+        let barriers = all().filter(|op| matches!(op, Op::Barrier)).count();
+        let waits = all().filter(|op| matches!(op, Op::CopyWait(_))).count();
+        let because = format!("{waits} waits for copies; the rest between threads that touch the same bytes");
+        (format!("{barriers} in the text"), because)
+    });
     Ok(())
 }
 

@@ -37,6 +37,9 @@ pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
                     k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
                 let at = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
                 let loc = k.locs[inst];
+                cx.notes.push("convert", loc, || {
+                    (format!("through {bytes} bytes of shared memory"), "its use has another layout".to_owned())
+                });
                 let to = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, to)| to.clone());
                 if to.is_some_and(|to| reads_unwritten(&k.tile(value).1.clone(), &to, &k.buffers[buffer].layout)) {
                     out.push(k.new_inst(Op::ZeroShared(buffer), Vec::<Type>::new(), loc));

@@ -16,16 +16,28 @@
 use crate::error::CompileError;
 use crate::gpu::{Block, Cache, Inst, Kernel, Op, Type, Value, ValueDef};
 use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 use std::collections::BTreeMap;
 
 /// Registers from which on it pays.
 const WORTHWHILE: u32 = 16;
 
 /// Splits the casts of every block.
-pub fn split_casts(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+pub fn split_casts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let blocks: Vec<Block> = k.blocks.keys().collect();
+    let before = k.insts.len();
     for block in blocks {
         split(k, block);
+    }
+    // Two instructions each: the narrow tile again, and its cast.
+    let made = (k.insts.len() - before) / 2;
+    if made > 0 {
+        cx.notes.push("casts", Loc::default(), || {
+            (
+                format!("{made} tiles are widened again after a fold"),
+                "the narrow one takes half the registers".to_owned(),
+            )
+        });
     }
     Ok(())
 }

@@ -13,6 +13,7 @@
 mod ahead;
 mod carried;
 mod chunks;
+mod decisions;
 mod dots;
 mod loops;
 mod memory;
@@ -119,6 +120,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     }
     lower.block(tile.body)?;
     refuse_large_buffers(&lower.k, machine)?;
+    lower.note_decisions(cx.notes);
     Ok(lower.k)
 }
 
