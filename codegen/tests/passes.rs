@@ -1,5 +1,8 @@
 //! The page of passes against their files and headers, and the features that phases forbid.
 
+#[path = "passes/filetests.rs"]
+mod filetests;
+
 use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
 use atlas_codegen::pipeline::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
 use std::collections::BTreeSet;
