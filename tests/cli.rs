@@ -105,8 +105,8 @@ fn explain_gives_the_config_and_the_grid() {
 #[test]
 fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
     let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);
-    has(&explain("sm_86"), &["on sm_86", "target   sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
-    has(&explain("sm_120"), &["on sm_120", "target   sm_90", " of 101376 bytes"]);
+    has(&explain("sm_86"), &["on sm_86", "target    sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
+    has(&explain("sm_120"), &["on sm_120", "target    sm_90", " of 101376 bytes"]);
     has(&refuses(&["explain", "softmax", "--arch", "sm_75"]), &["--arch: unknown arch `sm_75`", "sm_80, sm_86"]);
 }
 
@@ -175,6 +175,15 @@ fn ptx_is_the_same_bytes_each_time() {
     has(&ptx, &[".target sm_80", ".entry memory_read", "mma.sync", "cp.async", "ldmatrix"]);
     assert!(!ptx.contains(".extern .func"));
     assert_eq!(prints(&args), ptx);
+}
+
+#[cfg(feature = "llvm")]
+#[test]
+fn code_is_made_for_one_capability_alone_where_that_is_asked_for() {
+    for (arch, version) in [("sm_90a", "8.0"), ("sm_100a", "8.6"), ("sm_120a", "8.7")] {
+        let ptx = prints(&["compile", "rms_norm", "--arch", arch]);
+        has(&ptx, &[&format!(".target {arch}\n"), &format!(".version {version}\n")]);
+    }
 }
 
 #[cfg(feature = "llvm")]

@@ -89,7 +89,7 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
         Some((&c.config, compile(&kernel, &c.config.schedule, machine).ok()?))
     })?;
     let resources =
-        ptxas::assemble(assembler, &image.ptx, &machine.target.to_string()).expect("ptxas takes the kernel");
+        ptxas::assemble(assembler, &image.ptx, &machine.target().to_string()).expect("ptxas takes the kernel");
     let what = || format!("{} {sizes:?} {:?} `{config}` on {machine}: {resources:?}", def.name, spec.types);
     Some(if resources.stack + resources.spills == 0 { String::new() } else { what() })
 }

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::image::KernelImage;
-use crate::machine::Machine;
+use crate::machine::Platform;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use inkwell::context::Context;
@@ -18,16 +18,17 @@ pub enum Stage {
     Ptx,
 }
 
-/// Compiles a kernel for a schedule and a machine, or a target, which stands for its own generation's machine.
+/// Compiles a kernel for a schedule and a platform: a machine, for its best target, or a target, for the machine of its
+/// own generation.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
 pub fn compile(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
 ) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, machine.into(), &[], false)?.0)
+    Ok(compile_with(kernel, schedule, on.into(), &[], false)?.0)
 }
 
 /// [`compile`] with `.file` and `.loc` directives, which name the kernel's source; the code is the same.
@@ -37,36 +38,36 @@ pub fn compile(
 pub fn compile_with_lines(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
 ) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, machine.into(), &[], true)?.0)
+    Ok(compile_with(kernel, schedule, on.into(), &[], true)?.0)
 }
 
 /// Compiles a kernel and returns the asked-for stages as text, in order.
 pub fn compile_stages(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
-    Ok(compile_with(kernel, schedule, machine.into(), stages, false)?.1)
+    Ok(compile_with(kernel, schedule, on.into(), stages, false)?.1)
 }
 
 fn compile_with(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
-    machine: Machine,
+    on: Platform,
     stages: &[Stage],
     lines: bool,
 ) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
-    let gpu = pipeline::run(kernel, schedule, machine, |_, _| {})?;
+    let gpu = pipeline::run(kernel, schedule, on, |_, _| {})?;
     let target = gpu.target;
     let ptx_version = target.ptx_version().max(gpu.ptx_version());
     let emitter = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
     let module = ptx::module(&cx, &kernel.name, &emitter);
     let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
-    llvm::emit(&cx, &module, pipeline::emittable(&gpu)?, source)?;
+    llvm::emit(&cx, &module, &gpu, source)?;
     let mut texts = Vec::new();
     for &stage in stages {
         match stage {

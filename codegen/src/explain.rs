@@ -1,74 +1,81 @@
-//! What the compiler decided for a kernel, as a table for people.
+//! What the compiler decided for a kernel and why, as text for people.
 
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
-use crate::machine::Machine;
+use crate::machine::Platform;
+use crate::notes::{Note, Notes, place};
 use crate::pipeline;
 use atlas_dsl::{Schedule, Verified};
-use std::fmt::Write as _;
+use std::fmt;
 
-/// The placement of a kernel: its threads, buffers, rings, products and barriers.
+/// The decisions about a kernel, and the buffers that came of them.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// In the order in which they were made.
+    pub notes: Vec<Note>,
+    /// The target and the threads.
+    head: String,
+    /// One line per buffer.
+    buffers: Vec<String>,
+}
+
+/// What each pass decided for a kernel, and why: its threads, products, loads, rings, registers, memory and barriers.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
 pub fn explain(
     kernel: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
-) -> Result<String, CompileError> {
-    let machine = machine.into();
-    let k = pipeline::run(kernel, schedule, machine, |_, _| {})?;
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_table(&mut out, &k, &machine);
-    Ok(out)
+    on: impl Into<Platform>,
+) -> Result<Explained, CompileError> {
+    let mut notes = Notes::kept();
+    let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})?;
+    Ok(Explained {
+        notes: notes.into_vec(),
+        head: format!("{}, {} threads", k.target, k.threads),
+        buffers: buffers(&k),
+    })
 }
 
-fn write_table(out: &mut String, k: &Kernel, machine: &Machine) -> std::fmt::Result {
-    let limit = machine.cta_shared_bytes;
-    writeln!(out, "target   {}, {} threads", k.target, k.threads)?;
-    writeln!(out, "shared   {} of {limit} bytes", k.shared_bytes())?;
+/// Each buffer with its stages, layout, place and readers.
+fn buffers(k: &Kernel) -> Vec<String> {
+    let mut lines = Vec::new();
     for (b, data) in k.buffers.iter() {
         let Some(offset) = data.offset else { continue };
         let readers = readers(k, b);
-        writeln!(
-            out,
-            "  {:<10} {} x {} {} at {offset}{}{}",
+        lines.push(format!(
+            "{:<10} {} x {} {} at {offset}{}{}",
             data.name,
             data.stages,
             data.dtype,
             data.layout,
             if readers.is_empty() { "" } else { ", read as " },
             readers.join(", ")
-        )?;
+        ));
     }
-    for ring in k.rings.values() {
-        let names: Vec<&str> = ring.buffers.iter().map(|&b| k.buffers[b].name.as_str()).collect();
-        writeln!(out, "ring     {} stages of {}", ring.stages, names.join(", "))?;
-    }
-    let mut barriers = 0;
-    for op in k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]) {
-        match op {
-            Op::Barrier => barriers += 1,
-            Op::Mma { a, atom, shape, .. } => {
-                let left = match a {
-                    gpu::Operand::Shared(_) => "shared memory",
-                    gpu::Operand::Fragment(_) => "registers",
-                };
-                writeln!(
-                    out,
-                    "product  {}x{}x{} by {}, left operand from {left}",
-                    shape.0,
-                    shape.1,
-                    shape.2,
-                    atom.info().name
-                )?;
-            }
-            _ => {}
+    lines
+}
+
+impl fmt::Display for Explained {
+    /// A line per note: subject, place in the source, decision, reason. Then a line per buffer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "target    {}", self.head)?;
+        let wide =
+            |text: fn(&Note) -> String, least| self.notes.iter().map(|n| text(n).len()).max().unwrap_or(0).max(least);
+        let (subject, at) = (wide(|n| n.subject.clone(), 8), wide(|n| place(n.loc), 0));
+        let decision = wide(|n| n.decision.clone(), 0);
+        for n in &self.notes {
+            let at_text = place(n.loc);
+            writeln!(f, "{:<subject$} {at_text:<at$} {:<decision$}  {}", n.subject, n.decision, n.because)?;
         }
+        if !self.buffers.is_empty() {
+            writeln!(f, "buffers")?;
+        }
+        for line in &self.buffers {
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
     }
-    writeln!(out, "barriers {barriers}")?;
-    writeln!(out, "tiles    about {} registers per thread", crate::analysis::peak_registers(k))
 }
 
 /// How the operations of a kernel read a buffer.

@@ -7,6 +7,7 @@
 //! | `gpu` | GPU IR, its atoms, text form and verifier |
 //! | `passes`, `pipeline` | Tile IR to GPU IR, and GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
+//! | `notes`, `explain` | what the passes decided and why |
 //! | `mutation` | known mistakes, for tests to put back |
 //! | `llvm`, `ptx` | GPU IR to LLVM to PTX (feature `llvm`) |
 //!
@@ -30,6 +31,7 @@ mod llvm;
 pub mod math;
 #[doc(hidden)]
 pub mod mutation;
+pub mod notes;
 pub mod passes;
 pub mod pipeline;
 #[cfg(feature = "llvm")]
@@ -40,7 +42,7 @@ pub mod toolchain;
 #[cfg(feature = "llvm")]
 pub use compile::{Stage, compile, compile_stages, compile_with_lines};
 pub use error::CompileError;
-pub use explain::explain;
+pub use explain::{Explained, explain};
 pub use image::{AbiParam, KernelImage};
-pub use machine::Machine;
+pub use machine::{Machine, Platform};
 pub use target::Target;

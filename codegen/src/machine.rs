@@ -1,7 +1,8 @@
 //! What a GPU holds: memory, threads and registers, from its driver or from the table of GPUs that exist.
 //!
-//! A machine decides which configs are refused and which is chosen. What a kernel is compiled to follows from the
-//! [`Target`] alone, so one compiled kernel serves every machine that does not refuse it.
+//! A machine decides which configs are refused and which is chosen, never which instruction is legal. What a kernel is
+//! compiled to follows from the [`Target`] alone, so one compiled kernel serves every machine that does not refuse it. A
+//! [`Platform`] is the two together: what a kernel is compiled for.
 
 use crate::target::Target;
 use std::fmt;
@@ -12,8 +13,6 @@ use std::str::FromStr;
 pub struct Machine {
     /// Compute capability times ten: 80, 86, 120.
     pub sm: u32,
-    /// What kernels are compiled for: the best target that runs here.
-    pub target: Target,
     /// Shared memory that one CTA may ask for, in bytes.
     pub cta_shared_bytes: u32,
     /// Shared memory of a multiprocessor, in bytes.
@@ -74,6 +73,12 @@ impl Machine {
         Machine::running(target).map(|m| m.sm_threads).max().unwrap_or(0)
     }
 
+    /// What kernels are compiled to for it where nobody asks for another: the best target that runs here, and on later
+    /// machines too.
+    pub fn target(&self) -> Target {
+        Target::for_capability(self.sm / 10, self.sm % 10).unwrap_or(Target { sm: self.sm, specific: false })
+    }
+
     fn running(target: Target) -> impl Iterator<Item = Machine> {
         let runs = move |m: &Machine| if target.specific { m.sm == target.sm } else { m.sm >= target.sm };
         Machine::all().into_iter().filter(runs)
@@ -82,10 +87,9 @@ impl Machine {
 
 impl Row {
     fn machine(&self) -> Option<Machine> {
-        let target = Target::for_capability(self.sm / 10, self.sm % 10)?;
+        Target::for_capability(self.sm / 10, self.sm % 10)?;
         Some(Machine {
             sm: self.sm,
-            target,
             cta_shared_bytes: self.shared.0 * 1024,
             sm_shared_bytes: self.shared.1 * 1024,
             sm_threads: self.threads,
@@ -97,11 +101,10 @@ impl Row {
 }
 
 impl From<Target> for Machine {
-    /// The usual GPU of the target's own generation, held to exactly that target.
+    /// The usual GPU of the target's own generation.
     fn from(target: Target) -> Machine {
         let all = Machine::all();
-        let row = all.iter().rev().find(|m| m.sm <= target.sm).unwrap_or(&all[0]);
-        Machine { target, ..*row }
+        *all.iter().rev().find(|m| m.sm <= target.sm).unwrap_or(&all[0])
     }
 }
 
@@ -123,6 +126,50 @@ impl FromStr for Machine {
     }
 }
 
+/// What a kernel is compiled for: what its code may say, and the limits that its config has to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Platform {
+    /// What code may say.
+    pub target: Target,
+    /// What the GPU holds.
+    pub machine: Machine,
+}
+
+impl From<Machine> for Platform {
+    fn from(machine: Machine) -> Platform {
+        Platform { target: machine.target(), machine }
+    }
+}
+
+impl From<Target> for Platform {
+    /// Exactly that target, on the usual GPU of its generation.
+    fn from(target: Target) -> Platform {
+        Platform { target, machine: target.into() }
+    }
+}
+
+impl fmt::Display for Platform {
+    /// Its arch: the machine's, or a target that only this machine runs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.target.specific { self.target.fmt(f) } else { self.machine.fmt(f) }
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Platform, String> {
+        match (text.parse::<Target>(), text.parse::<Machine>()) {
+            (Ok(target), _) if target.specific => Ok(target.into()),
+            (_, Ok(machine)) => Ok(machine.into()),
+            (_, Err(e)) => {
+                let specific: Vec<String> = Target::specific().map(|t| t.to_string()).collect();
+                Err(format!("{e}, {}", specific.join(", ")))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +178,7 @@ mod tests {
     fn a_gpu_holds_less_than_the_target_that_it_runs() {
         let row = |arch: &str| {
             let m: Machine = arch.parse().unwrap();
-            (m.target.to_string(), m.cta_shared_bytes / 1024, m.sm_shared_bytes / 1024, m.sm_threads)
+            (m.target().to_string(), m.cta_shared_bytes / 1024, m.sm_shared_bytes / 1024, m.sm_threads)
         };
         assert_eq!(row("sm_80"), ("sm_80".to_owned(), 163, 164, 2048));
         assert_eq!(row("sm_86"), ("sm_80".to_owned(), 99, 100, 1536));
@@ -154,9 +201,25 @@ mod tests {
     fn a_target_stands_for_the_gpu_of_its_generation() {
         for target in Target::all() {
             let machine = Machine::from(target);
-            assert_eq!((machine.sm, machine.target), (target.sm, target));
+            assert_eq!((machine.sm, machine.target()), (target.sm, target));
             assert_eq!(Ok(machine), target.to_string().parse());
         }
+    }
+
+    #[test]
+    fn a_platform_is_a_machine_or_a_target_of_its_own() {
+        let read = |text: &str| text.parse::<Platform>().map(|p| (p.to_string(), p.target.to_string(), p.machine.sm));
+        let row = |text: &str, target: &str, sm| Ok((text.to_owned(), target.to_owned(), sm));
+        assert_eq!(read("sm_86"), row("sm_86", "sm_80", 86));
+        assert_eq!(read("sm_90"), row("sm_90", "sm_90", 90));
+        assert_eq!(read("sm_90a"), row("sm_90a", "sm_90a", 90));
+        assert_eq!(read("sm_120a"), row("sm_120a", "sm_120a", 120));
+        let wrong = read("sm_86a");
+        assert!(
+            wrong.is_err_and(
+                |e| e.starts_with("unknown arch `sm_86a`") && e.ends_with("sm_121, sm_90a, sm_100a, sm_120a")
+            )
+        );
     }
 
     #[test]

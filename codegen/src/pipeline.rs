@@ -1,90 +1,171 @@
-//! The compiler on one page: the passes of each target family, in order.
+//! The compiler on one page: the passes of each phase, in order.
 
 use crate::error::CompileError;
-use crate::gpu::{self, Kernel};
-use crate::machine::Machine;
+use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Scheduled};
+use crate::machine::{Machine, Platform};
+use crate::notes::Notes;
 use crate::passes::{
     allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
 };
+use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
 
-/// A pass: its name, and what it does to a kernel.
-struct Pass {
-    name: &'static str,
-    run: fn(&mut Kernel, &Machine) -> Result<(), CompileError>,
+/// What every pass may read, and where it says what it decided.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// The config's part that says how a kernel runs.
+    pub schedule: &'a Schedule,
+    /// What code may say: which instructions are legal.
+    pub target: Target,
+    /// What the GPU holds: which configs are refused.
+    pub machine: &'a Machine,
+    /// What the pass decided and why, for people.
+    pub notes: &'a mut Notes,
 }
 
-/// Ampere and later, one role: products by `mma.sync`, rings by `cp.async`.
-const AMPERE: &[Pass] = &[
-    // `lower_tiles` comes first and makes the kernel.
-    Pass {
-        name: "split_casts",
-        run: |k, _| {
-            split_casts(k);
-            Ok(())
-        },
-    },
-    Pass { name: "lower_converts", run: lower_converts },
-    Pass {
-        name: "choose_caching",
-        run: |k, _| {
-            choose_caching(k);
-            Ok(())
-        },
-    },
-    Pass { name: "check_registers", run: check_registers },
-    Pass { name: "allocate_shared", run: allocate_shared },
-    Pass {
-        name: "insert_barriers",
-        run: |k, _| {
-            insert_barriers(k);
-            Ok(())
-        },
-    },
+/// A pass: its name, which is its file's, what it does to a kernel, and what of [`Features`] it takes out and puts in.
+#[derive(Debug)]
+pub struct Pass {
+    /// As in `passes/NAME.rs`.
+    pub name: &'static str,
+    /// The pass.
+    pub run: fn(&mut Kernel, &mut Cx<'_>) -> Result<(), CompileError>,
+    /// What is in no kernel that it leaves.
+    pub removes: Features,
+    /// What may be in a kernel that it leaves.
+    pub adds: Features,
+}
+
+impl Pass {
+    /// What may stand in a kernel that it leaves, by what stood in it before.
+    pub const fn after(&self, before: Features) -> Features {
+        before.without(self.removes).with(self.adds)
+    }
+}
+
+/// A pass that neither removes nor adds a feature.
+const fn pass(name: &'static str, run: fn(&mut Kernel, &mut Cx<'_>) -> Result<(), CompileError>) -> Pass {
+    Pass { name, run, removes: Features::NONE, adds: Features::NONE }
+}
+
+/// The first pass, which makes the kernel: where each tile lives, and by which instructions it is multiplied.
+pub const FIRST: &str = "lower_tiles";
+
+/// What [`FIRST`] leaves.
+pub const MADE: Features =
+    Features::TOKENS.with(Features::BARE_WAITS).with(Features::CONVERTS).with(Features::UNPLACED);
+
+/// What each tile is read by, and what is kept of it.
+pub const PLACE: &[Pass] = &[
+    Pass { adds: Features::HINTS, ..pass("split_casts", split_casts) },
+    Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
 ];
 
-/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, its target what is emitted.
+/// Who does what when. `lower_tiles` still does it: it starts copies ahead.
+pub const SCHEDULE: &[Pass] = &[];
+
+/// How: memory, order, limits.
+pub const LOWER: &[Pass] = &[
+    Pass { removes: Features::CONVERTS, ..pass("lower_converts", lower_converts) },
+    pass("check_registers", check_registers),
+    Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
+    Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },
+];
+
+/// Who looks at a kernel after each pass, by the pass's name.
+type Watch<'w> = &'w mut dyn FnMut(&'static str, &Kernel);
+
+/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, the target what is emitted.
+///
+/// # Errors
+/// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
 pub fn run(
     tile: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
-    machine: impl Into<Machine>,
+    on: impl Into<Platform>,
+    watch: impl FnMut(&'static str, &Kernel),
+) -> Result<Legal<Lowered>, CompileError> {
+    run_with_notes(tile, schedule, on, &mut Notes::forgotten(), watch)
+}
+
+/// [`run`], with what the passes decided and why.
+///
+/// # Errors
+/// As [`run`]; the notes then end before the pass that refused.
+pub fn run_with_notes(
+    tile: &Verified<atlas_dsl::Kernel>,
+    schedule: &Schedule,
+    on: impl Into<Platform>,
+    notes: &mut Notes,
     mut watch: impl FnMut(&'static str, &Kernel),
-) -> Result<Kernel, CompileError> {
-    let machine = machine.into();
-    let mut k = lower_tiles(tile, schedule, &machine)?;
-    refuse_large_buffers(&k, &machine)?;
-    check("lower_tiles", &k)?;
-    watch("lower_tiles", &k);
-    for pass in AMPERE {
-        (pass.run)(&mut k, &machine)?;
-        check(pass.name, &k)?;
+) -> Result<Legal<Lowered>, CompileError> {
+    let Platform { target, machine } = on.into();
+    let cx = &mut Cx { schedule, target, machine: &machine, notes };
+    let placed = place(tile, cx, &mut watch)?;
+    let scheduled = self::schedule(placed, cx, &mut watch)?;
+    lower(scheduled, cx, &mut watch)
+}
+
+/// Tile IR to a kernel whose tiles have places.
+fn place(tile: &Verified<atlas_dsl::Kernel>, cx: &mut Cx<'_>, watch: Watch<'_>) -> Result<Legal<Placed>, CompileError> {
+    cx.notes.pass = FIRST;
+    let k = lower_tiles(tile, cx)?;
+    check(FIRST, &k, MADE)?;
+    watch(FIRST, &k);
+    phase(k, MADE, PLACE, cx, watch)
+}
+
+/// What runs when.
+fn schedule(k: Legal<Placed>, cx: &mut Cx<'_>, watch: Watch<'_>) -> Result<Legal<Scheduled>, CompileError> {
+    phase(k.into_kernel(), Placed::FEATURES, SCHEDULE, cx, watch)
+}
+
+/// Down to what the emitter takes.
+fn lower(k: Legal<Scheduled>, cx: &mut Cx<'_>, watch: Watch<'_>) -> Result<Legal<Lowered>, CompileError> {
+    phase(k.into_kernel(), Scheduled::FEATURES, LOWER, cx, watch)
+}
+
+/// Runs the passes of a phase on a kernel in which only `features` stand.
+fn phase<P: Phase>(
+    mut k: Kernel,
+    mut features: Features,
+    passes: &[Pass],
+    cx: &mut Cx<'_>,
+    watch: Watch<'_>,
+) -> Result<Legal<P>, CompileError> {
+    for pass in passes {
+        cx.notes.pass = pass.name;
+        (pass.run)(&mut k, cx)?;
+        features = pass.after(features);
+        check(pass.name, &k, features)?;
         watch(pass.name, &k);
     }
-    emittable(&k)?;
-    Ok(k)
+    let last = passes.last().map_or("the phase before", |pass| pass.name);
+    Legal::verify(k).map_err(|d| defect(last, &d))
 }
 
-/// What no instruction says yet is refused before anything is emitted.
-pub(crate) fn emittable(k: &Kernel) -> Result<gpu::Emittable<'_>, CompileError> {
-    gpu::verify_emittable(k).map_err(CompileError::refusal)
-}
-
-/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
-fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
-    for b in k.buffers.values() {
-        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
-        let most = machine.cta_shared_bytes;
-        if bytes > u64::from(most) {
-            return Err(CompileError::refusal(format!(
-                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
-                b.name
-            )));
-        }
+/// What a pass leaves must verify; anything else is a defect of the pass. A release looks at the end of each phase alone.
+fn check(pass: &str, k: &Kernel, features: Features) -> Result<(), CompileError> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
     }
-    Ok(())
+    gpu::verify(k, features).map_err(|d| defect(pass, &d))
 }
 
-/// What a pass leaves must verify; anything else is a defect of the pass.
-fn check(pass: &str, k: &Kernel) -> Result<(), CompileError> {
-    gpu::verify_gpu(k).map_err(|d| CompileError::bug(format!("after {pass}: {d}")))
+fn defect(pass: &str, d: &atlas_dsl::Diagnostics) -> CompileError {
+    CompileError::bug(format!("after {pass}: {d}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the passes of a phase lead to is what the phase promises to the next one, and to the emitter.
+    #[test]
+    fn the_page_leads_to_the_phases() {
+        let through = |from: Features, passes: &[Pass]| passes.iter().fold(from, |f, p| p.after(f));
+        assert_eq!(through(MADE, PLACE), Placed::FEATURES);
+        assert_eq!(through(Placed::FEATURES, SCHEDULE), Scheduled::FEATURES);
+        assert_eq!(through(Scheduled::FEATURES, LOWER), Lowered::FEATURES);
+    }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A compilation target, spelled `sm_80` or `sm_90a`.
+/// A compilation target, spelled `sm_80` or `sm_90a`: the instruction set, and so all that decides which instruction is
+/// legal. It is part of a kernel's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// Compute capability times ten: 80, 89, 90.
@@ -12,32 +13,48 @@ pub struct Target {
     pub specific: bool,
 }
 
-/// One row per generation: what the passes may assume.
+/// One row per target: what the passes may assume.
 struct Row {
-    sm: u32,
+    target: Target,
     /// Lowest PTX version that knows the target.
     ptx: (u32, u32),
     /// Has `stmatrix`.
     stmatrix: bool,
 }
 
-/// The targets that the code generator lowers for.
-const ROWS: [Row; 3] = [
-    Row { sm: 80, ptx: (7, 1), stmatrix: false },
-    Row { sm: 89, ptx: (7, 8), stmatrix: false },
-    Row { sm: 90, ptx: (7, 8), stmatrix: true },
+const fn row(sm: u32, specific: bool, ptx: (u32, u32), stmatrix: bool) -> Row {
+    Row { target: Target { sm, specific }, ptx, stmatrix }
+}
+
+/// The targets that the code generator lowers for, those that only one capability runs last.
+const ROWS: [Row; 6] = [
+    row(80, false, (7, 1), false),
+    row(89, false, (7, 8), false),
+    row(90, false, (7, 8), true),
+    row(90, true, (8, 0), true),
+    row(100, true, (8, 6), true),
+    row(120, true, (8, 7), true),
 ];
 
 impl Target {
-    /// Every supported target.
+    /// Every target whose code runs on later GPUs too: what kernels are compiled to where nobody asks for another.
     pub fn all() -> Vec<Target> {
-        ROWS.iter().map(|r| Target { sm: r.sm, specific: false }).collect()
+        ROWS.iter().map(|r| r.target).filter(|t| !t.specific).collect()
     }
 
-    /// The best supported target for a device of this compute capability: the highest not above it.
+    /// The targets whose code one capability alone runs.
+    pub fn specific() -> impl Iterator<Item = Target> {
+        ROWS.iter().map(|r| r.target).filter(|t| t.specific)
+    }
+
+    /// The best of [`Target::all`] for a device of this compute capability: the highest not above it.
     pub fn for_capability(major: u32, minor: u32) -> Option<Target> {
-        let sm = major * 10 + minor;
-        ROWS.iter().rev().find(|r| r.sm <= sm).map(|r| Target { sm: r.sm, specific: false })
+        Target::all().into_iter().rev().find(|t| t.sm <= major * 10 + minor)
+    }
+
+    /// True if the code generator lowers for it.
+    pub fn is_known(self) -> bool {
+        ROWS.iter().any(|r| r.target == self)
     }
 
     /// True if the target stores 8x8 blocks from registers to shared memory in one instruction.
@@ -51,7 +68,7 @@ impl Target {
     }
 
     fn row(self) -> &'static Row {
-        ROWS.iter().find(|r| r.sm == self.sm).unwrap_or(&ROWS[0])
+        ROWS.iter().find(|r| r.target == self).unwrap_or(&ROWS[0])
     }
 }
 
@@ -65,24 +82,37 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let known = || Target::all().iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
-        text.parse_sm()
-            .filter(|t| !t.specific && ROWS.iter().any(|r| r.sm == t.sm))
-            .ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
+        let known = || ROWS.iter().map(|r| r.target.to_string()).collect::<Vec<_>>().join(", ");
+        let found = ROWS.iter().map(|r| r.target).find(|t| t.to_string() == text);
+        found.ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
     }
 }
 
-trait ParseSm {
-    fn parse_sm(&self) -> Option<Target>;
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl ParseSm for str {
-    fn parse_sm(&self) -> Option<Target> {
-        let rest = self.strip_prefix("sm_")?;
-        let (digits, specific) = match rest.strip_suffix('a') {
-            Some(d) => (d, true),
-            None => (rest, false),
-        };
-        Some(Target { sm: digits.parse().ok()?, specific })
+    #[test]
+    fn every_target_is_read_as_it_is_printed() {
+        for text in ["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), text);
+            assert!(target.is_known());
+        }
+        for text in ["sm_70", "sm_80a", "sm_100", "sm_090", "90a", "sm_", ""] {
+            let error = text.parse::<Target>().unwrap_err();
+            let known = "this compiler lowers for sm_80, sm_89, sm_90, sm_90a, sm_100a, sm_120a";
+            assert_eq!(error, format!("unknown arch `{text}`; {known}"));
+        }
+    }
+
+    /// Code for one capability alone is never what a device gets unasked.
+    #[test]
+    fn devices_get_code_that_later_ones_run_too() {
+        for (capability, target) in [((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_90"), ((12, 1), "sm_90")] {
+            let best = Target::for_capability(capability.0, capability.1);
+            assert_eq!(best, target.parse().ok());
+        }
+        assert_eq!(Target::for_capability(7, 5), None);
     }
 }

@@ -195,7 +195,7 @@ impl Device {
 
     /// What kernels are compiled for on this device; `None` on the CPU.
     pub fn target(&self) -> Option<Target> {
-        self.inner.machine.map(|m| m.target)
+        self.inner.machine.map(|m| m.target())
     }
 
     /// What a GPU holds: as its driver says, for a simulated one as the usual GPU of its arch; `None` on the CPU.

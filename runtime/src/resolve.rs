@@ -164,7 +164,7 @@ fn load(
     schedule: &Schedule,
     machine: Machine,
 ) -> Result<Trial<Arc<LoadedKernel>>> {
-    let key = kernel_key(kernel, *schedule, machine.target);
+    let key = kernel_key(kernel, *schedule, machine.target());
     let plans = device.plans();
     if let Some(reason) = plans.refusal(&key) {
         return Ok(Trial::Refused(reason));

@@ -4,7 +4,7 @@ use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage, Texts};
 use super::{ship, show};
 use anyhow::{Context, Result, bail};
-use atlas_codegen::Machine;
+use atlas_codegen::{Machine, Platform};
 use atlas_dsl::{Config, Schedule};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ pub(super) struct Args {
     /// A kernel's name, or a file of Tile IR (`FILE.tile`).
     #[arg(required_unless_present = "all")]
     kernel: Option<String>,
-    /// The GPU, such as sm_86. Its code is made for the best target that runs on it.
+    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
+    /// as sm_90a.
     #[arg(long, default_value = "sm_80")]
     arch: String,
     /// What to print: tile, gpu, llvm, ptx.
@@ -36,9 +37,9 @@ pub(super) struct Args {
 
 /// Compiles.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let machine = machine(&args.arch)?;
+    let on = platform(&args.arch)?;
     if let (true, Some(dir)) = (args.all, &args.out_dir) {
-        return ship::run(machine, dir);
+        return ship::run(on, dir);
     }
     let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
     let want = args
@@ -47,19 +48,17 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         .map(|s| s.parse().map_err(|e: String| anyhow::anyhow!("--emit: {e}")))
         .collect::<Result<Vec<Stage>>>()?;
     let (stem, config, texts) =
-        texts(name, &args.problem, machine, &want).with_context(|| format!("cannot compile `{name}` for {machine}"))?;
+        texts(name, &args.problem, on, &want).with_context(|| format!("cannot compile `{name}` for {on}"))?;
     if let Some(dir) = &args.out_dir {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
         for (stage, text) in &texts {
-            let path = dir.join(format!("{stem}.{}.{machine}.{}", slug(&config), stage.ending()));
+            let path = dir.join(format!("{stem}.{}.{on}.{}", slug(&config), stage.ending()));
             write(&path, text)?;
             println!("{}", path.display());
         }
     } else if args.json {
         let stages: serde_json::Map<_, _> = texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect();
-        show::json(
-            &json!({ "kernel": name, "arch": machine.to_string(), "config": config.to_string(), "stages": stages }),
-        );
+        show::json(&json!({ "kernel": name, "arch": on.to_string(), "config": config.to_string(), "stages": stages }));
     } else {
         for (stage, text) in &texts {
             if texts.len() > 1 {
@@ -72,11 +71,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 /// The stages of a kernel from its name or its file, the stem of output files, and the config.
-fn texts(name: &str, problem: &ProblemArgs, machine: Machine, want: &[Stage]) -> Result<(String, Config, Texts)> {
+fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Result<(String, Config, Texts)> {
     let path = Path::new(name);
     if path.extension().is_some_and(|e| e == "tile") {
         let config = file_config(problem)?;
-        let texts = stages::of_file(path, &config.schedule, machine, want)?;
+        let texts = stages::of_file(path, &config.schedule, on, want)?;
         let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
         return Ok((stem, config, texts));
     }
@@ -84,8 +83,8 @@ fn texts(name: &str, problem: &ProblemArgs, machine: Machine, want: &[Stage]) ->
     let dtype = input::dtype(&problem.dtype)?;
     let dims = input::dims(def, problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
-    let chosen = input::chosen(def, &spec, &dims, machine, problem.config.as_deref())?;
-    let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, machine, want))?;
+    let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref())?;
+    let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
     Ok((format!("{name}.{dtype}"), config, texts))
 }
 
@@ -111,6 +110,11 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
 
 /// A GPU by its arch.
 pub(super) fn machine(text: &str) -> Result<Machine> {
+    text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
+}
+
+/// A GPU by its arch, or a target by its name.
+pub(super) fn platform(text: &str) -> Result<Platform> {
     text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
 }
 

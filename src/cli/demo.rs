@@ -92,12 +92,12 @@ fn built(p: &Problem, arch: &str, assembler: Option<&Path>) -> Result<Value> {
     if !stages::CAN_COMPILE {
         return Ok(Value::Null);
     }
-    let machine = compile::machine(arch)?;
+    let on = compile::platform(arch)?;
     let dims = input::dims_of(p);
     let spec = input::specialization(p.kernel, &dims, p.dtype)?;
-    let chosen = input::chosen(p.kernel, &spec, &dims, machine, None)?;
+    let chosen = input::chosen(p.kernel, &spec, &dims, on.machine, None)?;
     let (config, texts) =
-        chosen.first(|c| stages::print((p.kernel.build)(&spec, c)?, &c.schedule, machine, &[Stage::Ptx]))?;
+        chosen.first(|c| stages::print((p.kernel.build)(&spec, c)?, &c.schedule, on, &[Stage::Ptx]))?;
     let ptx = texts.first().map_or("", |(_, text)| text);
     let mut row = json!({ "config": config.to_string(), "ptx_bytes": ptx.len(), "registers": null, "spills": null });
     if let Some(assembler) = assembler {

@@ -4,6 +4,8 @@ use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
 use super::{compile, counts, ptxas, show};
 use anyhow::Result;
+use atlas_codegen::Explained;
+use atlas_codegen::notes::Note;
 use atlas_dsl::Kernel;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use serde_json::json;
@@ -14,7 +16,8 @@ use std::collections::BTreeMap;
 pub(super) struct Args {
     /// A kernel's name.
     kernel: String,
-    /// The GPU, such as sm_86. Its code is made for the best target that runs on it.
+    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
+    /// as sm_90a.
     #[arg(long, default_value = "sm_80")]
     arch: String,
     #[command(flatten)]
@@ -29,40 +32,40 @@ pub(super) struct Args {
 
 /// Explains.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let machine = compile::machine(&args.arch)?;
+    let on = compile::platform(&args.arch)?;
     let def = input::kernel(&args.kernel)?;
     let dtype = input::dtype(&args.problem.dtype)?;
     let dims = input::dims(def, args.problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
-    let chosen = input::chosen(def, &spec, &dims, machine, args.problem.config.as_deref())?;
+    let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref())?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
         let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
-        let texts = stages::print(kernel.clone(), &c.schedule, machine, want)?;
-        Ok((kernel.clone(), stages::placement(kernel, &c.schedule, machine)?, texts))
+        let texts = stages::print(kernel.clone(), &c.schedule, on, want)?;
+        Ok((kernel.clone(), stages::placement(kernel, &c.schedule, on)?, texts))
     })?;
     let schedule = config.schedule;
     let (axes, programs) = grid(&kernel, &dims);
     let resources = match (ptxas::find(), texts.first()) {
-        (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &machine.to_string())?),
+        (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &on.to_string())?),
         _ => None,
     };
     let counted = match args.simulate {
-        true => Some(counts::count(def, &kernel, machine, dtype, &dims, &config)?),
+        true => Some(counts::count(def, &kernel, on.machine, dtype, &dims, &config)?),
         false => None,
     };
     if args.json {
         show::json(&json!({
-            "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": machine.to_string(),
+            "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": on.to_string(),
             "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
-            "threads": schedule.warps * 32, "placement": placement,
+            "threads": schedule.warps * 32, "placement": placement.to_string(), "notes": notes(&placement),
             "sim": counted.map(|c| c.json()),
             "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
         }));
         return Ok(true);
     }
     let shape: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
-    println!("kernel   {} {dtype} {} on {machine}", def.name, shape.join(" "));
+    println!("kernel   {} {dtype} {} on {on}", def.name, shape.join(" "));
     println!("config   {config}");
     println!("why      {}", chosen.why);
     println!(
@@ -80,11 +83,22 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(ranking) = &chosen.ranking {
         println!("\nconfigs, best first: {}", ranking.trim_end());
     }
-    println!("\n{}", placement.trim_end());
+    println!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
         println!("\n{}", counted.text().trim_end());
     }
     Ok(true)
+}
+
+/// The decisions as JSON.
+fn notes(explained: &Explained) -> Vec<serde_json::Value> {
+    let row = |n: &Note| {
+        json!({
+            "pass": n.pass, "subject": n.subject, "line": n.loc.line, "column": n.loc.column,
+            "decision": n.decision, "because": n.because,
+        })
+    };
+    explained.notes.iter().map(row).collect()
 }
 
 /// The grid as text, and its number of programs if every size is known.

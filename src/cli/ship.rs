@@ -5,7 +5,7 @@ use super::input;
 use super::show::Progress;
 use super::stages;
 use anyhow::{Context, Result, bail};
-use atlas_codegen::Machine;
+use atlas_codegen::Platform;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,9 +26,9 @@ struct Job {
 }
 
 /// Writes `KERNEL.DTYPE.CONFIG.ARCH.ptx` for each, and `index.json` with what was refused and why.
-pub(super) fn run(machine: Machine, dir: &Path) -> Result<bool> {
+pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
-    let jobs = jobs(machine)?;
+    let jobs = jobs(on)?;
     let progress = Mutex::new(Progress::new(jobs.len()));
     let next = AtomicUsize::new(0);
     let worker = || -> Result<Vec<(usize, Value)>> {
@@ -38,7 +38,7 @@ pub(super) fn run(machine: Machine, dir: &Path) -> Result<bool> {
             let Some(job) = jobs.get(at) else { return Ok(rows) };
             let what = format!("{} {} {}", job.def.name, job.dtype, job.config);
             progress.lock().unwrap_or_else(PoisonError::into_inner).step(&what);
-            rows.push((at, compile(job, machine, dir)?));
+            rows.push((at, compile(job, on, dir)?));
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -64,7 +64,7 @@ pub(super) fn run(machine: Machine, dir: &Path) -> Result<bool> {
 }
 
 /// Each kernel in each of its element types at its usual size: its default config, and the likely ones.
-fn jobs(machine: Machine) -> Result<Vec<Job>> {
+fn jobs(on: Platform) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
         let dims = input::dims(def, None)?;
@@ -78,7 +78,7 @@ fn jobs(machine: Machine) -> Result<Vec<Job>> {
                 }
             };
             let mut configs = vec![def.default_config()];
-            for config in input::chosen(def, &spec, &dims, machine, None)?.configs.into_iter().take(LIKELY) {
+            for config in input::chosen(def, &spec, &dims, on.machine, None)?.configs.into_iter().take(LIKELY) {
                 if !configs.contains(&config) {
                     configs.push(config);
                 }
@@ -96,15 +96,15 @@ fn jobs(machine: Machine) -> Result<Vec<Job>> {
 }
 
 /// Compiles one kernel to its file. A config that is not legal for the machine is a row with the reason.
-fn compile(job: &Job, machine: Machine, dir: &Path) -> Result<Value> {
+fn compile(job: &Job, on: Platform, dir: &Path) -> Result<Value> {
     let Job { def, dtype, dims, spec, config } = job;
     let mut row = json!({
-        "kernel": def.name, "dtype": dtype.name(), "dims": dims, "config": config.to_string(), "arch": machine.to_string(),
+        "kernel": def.name, "dtype": dtype.name(), "dims": dims, "config": config.to_string(), "arch": on.to_string(),
     });
     let kernel = (def.build)(spec, config)?;
-    match stages::image(kernel, &config.schedule, machine) {
+    match stages::image(kernel, &config.schedule, on) {
         Ok(image) => {
-            let file = format!("{}.{dtype}.{}.{machine}.ptx", def.name, slug(config));
+            let file = format!("{}.{dtype}.{}.{on}.ptx", def.name, slug(config));
             write(&dir.join(&file), &image.ptx)?;
             row["shared_bytes"] = json!(image.shared_bytes);
             row["file"] = json!(file);

@@ -1,7 +1,7 @@
 //! The one place that calls the code generator.
 
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::{KernelImage, Machine};
+use atlas_codegen::{Explained, KernelImage, Platform};
 use atlas_dsl::diag::render;
 use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
 use std::fmt;
@@ -56,28 +56,28 @@ impl FromStr for Stage {
 pub(super) type Texts = Vec<(Stage, String)>;
 
 /// The asked-for stages of a kernel, in the order asked for.
-pub(super) fn print(kernel: Kernel, schedule: &Schedule, machine: Machine, want: &[Stage]) -> Result<Texts> {
-    texts(&atlas_dsl::verify(kernel)?, schedule, machine, want)
+pub(super) fn print(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
+    texts(&atlas_dsl::verify(kernel)?, schedule, on, want)
 }
 
 /// The asked-for stages of a `.tile` file. A mistake in it is shown with its line and a caret.
-pub(super) fn of_file(path: &Path, schedule: &Schedule, machine: Machine, want: &[Stage]) -> Result<Texts> {
+pub(super) fn of_file(path: &Path, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let rendered = |d: Diagnostics| anyhow!("{}", render(&d, &path.display().to_string(), &source).trim_end());
     let kernel = atlas_dsl::parse_kernel(&source).map_err(rendered)?;
-    texts(&atlas_dsl::verify(kernel).map_err(rendered)?, schedule, machine, want)
+    texts(&atlas_dsl::verify(kernel).map_err(rendered)?, schedule, on, want)
 }
 
-fn texts(verified: &Verified<Kernel>, schedule: &Schedule, machine: Machine, want: &[Stage]) -> Result<Texts> {
+fn texts(verified: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     let tile = verified.to_string();
     let rest: Vec<Stage> = want.iter().copied().filter(|&s| s != Stage::Tile).collect();
-    let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, machine, &rest)? };
+    let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, on, &rest)? };
     texts.push((Stage::Tile, tile));
     Ok(want.iter().filter_map(|s| texts.iter().find(|(t, _)| t == s).cloned()).collect())
 }
 
 #[cfg(feature = "llvm")]
-fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, machine: Machine, want: &[Stage]) -> Result<Texts> {
+fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     let stages: Vec<atlas_codegen::Stage> = want
         .iter()
         .filter_map(|s| match s {
@@ -87,7 +87,7 @@ fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, machine: Machine, want:
             Stage::Ptx => Some(atlas_codegen::Stage::Ptx),
         })
         .collect();
-    let texts = atlas_codegen::compile_stages(kernel, schedule, machine, &stages)?;
+    let texts = atlas_codegen::compile_stages(kernel, schedule, on, &stages)?;
     let stage = |s| match s {
         atlas_codegen::Stage::Gpu => Stage::Gpu,
         atlas_codegen::Stage::Llvm => Stage::Llvm,
@@ -97,7 +97,7 @@ fn lower(kernel: &Verified<Kernel>, schedule: &Schedule, machine: Machine, want:
 }
 
 #[cfg(not(feature = "llvm"))]
-fn lower(_: &Verified<Kernel>, _: &Schedule, _: Machine, _: &[Stage]) -> Result<Texts> {
+fn lower(_: &Verified<Kernel>, _: &Schedule, _: Platform, _: &[Stage]) -> Result<Texts> {
     Err(anyhow!("{NO_GENERATOR}"))
 }
 
@@ -112,9 +112,9 @@ pub(super) enum Failure {
 
 /// A compiled kernel.
 #[cfg(feature = "llvm")]
-pub(super) fn image(kernel: Kernel, schedule: &Schedule, machine: Machine) -> Result<KernelImage, Failure> {
+pub(super) fn image(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<KernelImage, Failure> {
     let verified = atlas_dsl::verify(kernel).map_err(|d| Failure::Other(d.into()))?;
-    match atlas_codegen::compile(&verified, schedule, machine) {
+    match atlas_codegen::compile(&verified, schedule, on) {
         Ok(image) => Ok(image),
         Err(e) if e.is_refusal() => Err(Failure::Refused(e.to_string())),
         Err(e) => Err(Failure::Other(e.into())),
@@ -123,13 +123,13 @@ pub(super) fn image(kernel: Kernel, schedule: &Schedule, machine: Machine) -> Re
 
 /// A compiled kernel.
 #[cfg(not(feature = "llvm"))]
-pub(super) fn image(_: Kernel, _: &Schedule, _: Machine) -> Result<KernelImage, Failure> {
+pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage, Failure> {
     Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
 }
 
-/// Placement and resources of a kernel, as a table. Needs no LLVM.
-pub(super) fn placement(kernel: Kernel, schedule: &Schedule, machine: Machine) -> Result<String> {
-    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, machine)?)
+/// What the passes decided for a kernel and why. Needs no LLVM.
+pub(super) fn placement(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<Explained> {
+    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, on)?)
 }
 
 /// What a build without a code generator answers.

@@ -2,6 +2,7 @@
 
 mod extents;
 mod fills;
+mod formless;
 mod order;
 mod placement;
 mod precision;
@@ -11,6 +12,7 @@ mod uses;
 mod work;
 
 pub use extents::{Constraint, Extents};
+pub(crate) use formless::{is_function_of_f64, refuse_bits_in_shared, refuse_formless};
 pub use order::order;
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, root as placement_root, vector_elements};

@@ -10,7 +10,9 @@
 
 mod access;
 pub mod atom;
+mod features;
 mod kernel;
+mod legal;
 mod op;
 mod parse;
 mod parse_op;
@@ -18,7 +20,7 @@ mod part;
 mod print;
 mod print_op;
 mod verify;
-mod verify_emittable;
+mod verify_features;
 mod verify_flow;
 mod verify_memory;
 mod verify_overlap;
@@ -27,13 +29,16 @@ mod warp_grid;
 
 pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
 pub use atlas_dsl::reach::Reach;
+pub use features::Features;
 pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
     Value, ValueData, ValueDef,
 };
+pub(crate) use legal::verify;
+pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
 pub use op::{COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;
-pub use verify_emittable::{Emittable, verify_emittable};
+pub use verify_features::verify_features;
 pub use warp_grid::{Split, WarpGrid};

@@ -34,6 +34,8 @@
 //! | 450 | slices fit the tensor, and the tile has their extents |
 //! | 451 | stores go to `out` tensors alone |
 //! | 452 | a role of one thread has no CTA barrier |
+//!
+//! 460 is the rule of phases (`verify_features.rs`): nothing stands in a kernel that its phase does not have.
 
 use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Operand, Role, SharedRef, Type, Value, ValueDef};
 use crate::layout::Fragment;

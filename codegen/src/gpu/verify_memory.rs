@@ -3,7 +3,6 @@
 use super::verify::{Verifier, index_map_error};
 use super::{BufferData, CopyAtom, Kernel, Op, Role, RoleData, Scope};
 use crate::machine::Machine;
-use crate::target::Target;
 use atlas_dsl::DType;
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind, Stride};
 use std::collections::BTreeSet;
@@ -105,7 +104,7 @@ impl Verifier<'_> {
         if let Some(wrong) = index_map_error(&k.index_map, k.coords.len()) {
             self.error(408, at, wrong);
         }
-        if !Target::all().iter().any(|t| t.sm == k.target.sm) {
+        if !k.target.is_known() {
             self.error(406, at, format!("the compiler does not lower for {}", k.target));
         }
         let held = Machine::most_threads(k.target);

@@ -14,7 +14,7 @@ mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, Cache, Emittable, Kernel, Op, Type};
+use crate::gpu::{self, Cache, Kernel, Legal, Lowered, Op, Type};
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
@@ -100,8 +100,8 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
 }
 
 /// Emits a kernel into a module; with the name of its source file, the places that its instructions come from too.
-pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: Emittable<'_>, source: Option<&str>) -> R<()> {
-    let k = k.kernel();
+pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Legal<Lowered>, source: Option<&str>) -> R<()> {
+    let k: &Kernel = k;
     let abi = abi(k);
     let i32t = cx.i32_type();
     let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));

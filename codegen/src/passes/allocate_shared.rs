@@ -1,11 +1,14 @@
 //! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
 //!
 //! Needs: no `convert`. Establishes: offsets, and the kernel's total within the machine's limit.
-//! Never: reorders anything. Barriers come later and see the overlaps.
+//! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
+//! Features: removes unplaced; adds offsets.
 
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
 use crate::machine::Machine;
+use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
 
 /// First and last position at which a buffer is accessed.
@@ -107,8 +110,24 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     })
 }
 
+/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
+pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
+    for b in k.buffers.values() {
+        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
+        let most = machine.cta_shared_bytes;
+        if bytes > u64::from(most) {
+            return Err(CompileError::refusal(format!(
+                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
+                b.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
-pub fn allocate_shared(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
+pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
     let mut walk = Walk { position: 0, lives: SecondaryMap::new() };
     for role in k.roles.values() {
         walk.block(k, role.body);
@@ -141,5 +160,13 @@ pub fn allocate_shared(k: &mut Kernel, machine: &Machine) -> Result<(), CompileE
             machine.cta_shared_bytes
         )));
     }
+    cx.notes.push("shared", Loc::default(), || {
+        let apart: u32 = k.buffers.values().map(|b| b.bytes()).sum();
+        let because = match k.buffers.len() {
+            0 => "no tile is in shared memory".to_owned(),
+            n => format!("{n} buffers of {apart} bytes; those that never live at once may overlap"),
+        };
+        (format!("{total} of {} bytes", machine.cta_shared_bytes), because)
+    });
     Ok(())
 }

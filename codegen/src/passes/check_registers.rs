@@ -1,6 +1,7 @@
 //! `check_registers`: refuses a config whose tiles would not fit in registers.
 //!
-//! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything.
+//! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything. Refuses: an
+//! estimate above it. Features: removes nothing; adds nothing.
 //!
 //! # Promise
 //! A config is accepted or refused with a reason; no kernel is changed by it, and none that is refused runs.
@@ -16,11 +17,13 @@
 use crate::analysis::{peak_registers, registers_per_thread};
 use crate::error::CompileError;
 use crate::gpu::Kernel;
-use crate::machine::Machine;
+use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 
 /// Refuses a kernel whose tiles need more than four fifths of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
-pub fn check_registers(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
+pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
     let held = machine.sm_registers / (k.threads * k.occupancy).max(1);
     let limit = registers_per_thread(k.threads, k.occupancy).min(held) * 4 / 5;
     let peak = peak_registers(k);
@@ -30,5 +33,12 @@ pub fn check_registers(k: &mut Kernel, machine: &Machine) -> Result<(), CompileE
             k.threads, k.occupancy
         )));
     }
+    cx.notes.push("registers", Loc::default(), || {
+        let because = format!(
+            "the estimate for tiles; 70 % of what {} threads at an occupancy of {} have",
+            k.threads, k.occupancy
+        );
+        (format!("about {peak} of {limit} a thread"), because)
+    });
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Needs: lowered tiles. Establishes: a kernel that reads one tensor and writes another keeps what it reads in
 //! preference to what it writes, so that written lines leave for DRAM early and in long runs. Never: touches loads of
-//! tensors that the kernel writes, or loads that have a hint already.
+//! tensors that the kernel writes, or loads that have a hint already. Refuses: nothing.
+//! Features: removes nothing; adds hints.
 //!
 //! # Promise
 //! No value changes: a hint says which lines to evict first, and no more.
@@ -17,10 +18,13 @@
 //! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.
 //! - A written tensor that shares bytes with one that is read: runtime/tests/suite/binding.rs::an_output_shares_no_memory.
 
+use crate::error::CompileError;
 use crate::gpu::{Cache, Kernel, Op};
+use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 
 /// Marks the loads of tensors that are only read.
-pub fn choose_caching(k: &mut Kernel) {
+pub fn choose_caching(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let insts: Vec<_> = k.insts.keys().collect();
     for inst in insts {
         if let Op::LoadGlobal { param, cache: Cache::Normal, .. } = k.insts[inst]
@@ -30,4 +34,13 @@ pub fn choose_caching(k: &mut Kernel) {
             *cache = Cache::Keep;
         }
     }
+    for (param, data) in &k.params {
+        let kept = |op: &Op| matches!(op, Op::LoadGlobal { param: p, cache: Cache::Keep, .. } if *p == param);
+        if k.insts.values().any(kept) {
+            cx.notes.push(format!("cache {}", data.name), Loc::default(), || {
+                ("its lines leave L2 last".to_owned(), "the kernel only reads it".to_owned())
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! `insert_barriers`: derives every barrier and copy wait from the dependencies on memory.
 //!
 //! Needs: placed buffers. Establishes: a barrier between any two conflicting accesses by different
-//! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one.
+//! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one. Refuses: nothing.
+//! Features: removes bare-waits; adds barriers.
 //!
 //! # Promise
 //! On every path through a role, between two accesses of which one writes and which may touch one byte from different
@@ -53,12 +54,15 @@
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use super::allocate_shared::buffers_of;
+use crate::error::CompileError;
 use crate::gpu::{
     Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, is_read_by_matrix, is_written_by_matrix,
 };
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
+use crate::pipeline::Cx;
 use atlas_dsl::Param;
+use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;
 
 /// Rows and columns of a buffer.
@@ -89,12 +93,20 @@ struct State {
 }
 
 /// Inserts the barriers of every role.
-pub fn insert_barriers(k: &mut Kernel) {
+pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
         let mut state = State::default();
         block(k, body, &mut state, true);
     }
+    cx.notes.push("barriers", Loc::default(), || {
+        let all = || k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]);
+        let barriers = all().filter(|op| matches!(op, Op::Barrier)).count();
+        let waits = all().filter(|op| matches!(op, Op::CopyWait(_))).count();
+        let because = format!("{waits} waits for copies; the rest between threads that touch the same bytes");
+        (format!("{barriers} in the text"), because)
+    });
+    Ok(())
 }
 
 /// Walks a block from a state; with `write`, inserts what it finds missing.

@@ -1,14 +1,17 @@
 //! `lower_converts`: a change of layout becomes a store to and a load from shared memory.
 //!
-//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions.
+//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions. Refuses: a tile of bool, and one
+//! that no CTA has room for. Features: removes converts; adds nothing.
 
+use crate::analysis::refuse_bits_in_shared;
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::machine::Machine;
+use crate::pipeline::Cx;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
-pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileError> {
+pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
     let blocks: Vec<Block> = k.blocks.keys().collect();
     for block in blocks {
         let insts = std::mem::take(&mut k.blocks[block].insts);
@@ -16,6 +19,7 @@ pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileEr
         for inst in insts {
             if let Op::Convert(value) = k.insts[inst] {
                 let (dtype, layout) = k.tile(value);
+                refuse_bits_in_shared(dtype)?;
                 let (cols, rows) = match layout.shape.split_last() {
                     None => (1, 1),
                     Some((&cols, outer)) => (cols, outer.iter().product::<u32>()),
@@ -33,6 +37,9 @@ pub fn lower_converts(k: &mut Kernel, machine: &Machine) -> Result<(), CompileEr
                     k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None });
                 let at = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
                 let loc = k.locs[inst];
+                cx.notes.push("convert", loc, || {
+                    (format!("through {bytes} bytes of shared memory"), "its use has another layout".to_owned())
+                });
                 let to = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(_, to)| to.clone());
                 if to.is_some_and(|to| reads_unwritten(&k.tile(value).1.clone(), &to, &k.buffers[buffer].layout)) {
                     out.push(k.new_inst(Op::ZeroShared(buffer), Vec::<Type>::new(), loc));

@@ -2,7 +2,8 @@
 //!
 //! Needs: lowered tiles. Establishes: across a fold of the same block only the narrow tile is kept, at half
 //! the registers, so that more CTAs are resident and keep memory busy. Never: touches tiles that few
-//! registers hold, or that only loops or branches use.
+//! registers hold, or that only loops or branches use. Refuses: nothing.
+//! Features: removes nothing; adds hints.
 //!
 //! ```text
 //! %x = cast %n            %x = cast %n
@@ -12,18 +13,33 @@
 //!                         %y = mul %z, %b
 //! ```
 
+use crate::error::CompileError;
 use crate::gpu::{Block, Cache, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::pipeline::Cx;
+use atlas_dsl::ir::Loc;
 use std::collections::BTreeMap;
 
 /// Registers from which on it pays.
 const WORTHWHILE: u32 = 16;
 
 /// Splits the casts of every block.
-pub fn split_casts(k: &mut Kernel) {
+pub fn split_casts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let blocks: Vec<Block> = k.blocks.keys().collect();
+    let before = k.insts.len();
     for block in blocks {
         split(k, block);
     }
+    // Two instructions each: the narrow tile again, and its cast.
+    let made = (k.insts.len() - before) / 2;
+    if made > 0 {
+        cx.notes.push("casts", Loc::default(), || {
+            (
+                format!("{made} tiles are widened again after a fold"),
+                "the narrow one takes half the registers".to_owned(),
+            )
+        });
+    }
+    Ok(())
 }
 
 fn split(k: &mut Kernel, block: Block) {

@@ -75,7 +75,7 @@ pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
 
 fn trials_of(p: &Problem, machine: Machine) -> Vec<Trial> {
     let trial = |outcome: Result<Ready>, config: &str| Trial {
-        name: format!("{p} {} {config}", machine.target),
+        name: format!("{p} {} {config}", machine.target()),
         bound: p.bound(),
         outcome,
     };

@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let device = args.device.as_deref().map(gpu).transpose()?;
     let targets = match device.as_ref().and_then(Device::target) {
         Some(target) => vec![target],
-        None => args.arch.iter().map(|text| compile::machine(text).map(|m| m.target)).collect::<Result<Vec<_>>>()?,
+        None => args.arch.iter().map(|text| compile::machine(text).map(|m| m.target())).collect::<Result<Vec<_>>>()?,
     };
     let begun = Instant::now();
     let progress = Mutex::new(Progress::new(args.count as usize));

@@ -3,6 +3,8 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; loads of pipelined loops in rings with their prologue;
 //! neutrals refilled before contractions. Never: places buffers or inserts barriers.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
+//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the
@@ -11,6 +13,7 @@
 mod ahead;
 mod carried;
 mod chunks;
+mod decisions;
 mod dots;
 mod loops;
 mod memory;
@@ -19,11 +22,12 @@ mod values;
 #[cfg(feature = "llvm")]
 pub(crate) use memory::inner_divisor;
 
-use crate::analysis::{Extents, Home, Placement, Uses, order, tolerates_approximation};
+use super::allocate_shared::refuse_large_buffers;
+use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::machine::Machine;
+use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -66,14 +70,15 @@ struct Lower<'a> {
 }
 
 /// Lowers a kernel.
-pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Result<gpu::Kernel, CompileError> {
+pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
+    let (schedule, machine) = (cx.schedule, cx.machine);
     if schedule.warps == 0 || schedule.warps > 32 {
         return Err(CompileError::refusal(format!("warps = {} is not in 1..=32", schedule.warps)));
     }
     if schedule.stages == 0 || schedule.stages > 8 {
         return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
     }
-    let (target, threads, most) = (machine.target, schedule.warps * 32, machine.sm_threads);
+    let (target, threads, most) = (cx.target, schedule.warps * 32, machine.sm_threads);
     if schedule.occupancy == 0 || schedule.occupancy.saturating_mul(threads) > most {
         return Err(CompileError::refusal(format!(
             "occupancy = {} with {threads} threads; a multiprocessor of {machine} holds {most} threads",
@@ -82,6 +87,7 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
     }
     let uses = Uses::of(tile);
     let placement = Placement::of(tile, &uses, schedule, target)?;
+    refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
@@ -113,6 +119,8 @@ pub fn lower_tiles(tile: &Kernel, schedule: &Schedule, machine: &Machine) -> Res
         lower.fragments.insert((axis.coord, None), coord);
     }
     lower.block(tile.body)?;
+    refuse_large_buffers(&lower.k, machine)?;
+    lower.note_decisions(cx.notes);
     Ok(lower.k)
 }
 

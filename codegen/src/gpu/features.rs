@@ -1,0 +1,75 @@
+//! What may stand in a kernel at a time: the sets that passes remove from and add to, and that phases are held to.
+
+use std::fmt;
+
+/// A set of things that may stand in a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features(u32);
+
+macro_rules! features {
+    ($($(#[$m:meta])* $name:ident: $bit:literal = $text:literal;)+) => {
+        impl Features {
+            $($(#[$m])* pub const $name: Features = Features(1 << $bit);)+
+
+            /// Every feature by itself, with its word.
+            pub const ALL: &'static [(Features, &'static str)] = &[$((Features::$name, $text)),+];
+        }
+    };
+}
+
+features! {
+    /// Several roles, one that is not the whole CTA, or one that sets its registers.
+    ROLES: 0 = "roles";
+    /// Clusters of CTAs, and buffers that belong to one.
+    CLUSTERS: 1 = "clusters";
+    /// Index maps that give a CTA other than one program, or order them other than by number; `programs`.
+    PROGRAMS: 2 = "programs";
+    /// The copy engine: its copies, the bytes that rings expect of it, rings between parts of the CTA, fences, `drain`.
+    ENGINE: 3 = "engine";
+    /// Products that run on while instructions follow: wgmma, waits that leave some pending, accumulators by condition.
+    IN_FLIGHT: 4 = "in-flight";
+    /// Rings by iteration number: `acquire`, `commit`, `wait`, `release`.
+    TOKENS: 5 = "tokens";
+    /// Waits of rings that threads fill, without the wait for their copies and the barrier before it.
+    BARE_WAITS: 6 = "bare-waits";
+    /// `convert`.
+    CONVERTS: 7 = "converts";
+    /// Loads that tell the L2 cache what to do with their lines.
+    HINTS: 8 = "hints";
+    /// Buffers without an offset.
+    UNPLACED: 9 = "unplaced";
+    /// Buffers with an offset.
+    OFFSETS: 10 = "offsets";
+    /// Barriers and waits for copies.
+    BARRIERS: 11 = "barriers";
+    /// Operations that no instruction does, and operands where no instruction takes them.
+    FORMLESS: 12 = "formless";
+}
+
+impl Features {
+    /// Nothing.
+    pub const NONE: Features = Features(0);
+
+    /// Both sets.
+    pub const fn with(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+
+    /// This set without the other.
+    pub const fn without(self, other: Features) -> Features {
+        Features(self.0 & !other.0)
+    }
+
+    /// True if all of the other are in this set.
+    pub const fn has(self, other: Features) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl fmt::Display for Features {
+    /// The words in the order of the table: `converts, unplaced`; `nothing`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<&str> = Features::ALL.iter().filter(|(one, _)| self.has(*one)).map(|(_, word)| *word).collect();
+        if words.is_empty() { f.write_str("nothing") } else { f.write_str(&words.join(", ")) }
+    }
+}

@@ -1,0 +1,144 @@
+//! Which features stand in a kernel: the rule of phases, 460.
+//!
+//! GPU IR says more than one phase has, and more than is lowered today. Passes and analyses refuse configs; a feature
+//! that stands where the pipeline has none is a defect of the pass before, and is named here with its place, so that
+//! nothing verified loses its meaning on the way to LLVM.
+
+use super::atom::MmaAtom;
+use super::{Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use crate::analysis::is_function_of_f64;
+use atlas_dsl::ir::Loc;
+use atlas_dsl::{DType, Diagnostic, Diagnostics};
+
+/// Checks that nothing stands in a kernel but what these features allow. The kernel has passed `verify_gpu`.
+pub fn verify_features(k: &Kernel, allowed: Features) -> Result<(), Diagnostics> {
+    let mut errors = Vec::new();
+    features(k, &mut |feature, loc, what| {
+        if !allowed.has(feature) {
+            let word = feature.to_string();
+            errors.push(Diagnostic::new(460, loc, format!("{what} stands where the pipeline has no `{word}`")));
+        }
+    });
+    if errors.is_empty() { Ok(()) } else { Err(Diagnostics(errors)) }
+}
+
+impl Features {
+    /// What stands in a kernel.
+    pub fn of(k: &Kernel) -> Features {
+        let mut all = Features::NONE;
+        features(k, &mut |feature, _, _| all = all.with(feature));
+        all
+    }
+}
+
+/// Takes a feature that stands in a kernel, where, and by which words a reader knows it.
+type Found<'f> = &'f mut dyn FnMut(Features, Loc, &str);
+
+fn features(k: &Kernel, found: Found<'_>) {
+    declarations(k, found);
+    for role in k.roles.values() {
+        block(k, role.body, found);
+    }
+}
+
+fn block(k: &Kernel, b: Block, found: Found<'_>) {
+    let insts = &k.blocks[b].insts;
+    for (at, &inst) in insts.iter().enumerate() {
+        let (op, loc) = (&k.insts[inst], k.locs[inst]);
+        if let Some((feature, what)) = standing(op) {
+            found(feature, loc, what);
+        }
+        if let Op::Wait(ring, _) = *op {
+            let before = |n: usize| at.checked_sub(n).map(|i| &k.insts[insts[i]]);
+            let ordered = matches!((before(2), before(1)), (Some(Op::CopyWait(_)), Some(Op::Barrier)));
+            if k.rings[ring].tx_bytes == 0 && !ordered {
+                found(Features::BARE_WAITS, loc, "a `wait` for copies that may be on their way");
+            }
+        }
+        let result = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(dtype, _)| dtype);
+        if let Some(what) = formless(k, op, result) {
+            found(Features::FORMLESS, loc, &what);
+        }
+        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) = *op {
+            block(k, body, found);
+        }
+    }
+}
+
+/// Roles, clusters, the index map, buffers and rings.
+fn declarations(k: &Kernel, found: Found<'_>) {
+    let loc = Loc::default();
+    let whole = |r: &super::RoleData| r.scope == Scope::Cta && r.registers.is_none();
+    if k.roles.len() != 1 || !k.roles.values().all(whole) {
+        found(Features::ROLES, loc, "a role that is not the whole CTA, or sets its registers");
+    }
+    if k.cluster != (1, 1) {
+        found(Features::CLUSTERS, loc, "a cluster of CTAs");
+    }
+    if !matches!(k.index_map, IndexMap::Linear(_) | IndexMap::Grouped { .. }) {
+        found(Features::PROGRAMS, loc, "an index map that a CTA does not follow by itself");
+    }
+    for buffer in k.buffers.values() {
+        if buffer.owner != Owner::Cta {
+            found(Features::CLUSTERS, loc, &format!("the buffer `{}` of a cluster", buffer.name));
+        }
+        let placed = if buffer.offset.is_some() { Features::OFFSETS } else { Features::UNPLACED };
+        found(placed, loc, &format!("the buffer `{}`", buffer.name));
+    }
+    for ring in k.rings.values() {
+        if ring.tx_bytes != 0 || (ring.producer, ring.consumer) != (Scope::Cta, Scope::Cta) {
+            found(Features::ENGINE, loc, "a ring that the copy engine or a part of the CTA fills");
+        }
+    }
+}
+
+/// The feature that an operation is, whatever its operands, and its name.
+fn standing(op: &Op) -> Option<(Features, &'static str)> {
+    Some(match op {
+        Op::Programs(_) => (Features::PROGRAMS, "`programs`"),
+        Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore, .. } => {
+            (Features::ENGINE, "a copy by the engine")
+        }
+        Op::Fence(_) => (Features::ENGINE, "`fence`"),
+        Op::Drain(_) => (Features::ENGINE, "`drain`"),
+        Op::Mma { atom: MmaAtom::WgmmaBf16, .. } => (Features::IN_FLIGHT, "a product by wgmma"),
+        Op::Mma { accumulate: Some(_), .. } => (Features::IN_FLIGHT, "a product that starts from zero on a condition"),
+        Op::WaitMma(_, pending) if *pending != 0 => (Features::IN_FLIGHT, "a wait that leaves products in flight"),
+        Op::Acquire(..) => (Features::TOKENS, "`acquire`"),
+        Op::Commit(..) => (Features::TOKENS, "`commit`"),
+        Op::Wait(..) => (Features::TOKENS, "`wait`"),
+        Op::Release(_) => (Features::TOKENS, "`release`"),
+        Op::Convert(_) => (Features::CONVERTS, "`convert`"),
+        Op::LoadGlobal { cache: Cache::Keep | Cache::Drop, .. } => (Features::HINTS, "a load with a cache hint"),
+        Op::Barrier => (Features::BARRIERS, "`barrier`"),
+        Op::CopyWait(_) => (Features::BARRIERS, "a wait for copies"),
+        _ => return None,
+    })
+}
+
+/// What has no instruction about an operation that otherwise has.
+fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
+    let bits = |at: &SharedRef| k.buffers[at.buffer].dtype == DType::Bool;
+    match op {
+        Op::Mma { a, b, atom, .. } => match (atom, a, b) {
+            // Its own feature.
+            (MmaAtom::WgmmaBf16, ..) => None,
+            (MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16, _, Operand::Shared(_))
+            | (MmaAtom::M16N8K8Tf32 | MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => {
+                None
+            }
+            _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
+        },
+        Op::Copy { atom: CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {
+            let rank = slices.iter().filter(|s| s.len().is_some()).count();
+            (rank > 2).then(|| format!("a copy of a tile of rank {rank}"))
+        }
+        Op::LoadShared(at) | Op::StoreShared { to: at, .. } if bits(at) => {
+            Some("a tile of bool in shared memory".to_owned())
+        }
+        Op::Unary(f, _) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
+            Some(format!("`{}` of f64", f.name()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,138 @@
+//! What the pass decided, for people: products, loads, tiles in shared memory, rings, functions.
+
+use super::Lower;
+use crate::analysis::{Home, StagingReason};
+use crate::gpu::{CopyAtom, IndexMap, Op as GpuOp, Operand, WarpGrid};
+use crate::notes::Notes;
+use atlas_dsl::ir::{Loc, ValueDef};
+use atlas_dsl::op::UnaryOp;
+use atlas_dsl::{Inst, Op};
+
+impl Lower<'_> {
+    /// Says all of it, once the kernel is made.
+    pub(super) fn note_decisions(&self, notes: &mut Notes) {
+        if !notes.are_kept() {
+            return;
+        }
+        let at_once = self.schedule.occupancy;
+        notes.push("frame", Loc::default(), || {
+            (format!("{} warps, occupancy {at_once}", self.schedule.warps), "the config".to_owned())
+        });
+        if let IndexMap::Grouped { width, .. } = self.k.index_map {
+            notes.push("order", Loc::default(), || {
+                (format!("groups of {width} rows"), "rows and columns of the grid read different tensors".to_owned())
+            });
+        }
+        for inst in self.tile.insts.keys().filter(|&i| self.uses.is_live(i)) {
+            match self.tile.insts[inst] {
+                Op::Dot { .. } => self.note_product(inst, notes),
+                Op::Load { .. } => self.note_load(inst, notes),
+                _ => {}
+            }
+        }
+        self.note_tiles(notes);
+        for ring in self.k.rings.values() {
+            notes.push("ring", Loc::default(), || {
+                let names: Vec<&str> = ring.buffers.iter().map(|&b| self.k.buffers[b].name.as_str()).collect();
+                let bytes: u32 = ring.buffers.iter().map(|&b| self.k.buffers[b].layout.bytes()).sum();
+                let because = match ring.stages {
+                    1 => "its loads do not run ahead",
+                    _ => "a pipelined loop; the config",
+                };
+                (format!("{} stages of {bytes} bytes: {}", ring.stages, names.join(", ")), because.to_owned())
+            });
+        }
+        let is_function =
+            |op: &Op| matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
+        if self.tile.insts.values().any(is_function) {
+            notes.push("functions", Loc::default(), || match self.k.approximate_math {
+                true => (
+                    "approximate".to_owned(),
+                    "every result is rounded to 16 bits, nothing magnifies errors".to_owned(),
+                ),
+                false => ("precise".to_owned(), "a result has more than 16 bits, or errors are magnified".to_owned()),
+            });
+        }
+    }
+
+    /// A product's atom, its warps and where its operands come from. Column ranges of one are alike.
+    fn note_product(&self, dot: Inst, notes: &mut Notes) {
+        let loc = self.tile.locs[dot];
+        let Some(atom) = self.placement.product(dot) else { return };
+        let Op::Dot { a, .. } = self.tile.insts[dot] else { return };
+        let made = self.k.insts.iter().find_map(|(i, op)| match op {
+            GpuOp::Mma { a, shape, .. } if self.k.locs[i] == loc => Some((i, *a, *shape)),
+            _ => None,
+        });
+        let Some((inst, left, (m, n, k))) = made else { return };
+        let Some((_, layout)) = self.k.values[self.k.results[inst][0]].ty.tile() else { return };
+        notes.push("product", loc, || {
+            let WarpGrid { rows, cols } = WarpGrid::of(layout);
+            let (left, why) = match left {
+                Operand::Fragment(_) => ("registers", "A is computed in the operand's layout"),
+                Operand::Shared(_) => ("shared memory", "A is not computed in the operand's layout"),
+            };
+            let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}, A from {left}", atom.info().name);
+            (what, format!("{} operands on {}; {why}", self.tile.ty(a).dtype, self.k.target))
+        });
+    }
+
+    /// Which way a load takes.
+    fn note_load(&self, load: Inst, notes: &mut Notes) {
+        let (v, loc) = (self.tile.results[load][0], self.tile.locs[load]);
+        let Op::Load { param, .. } = &self.tile.insts[load] else { return };
+        let home = self.placement.home(v);
+        if self.uses.get(v).is_empty() {
+            return;
+        }
+        notes.push(format!("load {}", self.tile.params[*param].name), loc, || {
+            let copied = self.residents[v].and_then(|r| {
+                self.k.insts.values().find_map(|op| match op {
+                    GpuOp::Copy { atom, to, .. } if to.buffer == r.buffer => Some(*atom),
+                    _ => None,
+                })
+            });
+            let (how, known) = match copied {
+                Some(CopyAtom::CpAsync(bytes)) => {
+                    (format!("staged by cp.async.{bytes}"), format!("; {bytes} bytes fit"))
+                }
+                Some(_) => ("staged element by element".to_owned(), "; no 4 bytes fit its strides".to_owned()),
+                None => ("to registers".to_owned(), String::new()),
+            };
+            match home {
+                Home::Copied(StagingReason::Operand) => (how, format!("a product reads it in shared memory{known}")),
+                Home::Copied(StagingReason::Coalescing) => {
+                    (how, format!("its layout would read less than 32 bytes in a row{known}"))
+                }
+                Home::Copied(StagingReason::Transposed) => (how, format!("it is used transposed{known}")),
+                Home::Stored => ("to registers, then stored".to_owned(), "the kernel writes the tensor too".to_owned()),
+                _ => (how, "nothing reads it in shared memory".to_owned()),
+            }
+        });
+    }
+
+    /// Computed tiles that live in shared memory.
+    fn note_tiles(&self, notes: &mut Notes) {
+        for v in self.tile.values.keys().filter(|&v| !self.uses.get(v).is_empty()) {
+            let Some(held) = self.residents[v] else { continue };
+            let name = &self.k.buffers[held.buffer].name;
+            match (self.placement.home(v), self.tile.values[v].def) {
+                (Home::Stored, ValueDef::Result(inst, _)) if !matches!(self.tile.insts[inst], Op::Load { .. }) => {
+                    notes.push("tile", self.tile.locs[inst], || {
+                        (format!("{name} in shared memory"), "a product or a transpose reads it there".to_owned())
+                    });
+                }
+                (Home::Carried, ValueDef::BlockParam(block, _)) => {
+                    let loc = self.uses.loop_of(block).map_or(Loc::default(), |l| self.tile.locs[l]);
+                    notes.push("tile", loc, || {
+                        (
+                            format!("{name} in one buffer, updated in place"),
+                            "a loop carries it and reads it in shared memory".to_owned(),
+                        )
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}

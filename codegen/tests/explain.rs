@@ -1,0 +1,48 @@
+//! What `explain` says of the case kernels: every decision with its pass, its place and its reason.
+
+use atlas_codegen::{Explained, Target, explain};
+use atlas_dsl::Schedule;
+use std::path::PathBuf;
+
+fn explained(name: &str, schedule: Schedule) -> Explained {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/cases/tile/{name}.tile"));
+    let text = std::fs::read_to_string(path).expect("a case file");
+    let tile = atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).expect("a kernel");
+    let sm_80: Target = "sm_80".parse().expect("a target");
+    explain(&tile, &schedule, sm_80).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The decision and the reason of a pass about a subject.
+#[track_caller]
+fn said(of: &Explained, pass: &str, subject: &str) -> (String, String) {
+    let found = of.notes.iter().find(|n| n.pass == pass && n.subject == subject);
+    let found = found.unwrap_or_else(|| panic!("{pass} says nothing of {subject}:\n{of}"));
+    (found.decision.clone(), found.because.clone())
+}
+
+#[test]
+fn products_loads_and_rings_say_why() {
+    let read = explained("memory_read", Schedule { stages: 3, ..Schedule::default() });
+    let (product, why) = said(&read, "lower_tiles", "product");
+    assert!(product.contains("mma.m16n8k16.") && product.contains("warps 4x1") && why.contains("on sm_80"), "{read}");
+    let (load, why) = said(&read, "lower_tiles", "load w1");
+    assert!(load.contains("cp.async.16") && why.contains("a product reads it"), "{read}");
+    assert!(read.notes.iter().any(|n| n.decision == "3 stages of 16384 bytes: w2, w1"), "{read}");
+    assert!(read.notes.iter().any(|n| n.subject == "product" && n.loc.line > 0), "{read}");
+    assert!(read.notes.iter().all(|n| !n.decision.is_empty() && !n.because.is_empty()), "{read}");
+}
+
+#[test]
+fn each_pass_that_decides_says_so() {
+    let steps = explained("newton_schulz_small", Schedule::default());
+    assert!(steps.notes.iter().any(|n| n.decision.ends_with("in one buffer, updated in place")), "{steps}");
+    let norm = explained("rms_norm", Schedule::default());
+    assert!(said(&norm, "lower_tiles", "load x").0.contains("to registers"), "{norm}");
+    assert_eq!(said(&norm, "lower_tiles", "functions").0, "approximate");
+    assert!(said(&norm, "choose_caching", "cache x").1.contains("only reads"), "{norm}");
+    for (pass, subject) in
+        [("check_registers", "registers"), ("allocate_shared", "shared"), ("insert_barriers", "barriers")]
+    {
+        said(&norm, pass, subject);
+    }
+}

@@ -1,0 +1,86 @@
+//! The page of passes against their files and headers, and the features that phases forbid.
+
+#[path = "passes/filetests.rs"]
+mod filetests;
+
+use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
+use atlas_codegen::pipeline::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every pass of the page: its name, what it removes, what it adds.
+fn page() -> Vec<(&'static str, Features, Features)> {
+    let rest = [PLACE, SCHEDULE, LOWER].into_iter().flatten().map(|p| (p.name, p.removes, p.adds));
+    std::iter::once((FIRST, Features::NONE, MADE)).chain(rest).collect()
+}
+
+/// The comment at the head of a pass's file, in one line.
+fn header(name: &str) -> String {
+    let passes = root().join("codegen/src/passes");
+    let file =
+        [format!("{name}.rs"), format!("{name}/mod.rs")].map(|f| passes.join(f)).into_iter().find(|f| f.exists());
+    let file = file.unwrap_or_else(|| panic!("no file of the pass `{name}`"));
+    let text = std::fs::read_to_string(&file).expect("the file of a pass");
+    let lines = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim);
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_header_says_what_the_page_says() {
+    for (name, removes, adds) in page() {
+        let header = header(name);
+        assert!(header.starts_with(&format!("`{name}`: ")), "{name} names itself first");
+        for word in ["Needs: ", "Establishes: ", "Never: ", "Refuses: "] {
+            assert!(header.contains(word), "the header of {name} has no `{word}`");
+        }
+        let features = format!("Features: removes {removes}; adds {adds}.");
+        assert!(header.contains(&features), "the header of {name} does not say `{features}`");
+    }
+}
+
+fn case(name: &str) -> Kernel {
+    let text = std::fs::read_to_string(root().join("tests/cases/gpu").join(name)).expect("a case file");
+    parse_gpu(&text).expect("a kernel")
+}
+
+/// ATL460: whatever a phase does not have is found, and by a name of its own.
+#[test]
+fn what_a_phase_does_not_have_is_reported() {
+    let mut seen = Features::NONE;
+    for entry in std::fs::read_dir(root().join("tests/cases/gpu")).expect("the folder of cases") {
+        let path: PathBuf = entry.expect("a case").path();
+        let text = std::fs::read_to_string(&path).expect("a case file");
+        let Ok(k) = parse_gpu(&text) else { continue };
+        if verify_gpu(&k).is_err() {
+            continue;
+        }
+        let standing = Features::of(&k);
+        assert_eq!(verify_features(&k, standing), Ok(()), "{}", path.display());
+        for (one, word) in Features::ALL.iter().filter(|(one, _)| standing.has(*one)) {
+            seen = seen.with(*one);
+            let errors = verify_features(&k, standing.without(*one)).expect_err("a feature that is not allowed").0;
+            let words: BTreeSet<String> = errors.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
+            let named = |w: &String| w.starts_with("ATL460 ") && w.ends_with(&format!("has no `{word}`"));
+            assert!(words.iter().all(named), "{word}: {words:?}");
+        }
+    }
+    let unseen = Features::ALL.iter().filter(|(one, _)| !seen.has(*one)).map(|(_, word)| *word);
+    assert_eq!(unseen.collect::<Vec<_>>(), [""; 0], "no case has these");
+}
+
+#[test]
+fn a_ticket_is_for_its_phase() {
+    let hopper = case("gemm_sm90a.gpu");
+    assert!(Legal::<Lowered>::verify(hopper).is_err_and(|d| d.to_string().contains("ATL460")));
+    let mut k = case("canonical.gpu");
+    let allowed = Features::of(&k);
+    assert!(!Placed::FEATURES.has(allowed));
+    // A kernel that breaks another rule gets no ticket either.
+    let first = k.insts.keys().next().expect("an instruction");
+    k.insts[first] = Op::Yield(vec![]);
+    assert!(Legal::<Lowered>::verify(k).is_err());
+}

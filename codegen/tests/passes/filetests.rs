@@ -1,0 +1,234 @@
+//! One pass at a time, from text to text: `tests/cases/passes/PASS/NAME.gpu`, or `.tile` for the pass that makes kernels.
+//!
+//! The first line of a case is `// pass NAME; schedule stages=4 warps=8; target sm_90`, of which all but the name may be
+//! left out. Then the kernel, a line `---`, and the kernel that the pass leaves, or `// refused: part of the reason`.
+//! `ATLAS_BLESS=1` rewrites what follows the line.
+
+use super::{header, page, root};
+use atlas_codegen::gpu::{Features, Kernel, parse_gpu, verify_features, verify_gpu};
+use atlas_codegen::notes::Notes;
+use atlas_codegen::passes::lower_tiles;
+use atlas_codegen::pipeline::{Cx, FIRST, LOWER, PLACE, Pass, SCHEDULE};
+use atlas_codegen::{CompileError, Platform, Target};
+use atlas_dsl::{Config, Schedule};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A case, in parts.
+struct Case<'t> {
+    pass: &'t str,
+    schedule: Schedule,
+    platform: Option<Platform>,
+    input: &'t str,
+    expected: &'t str,
+}
+
+/// What a pass did with a case.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    /// Left this text, unlike the one that it was given.
+    Changed(String),
+    /// Left the text as it was.
+    Unchanged(String),
+    /// Refused the config, for a reason.
+    Refused(String),
+}
+
+const LINE: &str = "\n---\n";
+const REFUSED: &str = "// refused: ";
+
+fn read(text: &str) -> Result<Case<'_>, String> {
+    let (first, rest) = text.split_once('\n').ok_or("no kernel")?;
+    let (input, expected) = rest.split_once(LINE).ok_or("no line `---` after the kernel")?;
+    let words = first.strip_prefix("// pass ").ok_or("the first line does not begin with `// pass `")?;
+    let mut parts = words.split(';').map(str::trim);
+    let pass = parts.next().unwrap_or_default();
+    let mut case = Case { pass, schedule: Schedule::default(), platform: None, input, expected };
+    for part in parts {
+        match part.split_once(' ') {
+            Some(("schedule", keys)) => {
+                let config: Config = keys.parse()?;
+                if let Some(key) = config.tile.keys().next() {
+                    return Err(format!("`{key}` is no key of a schedule"));
+                }
+                case.schedule = config.schedule;
+            }
+            Some(("target", arch)) => case.platform = Some(arch.parse()?),
+            _ => return Err(format!("`{part}` is neither a schedule nor a target")),
+        }
+    }
+    Ok(case)
+}
+
+/// The pass of a name, and what may stand in a kernel before it.
+fn pass(name: &str) -> Result<(&'static Pass, Features), String> {
+    let mut before = page()[0].2;
+    for pass in [PLACE, SCHEDULE, LOWER].into_iter().flatten() {
+        if pass.name == name {
+            return Ok((pass, before));
+        }
+        before = pass.after(before);
+    }
+    Err(format!("there is no pass `{name}`"))
+}
+
+/// The verifiers' word on a kernel at some place of the page.
+fn verified(when: &str, k: &Kernel, features: Features) -> Result<(), String> {
+    verify_gpu(k).and_then(|()| verify_features(k, features)).map_err(|d| format!("{when} the pass: {d}"))
+}
+
+fn run(case: &Case<'_>) -> Result<Outcome, String> {
+    let context = |platform: Platform, done: &mut dyn FnMut(&mut Cx<'_>) -> Result<(), CompileError>| {
+        let Platform { target, machine } = platform;
+        done(&mut Cx { schedule: &case.schedule, target, machine: &machine, notes: &mut Notes::forgotten() })
+    };
+    let mut made = None;
+    let ran = if case.pass == FIRST {
+        let tile = atlas_dsl::parse_kernel(case.input).and_then(atlas_dsl::verify).map_err(|d| d.to_string())?;
+        let sm_80 = Target { sm: 80, specific: false };
+        let ran = context(case.platform.unwrap_or(sm_80.into()), &mut |cx| {
+            made = Some(lower_tiles(&tile, cx)?);
+            Ok(())
+        });
+        if let Some(k) = &made {
+            verified("after", k, page()[0].2)?;
+        }
+        ran
+    } else {
+        let (pass, before) = pass(case.pass)?;
+        let mut k = parse_gpu(case.input).map_err(|d| d.to_string())?;
+        let platform = case.platform.unwrap_or(k.target.into());
+        if platform.target != k.target {
+            return Err(format!("{platform} runs code for {}, but the kernel is for {}", platform.target, k.target));
+        }
+        verified("before", &k, before)?;
+        let given = k.to_string();
+        let ran = context(platform, &mut |cx| (pass.run)(&mut k, cx));
+        if ran.is_ok() {
+            verified("after", &k, pass.after(before))?;
+            if k.to_string() == given {
+                return Ok(Outcome::Unchanged(given));
+            }
+        }
+        made = Some(k);
+        ran
+    };
+    match (ran, made) {
+        (Ok(()), Some(k)) => Ok(Outcome::Changed(k.to_string())),
+        (Err(CompileError::Refused(reason)), _) => Ok(Outcome::Refused(reason)),
+        (Err(e), _) => Err(e.to_string()),
+        (Ok(()), None) => Err("the pass left nothing".to_owned()),
+    }
+}
+
+/// What is wrong with a case; what its pass did, if nothing is.
+fn check(text: &str) -> Result<(String, Outcome), String> {
+    let case = read(text)?;
+    let outcome = run(&case)?;
+    match (&outcome, case.expected.trim_end().strip_prefix(REFUSED)) {
+        (Outcome::Refused(reason), Some(part)) if !part.is_empty() && reason.contains(part) => {}
+        (Outcome::Refused(reason), _) => return Err(format!("refused: {reason}")),
+        (Outcome::Changed(text) | Outcome::Unchanged(text), None) if *text == case.expected => {}
+        (Outcome::Changed(text) | Outcome::Unchanged(text), _) => return Err(format!("the pass leaves\n{text}")),
+    }
+    Ok((case.pass.to_owned(), outcome))
+}
+
+/// The case with what its pass does now. One that holds stays: a part of a reason is enough.
+fn blessed(text: &str) -> Result<String, String> {
+    if check(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    let case = read(text)?;
+    let now = match run(&case)? {
+        Outcome::Changed(text) | Outcome::Unchanged(text) => text,
+        Outcome::Refused(reason) => format!("{REFUSED}{reason}\n"),
+    };
+    Ok(format!("{}{LINE}{now}", &text[..text.len() - case.expected.len() - LINE.len()]))
+}
+
+/// Every case file, by its path.
+fn cases() -> BTreeMap<PathBuf, String> {
+    let list = |dir: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        entries.map(|e| e.expect("an entry").path()).collect()
+    };
+    let files = list(&root().join("tests/cases/passes")).into_iter().flat_map(|dir| list(&dir));
+    files.map(|p| (p.clone(), std::fs::read_to_string(&p).expect("a case file"))).collect()
+}
+
+#[test]
+fn each_case_comes_out_as_written() {
+    let bless = std::env::var_os("ATLAS_BLESS").is_some();
+    let mut failures = Vec::new();
+    for (path, text) in cases() {
+        let text = match bless.then(|| blessed(&text)) {
+            Some(Ok(now)) => {
+                std::fs::write(&path, &now).expect("a case file");
+                now
+            }
+            _ => text,
+        };
+        let folder = path.parent().and_then(Path::file_name).map(|f| f.to_string_lossy().into_owned());
+        match check(&text) {
+            Ok((pass, _)) if Some(&pass) == folder.as_ref() => {}
+            Ok((pass, _)) => failures.push(format!("{}: a case of {pass}", path.display())),
+            Err(e) => failures.push(format!("{}: {e}", path.display())),
+        }
+    }
+    assert!(failures.is_empty(), "{}\n`ATLAS_BLESS=1` accepts what the passes do now", failures.join("\n"));
+}
+
+/// A pass that changes something has a case that shows it, one that it leaves alone, and one that it refuses; its header
+/// says which of these it cannot have.
+#[test]
+fn each_pass_has_its_cases() {
+    let done: Vec<(String, Outcome)> = cases().values().filter_map(|text| check(text).ok()).collect();
+    let mut missing = Vec::new();
+    for (name, ..) in page() {
+        let header = header(name);
+        let mut wanted = |what: &str, found: fn(&Outcome) -> bool| {
+            if !done.iter().any(|(pass, outcome)| pass == name && found(outcome)) {
+                missing.push(format!("{name} has no case that it {what}"));
+            }
+        };
+        if !header.contains("Never: changes anything.") {
+            wanted("changes", |o| matches!(o, Outcome::Changed(_)));
+        }
+        // The first pass makes a kernel of every case.
+        if name != FIRST {
+            wanted("leaves alone", |o| matches!(o, Outcome::Unchanged(_)));
+        }
+        if !header.contains("Refuses: nothing.") {
+            wanted("refuses", |o| matches!(o, Outcome::Refused(_)));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn the_runner_notices_a_case_that_lies() {
+    let all = cases();
+    let named = |end: &str| all.iter().find(|(p, _)| p.ends_with(end)).map(|(_, text)| text.clone()).expect("a case");
+    let good = named("choose_caching/inputs_are_kept.gpu");
+    assert!(check(&good).is_ok());
+    let (before, after) = good.split_once(LINE).expect("a line");
+    for (bad, part) in [
+        (format!("{before}{LINE}{}", after.replace(".keep", "")), "the pass leaves"),
+        (format!("{before}{LINE}{REFUSED}too large\n"), "the pass leaves"),
+        (good.replace("// pass choose_caching", "// pass choose_cache"), "there is no pass"),
+        (good.replace("choose_caching", "choose_caching; target sm_91"), "unknown arch"),
+        (good.replace("choose_caching", "choose_caching; target sm_90"), "the kernel is for sm_80"),
+        (good.replace("choose_caching", "choose_caching; schedule BN=4"), "no key of a schedule"),
+        (before.to_owned(), "no line `---`"),
+        (good.replacen("load.global %x", "load.global.keep %x", 1).replacen("cast", "exp", 1), "before the pass"),
+    ] {
+        assert!(check(&bad).is_err_and(|e| e.contains(part)), "{part}:\n{bad}");
+        assert_ne!(bad, good);
+    }
+    let refused = named("allocate_shared/too_much.gpu");
+    assert!(check(&refused.replace(REFUSED, &format!("{REFUSED}not "))).is_err_and(|e| e.contains("refused: ")));
+    assert_eq!(blessed(&refused), Ok(refused.clone()));
+    // What a lie was blessed into is the truth again.
+    assert_eq!(blessed(&format!("{before}{LINE}anything\n")), Ok(good.clone()));
+}
