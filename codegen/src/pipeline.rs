@@ -5,7 +5,8 @@ use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Schedule
 use crate::machine::{Machine, Platform};
 use crate::notes::Notes;
 use crate::passes::{
-    allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_tiles, split_casts,
+    allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_rings, lower_tiles,
+    split_casts,
 };
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
@@ -52,8 +53,11 @@ const fn pass(name: &'static str, run: fn(&mut Kernel, &mut Cx<'_>) -> Result<()
 pub const FIRST: &str = "lower_tiles";
 
 /// What [`FIRST`] leaves.
-pub const MADE: Features =
-    Features::TOKENS.with(Features::BARE_WAITS).with(Features::CONVERTS).with(Features::UNPLACED);
+pub const MADE: Features = Features::TOKENS
+    .with(Features::NUMBERED)
+    .with(Features::BARE_WAITS)
+    .with(Features::CONVERTS)
+    .with(Features::UNPLACED);
 
 /// What each tile is read by, and what is kept of it.
 pub const PLACE: &[Pass] = &[
@@ -67,6 +71,7 @@ pub const SCHEDULE: &[Pass] = &[];
 /// How: memory, order, limits.
 pub const LOWER: &[Pass] = &[
     Pass { removes: Features::CONVERTS, ..pass("lower_converts", lower_converts) },
+    Pass { removes: Features::NUMBERED, ..pass("lower_rings", lower_rings) },
     pass("check_registers", check_registers),
     Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
     Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },

@@ -1,5 +1,6 @@
 //! Facts about a Tile IR kernel that passes ask for. Analyses are nouns and change nothing.
 
+mod ahead;
 mod extents;
 mod fills;
 mod formless;
@@ -11,6 +12,7 @@ mod splits;
 mod uses;
 mod work;
 
+pub(crate) use ahead::is_known_before;
 pub use extents::{Constraint, Extents};
 pub(crate) use formless::{is_function_of_f64, refuse_bits_in_shared, refuse_formless};
 pub use order::order;

@@ -42,6 +42,7 @@
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
+use super::ahead::can_run_ahead;
 use super::splits::splits;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
@@ -61,6 +62,8 @@ pub enum StagingReason {
     Coalescing,
     /// It is used transposed.
     Transposed,
+    /// It runs ahead of the iterate of a pipelined loop that uses it.
+    Ahead,
 }
 
 /// Where a value lives.
@@ -139,7 +142,7 @@ impl Placement {
         p.tie(kernel, &mut classes);
         p.seed_accumulators(kernel, uses, &mut classes, target)?;
         p.solve(kernel, &mut classes);
-        p.place(kernel, uses);
+        p.place(kernel, uses, schedule.stages);
         Ok(p)
     }
 
@@ -352,7 +355,11 @@ impl Placement {
     }
 
     /// Decides homes from demands.
-    fn place(&mut self, kernel: &Kernel, uses: &Uses) {
+    fn place(&mut self, kernel: &Kernel, uses: &Uses, stages: u32) {
+        let runs_ahead = |v: Value| match kernel.values[v].def {
+            ValueDef::Result(inst, _) => stages > 1 && can_run_ahead(kernel, uses, inst),
+            _ => false,
+        };
         let mut demanded: Vec<(Value, StagingReason)> = Vec::new();
         for (inst, op) in kernel.insts.iter() {
             match *op {
@@ -395,6 +402,7 @@ impl Placement {
                     _ => Home::Stored,
                 },
                 (None, true) if self.poorly_coalesced(kernel, v) => Home::Copied(StagingReason::Coalescing),
+                (None, true) if runs_ahead(v) => Home::Copied(StagingReason::Ahead),
                 (None, _) => Home::Registers,
             });
         }

@@ -28,7 +28,7 @@ features! {
     ENGINE: 3 = "engine";
     /// Products that run on while instructions follow: wgmma, waits that leave some pending, accumulators by condition.
     IN_FLIGHT: 4 = "in-flight";
-    /// Rings by iteration number: `acquire`, `commit`, `wait`, `release`.
+    /// Rings: `acquire`, `commit`, `wait`, `release`.
     TOKENS: 5 = "tokens";
     /// Waits of rings that threads fill, without the wait for their copies and the barrier before it.
     BARE_WAITS: 6 = "bare-waits";
@@ -44,6 +44,8 @@ features! {
     BARRIERS: 11 = "barriers";
     /// Operations that no instruction does, and operands where no instruction takes them.
     FORMLESS: 12 = "formless";
+    /// Stages of rings by the number of an iteration.
+    NUMBERED: 13 = "numbered";
 }
 
 impl Features {

@@ -312,6 +312,14 @@ impl Kernel {
         inst
     }
 
+    /// Appends a result to an instruction.
+    pub fn push_result(&mut self, inst: Inst, ty: Type) -> Value {
+        let def = ValueDef::Result(inst, self.results[inst].len() as u32);
+        let value = self.values.push(ValueData { ty, def });
+        self.results[inst].push(value);
+        value
+    }
+
     /// Appends a parameter to a block.
     pub fn push_block_param(&mut self, block: Block, ty: Type) -> Value {
         let def = ValueDef::BlockParam(block, self.blocks[block].params.len() as u32);

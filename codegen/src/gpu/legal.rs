@@ -31,6 +31,7 @@ pub struct Lowered;
 
 impl Phase for Placed {
     const FEATURES: Features = Features::TOKENS
+        .with(Features::NUMBERED)
         .with(Features::BARE_WAITS)
         .with(Features::CONVERTS)
         .with(Features::UNPLACED)

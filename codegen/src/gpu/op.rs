@@ -147,6 +147,15 @@ impl CopyAtom {
     }
 }
 
+/// Which stage of a ring is meant: an i32 scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of an iteration, by its number.
+    Iteration(Value),
+    /// That of this number, below the ring's stages.
+    Slot(Value),
+}
+
 /// A fence between kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FenceKind {
@@ -281,11 +290,11 @@ pub enum Op {
     /// Makes an in-flight accumulator readable, once at most `pending` younger groups are in flight.
     WaitMma(Value, u32),
     /// Gets the right to fill the stage of an iteration.
-    Acquire(Ring, Value),
+    Acquire(Ring, At),
     /// Ends the filling of the token's stage. With no token: an empty commit that keeps the count.
     Commit(Ring, Option<Value>),
     /// Waits until the stage of an iteration is filled.
-    Wait(Ring, Value),
+    Wait(Ring, At),
     /// Ends the reading of the token's stage.
     Release(Value),
     /// Waits until every consumer has released every stage.
@@ -352,8 +361,8 @@ impl Op {
             | Op::Convert(v)
             | Op::Part { value: v, .. }
             | Op::WaitMma(v, _)
-            | Op::Acquire(_, v)
-            | Op::Wait(_, v)
+            | Op::Acquire(_, At::Iteration(v) | At::Slot(v))
+            | Op::Wait(_, At::Iteration(v) | At::Slot(v))
             | Op::Release(v)
             | Op::If(v, _) => f(*v),
             Op::Commit(_, token) => token.iter().copied().for_each(f),

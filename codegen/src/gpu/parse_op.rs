@@ -2,7 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::parse::{Parsed, Parser, pair};
-use super::{BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid, Value};
+use super::{At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::text::{Cursor, TokenKind as T};
@@ -90,7 +90,7 @@ impl Parser<'_> {
             }
             "acquire" => {
                 let ring = self.ring()?;
-                Op::Acquire(ring, self.value_after(T::Comma)?)
+                Op::Acquire(ring, self.at()?)
             }
             "commit" => {
                 let ring = self.ring()?;
@@ -98,7 +98,7 @@ impl Parser<'_> {
             }
             "wait" => {
                 let ring = self.ring()?;
-                Op::Wait(ring, self.value_after(T::Comma)?)
+                Op::Wait(ring, self.at()?)
             }
             "release" => Op::Release(self.value()?),
             "drain" => Op::Drain(self.ring()?),
@@ -252,6 +252,14 @@ impl Parser<'_> {
         }
         let origin = if self.text.eat_word("at") { pair(&mut self.text)? } else { (0, 0) };
         Ok(SharedRef { buffer, token, origin, transposed: self.text.eat_word("transposed") })
+    }
+
+    /// `, %iteration` or ` slot %slot`.
+    fn at(&mut self) -> Parsed<At> {
+        if self.text.eat_word("slot") {
+            return Ok(At::Slot(self.value()?));
+        }
+        Ok(At::Iteration(self.value_after(T::Comma)?))
     }
 
     /// `mma.m16n8k16.bf16 [64, 64, 16] %a, %B transposed acc %c accumulate %p`.

@@ -1,7 +1,7 @@
 //! The operations of the text form of GPU IR, written.
 
 use super::print::{Printer, commas};
-use super::{Block, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Value};
+use super::{At, Block, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Value};
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::text::float_text;
 use std::fmt::{self, Display, Formatter, Write};
@@ -107,10 +107,16 @@ impl Printer<'_> {
                 }
             }
             Op::WaitMma(x, pending) => write!(f, "wait.mma {}, {pending}", v(x)),
-            Op::Acquire(ring, i) => write!(f, "acquire %{}, {}", self.ring(*ring), v(i)),
+            Op::Acquire(ring, at) => {
+                write!(f, "acquire %{}", self.ring(*ring))?;
+                self.at(f, *at)
+            }
             Op::Commit(ring, None) => write!(f, "commit %{}", self.ring(*ring)),
             Op::Commit(ring, Some(token)) => write!(f, "commit %{}, {}", self.ring(*ring), v(token)),
-            Op::Wait(ring, i) => write!(f, "wait %{}, {}", self.ring(*ring), v(i)),
+            Op::Wait(ring, at) => {
+                write!(f, "wait %{}", self.ring(*ring))?;
+                self.at(f, *at)
+            }
             Op::Release(token) => write!(f, "release {}", v(token)),
             Op::Drain(ring) => write!(f, "drain %{}", self.ring(*ring)),
             Op::CopyWait(pending) => write!(f, "wait.copies {pending}"),
@@ -169,6 +175,13 @@ impl Printer<'_> {
                 write!(f, " ..+ {len}")
             }
             Slice::Whole { offset, len } => write!(f, "{offset} ..+ {len}"),
+        }
+    }
+
+    fn at(&self, f: &mut Formatter<'_>, at: At) -> fmt::Result {
+        match at {
+            At::Iteration(n) => write!(f, ", {}", self.value(n)),
+            At::Slot(slot) => write!(f, " slot {}", self.value(slot)),
         }
     }
 

@@ -5,7 +5,7 @@
 //! nothing verified loses its meaning on the way to LLVM.
 
 use super::atom::MmaAtom;
-use super::{Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use super::{At, Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
 use crate::analysis::is_function_of_f64;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{DType, Diagnostic, Diagnostics};
@@ -104,6 +104,8 @@ fn standing(op: &Op) -> Option<(Features, &'static str)> {
         Op::Mma { atom: MmaAtom::WgmmaBf16, .. } => (Features::IN_FLIGHT, "a product by wgmma"),
         Op::Mma { accumulate: Some(_), .. } => (Features::IN_FLIGHT, "a product that starts from zero on a condition"),
         Op::WaitMma(_, pending) if *pending != 0 => (Features::IN_FLIGHT, "a wait that leaves products in flight"),
+        Op::Acquire(_, At::Iteration(_)) => (Features::NUMBERED, "`acquire` by iteration"),
+        Op::Wait(_, At::Iteration(_)) => (Features::NUMBERED, "`wait` by iteration"),
         Op::Acquire(..) => (Features::TOKENS, "`acquire`"),
         Op::Commit(..) => (Features::TOKENS, "`commit`"),
         Op::Wait(..) => (Features::TOKENS, "`wait`"),

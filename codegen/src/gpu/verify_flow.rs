@@ -1,7 +1,7 @@
 //! The rules of shared memory accesses, tokens and values in flight: 430 to 441 and 452.
 
 use super::verify::{Verifier, body_of};
-use super::{Block, CopyAtom, Inst, Op, Operand, Scope, SharedRef, Type, Value, ValueDef};
+use super::{At, Block, CopyAtom, Inst, Op, Operand, Scope, SharedRef, Type, Value, ValueDef};
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{DType, op::LoopKind};
 use std::collections::BTreeSet;
@@ -91,7 +91,7 @@ impl<'k> Verifier<'k> {
                 self.written(to, loc);
             }
             Op::Mma { .. } => self.mma(inst, op, loc),
-            Op::Acquire(ring, i) | Op::Wait(ring, i) => {
+            Op::Acquire(ring, At::Iteration(i) | At::Slot(i)) | Op::Wait(ring, At::Iteration(i) | At::Slot(i)) => {
                 if !self.is_int(*i) {
                     self.error(420, loc, format!("an iteration is a scalar i32, found {}", self.ty(*i)));
                 }

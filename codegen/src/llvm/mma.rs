@@ -18,6 +18,21 @@ struct Blocks {
     rep_n: u32,
 }
 
+/// Steps of 16 along K that are written out one after the other, and so many instructions above which a product of more
+/// steps becomes a loop over groups of them: more in line is compiled slowly, and no faster.
+const STEPS_AT_ONCE: u32 = 4;
+const MOST_IN_LINE: u32 = 128;
+
+/// A product on 16-bit operands.
+struct Steps<'o> {
+    a: &'o Operand,
+    right: &'o SharedRef,
+    atom: MmaAtom,
+    /// Extent of K.
+    depth: u32,
+    blocks: Blocks,
+}
+
 /// Addresses made in a k step, by buffer, runtime position and what the swizzle sees of the constant position; with
 /// each the rest of its constant position, in bytes.
 type Addresses<'c> = Vec<((Buffer, IntValue<'c>, bool, u32), (u32, PointerValue<'c>))>;
@@ -111,7 +126,7 @@ impl<'c> Emitter<'c, '_> {
         k_contiguous: bool,
         outer_first: bool,
         outer: (Masked<'c>, u32),
-        k: u32,
+        (k, ahead): (u32, Option<IntValue<'c>>),
     ) -> R<Vec<IntValue<'c>>> {
         let buffer = self.k.buffers[from.buffer].clone();
         let (row_at, col_at) = if k_contiguous { (outer.1, k) } else { (k, outer.1) };
@@ -133,6 +148,10 @@ impl<'c> Emitter<'c, '_> {
             (self.sum(zero, lane_row)?, self.sum(outer.0, lane_col)?)
         };
         let offset = self.shared_offset(&buffer.layout, buffer.dtype.bytes(), (row, row_at), (col, col_at))?;
+        let offset = match ahead {
+            Some(bytes) => self.b.build_int_add(offset, bytes, "")?,
+            None => offset,
+        };
         let at = self.shared_pointer(from, offset)?;
         // A clamped position is a runtime value that holds its constant part: it shares with nothing.
         made.push((key, (high, at)));
@@ -143,22 +162,88 @@ impl<'c> Emitter<'c, '_> {
         &mut self,
         a: &Operand,
         b: &Operand,
-        mut acc: Regs<'c>,
+        acc: Regs<'c>,
         atom: MmaAtom,
         shape: (u32, u32, u32),
         layout: &Fragment,
     ) -> R<Regs<'c>> {
         let blocks = Self::blocks(layout, shape);
-        let (warp_row, warp_col) = self.warp_place(&blocks)?;
-        let operand = atom.info().operand;
         let Operand::Shared(right) = b else {
             return Err(CompileError::bug("the right operand of mma.sync lies in shared memory"));
         };
+        let steps = shape.2.div_ceil(16);
+        let product = Steps { a, right, atom, depth: shape.2, blocks };
+        let groups = steps / STEPS_AT_ONCE;
+        let Operand::Shared(left) = a else { return self.mma_steps(&product, acc, 0..steps, None) };
+        if groups < 2 || steps * product.blocks.rep_m * product.blocks.rep_n < MOST_IN_LINE {
+            return self.mma_steps(&product, acc, 0..steps, None);
+        }
+        // Along K an operand goes on in a straight line from group to group: the swizzle sees no more of K than a group.
+        let stride = |e: &Self, r: &SharedRef, k_contiguous: bool| {
+            let buffer = &e.k.buffers[r.buffer];
+            16 * STEPS_AT_ONCE * if k_contiguous { buffer.dtype.bytes() } else { buffer.layout.pitch }
+        };
+        let strides = (stride(self, left, !left.transposed), stride(self, right, right.transposed));
+        let acc = self.loop_over(groups, acc, |e, group, acc| {
+            let far = |e: &Self, stride: u32| e.b.build_int_mul(group, e.i32(i64::from(stride)), "");
+            let ahead = (far(e, strides.0)?, far(e, strides.1)?);
+            e.mma_steps(&product, acc, 0..STEPS_AT_ONCE, Some(ahead))
+        })?;
+        self.mma_steps(&product, acc, groups * STEPS_AT_ONCE..steps, None)
+    }
+
+    /// A loop of a constant number of iterates over registers.
+    fn loop_over(
+        &mut self,
+        count: u32,
+        carried: Regs<'c>,
+        body: impl FnOnce(&mut Self, IntValue<'c>, Regs<'c>) -> R<Regs<'c>>,
+    ) -> R<Regs<'c>> {
+        let before = self.current()?;
+        let head = self.cx.append_basic_block(self.function, "k");
+        let after = self.cx.append_basic_block(self.function, "k_done");
+        self.b.build_unconditional_branch(head)?;
+        self.b.position_at_end(head);
+        let index = self.b.build_phi(self.i32_type(), "k")?;
+        index.add_incoming(&[(&self.i32(0), before)]);
+        let mut phis = Vec::new();
+        for r in &carried {
+            let phi = self.b.build_phi(r.get_type(), "")?;
+            phi.add_incoming(&[(r, before)]);
+            phis.push(phi);
+        }
+        let at = index.as_basic_value().into_int_value();
+        self.loops += 1;
+        let out = body(self, at, phis.iter().map(|p| p.as_basic_value()).collect())?;
+        self.loops -= 1;
+        let next = self.b.build_int_add(at, self.i32(1), "")?;
+        let more = self.b.build_int_compare(inkwell::IntPredicate::ULT, next, self.i32(i64::from(count)), "")?;
+        let end = self.current()?;
+        self.b.build_conditional_branch(more, head, after)?;
+        index.add_incoming(&[(&next, end)]);
+        for (p, r) in phis.iter().zip(&out) {
+            p.add_incoming(&[(r, end)]);
+        }
+        self.b.position_at_end(after);
+        Ok(out)
+    }
+
+    /// Steps of a product; `ahead` is how far, in bytes, the operands lie behind what the steps' numbers say.
+    fn mma_steps(
+        &mut self,
+        product: &Steps<'_>,
+        mut acc: Regs<'c>,
+        steps: std::ops::Range<u32>,
+        ahead: Option<(IntValue<'c>, IntValue<'c>)>,
+    ) -> R<Regs<'c>> {
+        let Steps { a, right, atom, depth, ref blocks } = *product;
+        let (warp_row, warp_col) = self.warp_place(blocks)?;
+        let operand = atom.info().operand;
         let extent = |e: &Self, r: &SharedRef, outer_rows: bool| {
             let l = &e.k.buffers[r.buffer].layout;
             if outer_rows { l.rows } else { l.cols }
         };
-        for k in (0..shape.2).step_by(16) {
+        for k in steps.map(|step| 16 * step) {
             // Left fragments of this k step, one per 16 rows.
             let mut left: Vec<Vec<IntValue<'c>>> = Vec::new();
             // Within a k step, addresses that differ by a constant are made from one another.
@@ -169,12 +254,12 @@ impl<'c> Emitter<'c, '_> {
                     Operand::Shared(from) => {
                         let size = extent(self, from, !from.transposed);
                         let place = self.clamp(warp_row, fixed, (blocks.warps_m - 1) * 16, size)?;
-                        self.load_blocks(&mut made, from, !from.transposed, true, place, k)?
+                        self.load_blocks(&mut made, from, !from.transposed, true, place, (k, ahead.map(|a| a.0)))?
                     }
                     Operand::Fragment(v) => {
                         // Registers of an accumulator: (r, c), (r, c+1), (r+8, c), (r+8, c+1) per 8 columns.
                         let regs = self.regs(*v)?.clone();
-                        let steps = shape.2.div_ceil(16) * 2;
+                        let steps = depth.div_ceil(16) * 2;
                         let base = ((m * steps + k / 8) * 4) as usize;
                         (0..4).map(|i| self.pair(&regs[base + 2 * i..base + 2 * i + 2], operand)).collect::<R<_>>()?
                     }
@@ -186,7 +271,7 @@ impl<'c> Emitter<'c, '_> {
                 let first = if k_contiguous { right.origin.0 } else { right.origin.1 };
                 let most = (blocks.warps_n - 1) * 8 * blocks.rep_n;
                 let place = self.clamp(warp_col, n2 * 16, most, size - first)?;
-                let r = self.load_blocks(&mut made, right, k_contiguous, false, place, k)?;
+                let r = self.load_blocks(&mut made, right, k_contiguous, false, place, (k, ahead.map(|a| a.1)))?;
                 for (half, pair) in [(0, [r[0], r[1]]), (1, [r[2], r[3]])] {
                     for (m, l) in left.iter().enumerate() {
                         let at = ((m as u32 * blocks.rep_n + 2 * n2 + half) * 4) as usize;

@@ -14,7 +14,7 @@ mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, Cache, Kernel, Legal, Lowered, Op, Type};
+use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op, Type};
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
@@ -345,7 +345,7 @@ impl<'c> Emitter<'c, '_> {
             // These products are over when they are issued.
             Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
-            Op::Acquire(ring, n) | Op::Wait(ring, n) => vec![self.stage(*ring, *n)?.into()],
+            Op::Acquire(_, At::Slot(slot)) | Op::Wait(_, At::Slot(slot)) => vec![self.int(*slot)?.into()],
             // A group is the thread's own, whatever ring it fills; `insert_barriers` counts them.
             Op::Commit(_, _) => return self.commit_group(),
             Op::CopyWait(n) => return self.wait_group(*n),
@@ -358,6 +358,8 @@ impl<'c> Emitter<'c, '_> {
             | Op::Yield(_)
             | Op::Drain(_)
             | Op::WaitMma(..)
+            | Op::Acquire(..)
+            | Op::Wait(..)
             | Op::Mma { accumulate: Some(_), .. } => {
                 return Err(CompileError::bug("an operation that a pass should have lowered"));
             }
@@ -375,15 +377,6 @@ impl<'c> Emitter<'c, '_> {
             self.values[v] = Some(regs);
         }
         Ok(())
-    }
-
-    /// The stage of an iteration: its number modulo the stages.
-    fn stage(&self, ring: gpu::Ring, n: gpu::Value) -> R<IntValue<'c>> {
-        let stages = self.k.rings[ring].stages;
-        if stages == 1 {
-            return Ok(self.i32(0));
-        }
-        Ok(self.b.build_int_unsigned_rem(self.int(n)?, self.i32(i64::from(stages)), "stage")?)
     }
 }
 

@@ -5,6 +5,7 @@ mod check_registers;
 mod choose_caching;
 mod insert_barriers;
 mod lower_converts;
+mod lower_rings;
 mod lower_tiles;
 mod split_casts;
 
@@ -13,6 +14,7 @@ pub use check_registers::check_registers;
 pub use choose_caching::choose_caching;
 pub use insert_barriers::insert_barriers;
 pub use lower_converts::lower_converts;
+pub use lower_rings::lower_rings;
 #[cfg(feature = "llvm")]
 pub(crate) use lower_tiles::inner_divisor;
 pub use lower_tiles::lower_tiles;

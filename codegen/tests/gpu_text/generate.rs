@@ -3,7 +3,7 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
+    At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
     Ring, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
@@ -299,9 +299,9 @@ impl Generator {
                 Op::Mma { a, b, acc, atom, shape: (self.int(), self.int(), self.int()), accumulate }
             }
             25 => Op::WaitMma(v, self.int()),
-            26 => Op::Acquire(self.ring(), v),
+            26 => Op::Acquire(self.ring(), At::Iteration(v)),
             27 => Op::Commit(self.ring(), self.coin().then_some(v)),
-            28 => Op::Wait(self.ring(), v),
+            28 => Op::Wait(self.ring(), At::Slot(v)),
             29 => {
                 [Op::Release(v), Op::Drain(self.ring()), Op::Barrier, Op::CopyWait(self.int())][self.below(4)].clone()
             }

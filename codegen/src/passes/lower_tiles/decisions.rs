@@ -104,6 +104,7 @@ impl Lower<'_> {
                 Home::Copied(StagingReason::Coalescing) => {
                     (how, format!("its layout would read less than 32 bytes in a row{known}"))
                 }
+                Home::Copied(StagingReason::Ahead) => (how, format!("a pipelined loop's loads run ahead of it{known}")),
                 Home::Copied(StagingReason::Transposed) => (how, format!("it is used transposed{known}")),
                 Home::Stored => ("to registers, then stored".to_owned(), "the kernel writes the tensor too".to_owned()),
                 _ => (how, "nothing reads it in shared memory".to_owned()),

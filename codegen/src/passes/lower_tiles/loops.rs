@@ -1,10 +1,9 @@
 //! Loops: rings for the loads that run ahead, buffers for tiles carried in shared memory.
 
 use super::{Lower, Resident};
-use crate::analysis::Home;
+use crate::analysis::{Home, is_known_before};
 use crate::error::CompileError;
-use crate::gpu::{self, BlockData, Op as GpuOp, Type};
-use atlas_dsl::ir::ValueDef;
+use crate::gpu::{self, At, BlockData, Op as GpuOp, Type};
 use atlas_dsl::op::{BinaryOp, LoopKind};
 use atlas_dsl::{Block, DType, Inst, Op, Value};
 
@@ -48,7 +47,8 @@ impl Lower<'_> {
         let ahead = stages - 1;
         for &load in &loads {
             let mut known = true;
-            self.tile.insts[load].visit_operands(|v| known &= self.is_known_before(v, body, ahead == 0));
+            self.tile.insts[load]
+                .visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, ahead == 0));
             if !known {
                 return Err(CompileError::refusal(format!(
                     "a load of `{}` in a loop is kept in shared memory, but the loop computes where it reads",
@@ -85,7 +85,7 @@ impl Lower<'_> {
                 let filled = self.copy_in(&loads, ring, n)?;
                 self.push_effect(GpuOp::Commit(ring, Some(filled)));
             }
-            let ready = self.push(GpuOp::Wait(ring, n), vec![Type::Token(ring)])[0];
+            let ready = self.push(GpuOp::Wait(ring, At::Iteration(n)), vec![Type::Token(ring)])[0];
             token = Some(ready);
             if ahead > 0 {
                 let step = self.int(i64::from(ahead));
@@ -130,20 +130,6 @@ impl Lower<'_> {
             self.fragments.insert((results[*k], None), v);
         }
         Ok(())
-    }
-
-    /// True if a scalar is known where an iterate starts, or, without what the loop carries, before that.
-    fn is_known_before(&self, v: Value, body: Block, carried: bool) -> bool {
-        match self.tile.values[v].def {
-            ValueDef::Grid(_) => true,
-            ValueDef::BlockParam(of, n) => n == 0 || of != body || carried,
-            ValueDef::Result(inst, _) => {
-                let op = &self.tile.insts[inst];
-                let mut known = !matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Dot { .. });
-                op.visit_operands(|o| known &= self.is_known_before(o, body, carried));
-                known || self.uses.block_of(inst) != Some(body)
-            }
-        }
     }
 
     /// The loads of a block that live in shared memory.

@@ -3,7 +3,7 @@
 use super::{Columns, Lower, Resident, narrow};
 use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
 use crate::error::CompileError;
-use crate::gpu::{self, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
+use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};
@@ -117,7 +117,7 @@ impl Lower<'_> {
         ring: gpu::Ring,
         iteration: gpu::Value,
     ) -> Result<gpu::Value, CompileError> {
-        let token = self.push(GpuOp::Acquire(ring, iteration), vec![Type::Token(ring)])[0];
+        let token = self.push(GpuOp::Acquire(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
         for &inst in loads {
             let v = self.tile.results[inst][0];
             let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
@@ -151,7 +151,7 @@ impl Lower<'_> {
         let token = match r.pending {
             None => r.token,
             Some((ring, iteration)) => {
-                let token = self.push(GpuOp::Wait(ring, iteration), vec![Type::Token(ring)])[0];
+                let token = self.push(GpuOp::Wait(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
                 self.residents[v] = Some(Resident { token: Some(token), pending: None, ..r });
                 Some(token)
             }

@@ -4,7 +4,7 @@
 //! fragment with a layout or a shared buffer; loads of pipelined loops in rings with their prologue;
 //! neutrals refilled before contractions. Never: places buffers or inserts barriers.
 //! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
-//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced.
+//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the
