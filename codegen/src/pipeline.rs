@@ -173,4 +173,19 @@ mod tests {
         assert_eq!(through(Placed::FEATURES, SCHEDULE), Scheduled::FEATURES);
         assert_eq!(through(Scheduled::FEATURES, LOWER), Lowered::FEATURES);
     }
+
+    /// A pass that leaves what it says that it removes.
+    #[test]
+    fn what_a_pass_should_have_removed_is_a_defect_that_names_it() {
+        let text = include_str!("../../tests/cases/passes/lower_converts/through_scratch.gpu");
+        let (input, _) = text.split_once("\n---\n").unwrap();
+        let k = gpu::parse_gpu(input).unwrap();
+        let idle = [Pass { removes: Features::CONVERTS, ..pass("lower_nothing", |_, _| Ok(())) }];
+        let Platform { target, machine } = k.target.into();
+        let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
+        let cx = &mut Cx { schedule, target, machine: &machine, notes };
+        let made = phase::<Placed>(k, MADE, &idle, cx, &mut |_, _| {});
+        let Err(CompileError::Bug(said)) = made else { panic!("a ticket for a kernel with a `convert`") };
+        assert!(said.starts_with("after lower_nothing: error[ATL460]: `convert` stands"), "{said}");
+    }
 }
