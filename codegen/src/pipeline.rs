@@ -5,8 +5,8 @@ use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Schedule
 use crate::machine::{Machine, Platform};
 use crate::notes::Notes;
 use crate::passes::{
-    allocate_shared, check_registers, choose_caching, insert_barriers, lower_converts, lower_rings, lower_tiles,
-    split_casts,
+    allocate_shared, check_registers, choose_caching, insert_barriers, interleave_copies, lower_converts, lower_rings,
+    lower_tiles, split_casts,
 };
 use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
@@ -65,8 +65,8 @@ pub const PLACE: &[Pass] = &[
     Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
 ];
 
-/// Who does what when. `lower_tiles` still does it: it starts copies ahead.
-pub const SCHEDULE: &[Pass] = &[];
+/// Who does what when. `lower_tiles` still starts copies ahead.
+pub const SCHEDULE: &[Pass] = &[pass("interleave_copies", interleave_copies)];
 
 /// How: memory, order, limits.
 pub const LOWER: &[Pass] = &[

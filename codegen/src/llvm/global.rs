@@ -26,6 +26,8 @@ struct Bound<'c> {
     /// A constant limit: registers below it need no check.
     known: Option<u32>,
     thread: Masked<'c>,
+    /// So many elements from a multiple of it on are all real, or none is.
+    grain: u32,
 }
 
 /// Predicates of a tile's elements, made once per axis and register coordinate.
@@ -167,7 +169,11 @@ impl<'c> Emitter<'c, '_> {
                     None => self.pad_bound(&mut masks, layout, axis, len)?,
                     Some(limit) => {
                         let thread = self.thread_coord(layout, axis)?;
-                        masks.bounds.push(Bound { axis, start: None, limit, known: None, thread });
+                        // What divides the limit and every thread's first element: elements within it are real together.
+                        let of_limit = inner_divisor(slice, self.k.dims[dim].size.divisor());
+                        let zeros = of_limit.trailing_zeros().min(thread.bits.trailing_zeros()).min(16);
+                        let grain = 1 << zeros;
+                        masks.bounds.push(Bound { axis, start: None, limit, known: None, thread, grain });
                     }
                 },
                 Slice::Span { len, .. } => {
@@ -175,7 +181,7 @@ impl<'c> Emitter<'c, '_> {
                     let start = self.start(slice)?;
                     let limit = self.dim_size(dim)?;
                     let thread = self.thread_coord(layout, axis)?;
-                    masks.bounds.push(Bound { axis, start: Some(start), limit, known: None, thread });
+                    masks.bounds.push(Bound { axis, start: Some(start), limit, known: None, thread, grain: 1 });
                 }
             }
         }
@@ -206,7 +212,8 @@ impl<'c> Emitter<'c, '_> {
     fn pad_bound(&mut self, masks: &mut Masks<'c>, layout: &Fragment, axis: u8, len: u32) -> R<()> {
         if layout.cover(axis) > len {
             let thread = self.thread_coord(layout, axis)?;
-            masks.bounds.push(Bound { axis, start: None, limit: self.i32(i64::from(len)), known: Some(len), thread });
+            let limit = self.i32(i64::from(len));
+            masks.bounds.push(Bound { axis, start: None, limit, known: Some(len), thread, grain: 1 });
         }
         Ok(())
     }
@@ -220,6 +227,7 @@ impl<'c> Emitter<'c, '_> {
             if bound.known.is_some_and(|k| layout.max_thread_coord(bound.axis) + c < k) {
                 continue;
             }
+            let c = c / bound.grain * bound.grain;
             let key = (n as u8, c);
             let p = match masks.made.get(&key) {
                 Some(p) => *p,

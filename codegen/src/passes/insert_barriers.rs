@@ -31,7 +31,8 @@
 //!
 //! *Rings.* Copies are in no state. `wait` makes a stage visible to all. `acquire` hands out the stage that was released
 //! before the last `wait`: its readers are past that barrier, unless a read of the ring, or of bytes shared with it, is still
-//! in the state, which then gets a barrier here.
+//! in the state, which then gets a barrier here. Reads through a token that is not released yet are of another stage: a
+//! stage is handed out only when it is free.
 //!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. Where the stage was committed in this
 //! block, these are the commits since; a nested block that commits makes the count unknown, and all are waited for. In the
@@ -84,6 +85,8 @@ struct Access {
     /// Spelled-out layout of a fragment access in which every element belongs to one thread. Two such
     /// accesses of one rectangle touch an element from the same thread, which needs no barrier.
     private: Option<String>,
+    /// The token through which a stage of a ring is read, until it is released.
+    held: Option<Value>,
 }
 
 /// What is unordered at a point.
@@ -145,13 +148,24 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
                 }
                 barrier(k, state, &mut out, inst, write);
             }
+            // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
-                let conflict =
-                    state.open.iter().any(|a| members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
+                let several = k.rings[*ring].stages > 1;
+                let held =
+                    |a: &Access| several && a.held.is_some() && members.iter().any(|&m| Place::Shared(m) == a.place);
+                let conflict = state
+                    .open
+                    .iter()
+                    .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
                 }
+            }
+            Op::Release(token) => {
+                let open = std::mem::take(&mut state.open);
+                let free = |a: Access| Access { held: a.held.filter(|t| t != token), ..a };
+                state.open = open.into_iter().map(free).collect();
             }
             Op::Barrier => state.open.clear(),
             _ => {
@@ -247,7 +261,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             let dtype = k.buffers[r.buffer].dtype;
             let private =
                 layout.filter(|l| !(by_matrix && is_read_by_matrix(k, r, dtype, l))).and_then(|l| private(l, r));
-            vec![Access { place: Place::Shared(r.buffer), rect, write: false, private }]
+            vec![Access { place: Place::Shared(r.buffer), rect, write: false, private, held: r.token }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;
@@ -258,14 +272,20 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             let (dtype, layout) = k.tile(*value);
             let private =
                 if by_matrix && is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
-            vec![Access { place: Place::Shared(to.buffer), rect, write: true, private }]
+            vec![Access { place: Place::Shared(to.buffer), rect, write: true, private, held: None }]
         }
-        Op::ZeroShared(b) => vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None }],
+        Op::ZeroShared(b) => {
+            vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None, held: None }]
+        }
         Op::Mma { a, b, .. } => {
             let shared = |o: &Operand| match o {
-                Operand::Shared(r) => {
-                    Some(Access { place: Place::Shared(r.buffer), rect: rest(r), write: false, private: None })
-                }
+                Operand::Shared(r) => Some(Access {
+                    place: Place::Shared(r.buffer),
+                    rect: rest(r),
+                    write: false,
+                    private: None,
+                    held: r.token,
+                }),
                 Operand::Fragment(_) => None,
             };
             [a, b].into_iter().filter_map(shared).collect()
@@ -290,7 +310,7 @@ fn tensor(k: &Kernel, param: Param, slices: &[Slice], tile: Option<Value>, write
     // element, the same one stores it.
     let apart = !slices.iter().any(|s| matches!(s, Slice::Span { .. }));
     let private = layout.filter(|l| apart && (write || is_own(l))).map(|l| format!("{} {slices:?}", l.canonical()));
-    vec![Access { place: Place::Tensor(param), rect: (0, 0, 1, 1), write, private }]
+    vec![Access { place: Place::Tensor(param), rect: (0, 0, 1, 1), write, private, held: None }]
 }
 
 /// The key of [`Access::private`]; `None` if some element belongs to several threads.

@@ -4,6 +4,7 @@ mod allocate_shared;
 mod check_registers;
 mod choose_caching;
 mod insert_barriers;
+mod interleave_copies;
 mod lower_converts;
 mod lower_rings;
 mod lower_tiles;
@@ -13,6 +14,7 @@ pub use allocate_shared::allocate_shared;
 pub use check_registers::check_registers;
 pub use choose_caching::choose_caching;
 pub use insert_barriers::insert_barriers;
+pub use interleave_copies::interleave_copies;
 pub use lower_converts::lower_converts;
 pub use lower_rings::lower_rings;
 #[cfg(feature = "llvm")]
