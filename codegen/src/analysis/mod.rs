@@ -2,6 +2,7 @@
 
 mod extents;
 mod fills;
+mod formula;
 mod placement;
 mod precision;
 mod registers;
@@ -14,4 +15,4 @@ pub(crate) use placement::{contiguous_run, root as placement_root, vector_elemen
 pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
-pub use work::{Counts, Prefetched, Read, Work};
+pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};
