@@ -1,17 +1,28 @@
-//! Time from Tile IR to PTX for each op, with the config chosen, in a warmed process.
+//! Time from Tile IR to PTX for each op, with the config chosen, in a warmed process; and what choosing costs on the
+//! host: all configs of a specialization that is new, and a launch at a new size of one that is known.
 //!
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
-use atlas::codegen::{Target, compile};
+use atlas::codegen::{Machine, Target, compile};
 use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{Kernel, Schedule, Specialization, Verified, verify};
+use atlas::dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
 use atlas::ops::{Problem, cases};
-use atlas::runtime::choose_for;
-use criterion::{Criterion, criterion_group, criterion_main};
+use atlas::runtime::{CacheDir, Device, Launch, SimOptions, Tensor, args, choose_for};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::time::Duration;
 
 /// The Tile IR and schedule that would be compiled for a problem.
 fn kernel(p: &Problem, target: Target) -> Option<(Verified<Kernel>, Schedule)> {
+    let spec = specialization(p);
+    let selection = choose_for(p.kernel, &spec, &p.dims, Some(target.into()));
+    selection.legal().find_map(|c| {
+        let kernel = verify((p.kernel.build)(&spec, &c.config).ok()?).ok()?;
+        compile(&kernel, &c.config.schedule, target).ok()?;
+        Some((kernel, c.config.schedule))
+    })
+}
+
+fn specialization(p: &Problem) -> Specialization {
     let mut spec = Specialization::default();
     for t in p.kernel.types {
         spec = spec.with_type(t.name, p.dtype);
@@ -19,12 +30,7 @@ fn kernel(p: &Problem, target: Target) -> Option<(Verified<Kernel>, Schedule)> {
     for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
         spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
     }
-    let selection = choose_for(p.kernel, &spec, &p.dims, Some(target.into()));
-    selection.legal().find_map(|c| {
-        let kernel = verify((p.kernel.build)(&spec, &c.config).ok()?).ok()?;
-        compile(&kernel, &c.config.schedule, target).ok()?;
-        Some((kernel, c.config.schedule))
-    })
+    spec
 }
 
 fn tile_to_ptx(c: &mut Criterion) {
@@ -39,5 +45,54 @@ fn tile_to_ptx(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, tile_to_ptx);
+/// Every config of a kernel for a specialization that the process has not met.
+fn new_specialization(c: &mut Criterion) {
+    let machine = Machine::from(Target { sm: 90, specific: false });
+    let mut group = c.benchmark_group("new_specialization");
+    group.sample_size(20).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    let mut fresh = 0;
+    for bench in cases::benches() {
+        let Problem { kernel, dims, .. } = &bench.problem;
+        let name = format!("{}/{} configs", bench.name, kernel.configs().len());
+        // The kernel has no such dim, so that nothing else differs.
+        let mut spec = || {
+            fresh += 1;
+            specialization(&bench.problem).with_dim(&format!("none{fresh}"), DimFact::Dynamic(1))
+        };
+        group.bench_function(name, |b| {
+            b.iter_batched(&mut spec, |spec| choose_for(kernel, &spec, dims, Some(machine)), BatchSize::SmallInput);
+        });
+    }
+    group.finish();
+}
+
+/// All that a launch does on the host but to queue it, at sizes of one specialization that it has not met. The kernel is
+/// loaded: by the simulator, which has the same path up to there.
+fn new_size(c: &mut Criterion) {
+    const MOST: usize = 1 << 17;
+    let device = Device::sim_with(Target { sm: 90, specific: false }, SimOptions::default(), CacheDir::Off);
+    let zeros = |shape: [usize; 3]| Tensor::zeros(&device, DType::Bf16, shape).expect("memory of the host");
+    let (x, y, weights) = (zeros([1, MOST, 16]), zeros([1, MOST, 16]), zeros([1, 64, 16]));
+    let hidden = weights.reshape([1, 16, 64]).expect("as many elements");
+    let def = cases::problem("memory_read", DType::Bf16, &[1, 1, 16, 64]).expect("a kernel that ships").kernel;
+    let mut n = 1;
+    // Odd sizes have one divisor class, and by the time that one returns its plan is gone.
+    let mut next = || {
+        n = (n + 2) % MOST;
+        let rows = |t: &Tensor| t.slice(1, 0..n).expect("inside");
+        (rows(&x), rows(&y))
+    };
+    let mut group = c.benchmark_group("new_size");
+    group.sample_size(100);
+    let name = format!("memory_read/{} configs", def.configs().len());
+    let prepare = |(x, mut y)| def.prepare(&device, args!(x, weights, hidden, x, &mut y)).expect("a launch");
+    group.bench_function(name, |b| b.iter_batched(&mut next, prepare, BatchSize::SmallInput));
+    let (x, mut y) = next();
+    group.bench_function("memory_read/known", |b| {
+        b.iter(|| def.prepare(&device, args!(x, weights, hidden, x, &mut y)).expect("a launch"));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, tile_to_ptx, new_specialization, new_size);
 criterion_main!(benches);

@@ -117,10 +117,13 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
     let together = |n: u64| (alone.powi(6) + (n as f64 * shared).powi(6)).cbrt().sqrt();
 
     let (rounds, rest) = (per_sm / held, per_sm % held);
-    let last = match (rounds, rest) {
-        (_, 0) => 0.0,
+    let cycles = match (rounds, rest) {
         (0, n) => together(n),
-        (_, n) => f64::midpoint(together(n), together(held) * n as f64 / held as f64),
+        (_, 0) => rounds as f64 * together(held),
+        (_, n) => {
+            let full = together(held);
+            rounds as f64 * full + f64::midpoint(together(n), full * n as f64 / held as f64)
+        }
     };
     Cost {
         programs: work.programs,
@@ -129,7 +132,7 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
         registers: u64::from(work.registers),
         held,
         resident_threads: held * u64::from(work.threads),
-        cycles: rounds as f64 * together(held) + last,
+        cycles,
     }
 }
 

@@ -108,7 +108,7 @@ impl Launch for KernelDef {
     }
 
     fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection> {
-        Ok(choose(&BoundLaunch::new(self, device, args.as_ref())?))
+        choose(&BoundLaunch::new(self, device, args.as_ref())?)
     }
 }
 

@@ -47,6 +47,7 @@ mod resolve;
 mod select;
 mod sim;
 mod sim_fault;
+mod space;
 mod storage;
 mod store;
 mod stream;

@@ -247,26 +247,16 @@ impl Plans {
         drop(dropped);
     }
 
-    /// True if nothing has been loaded or refused here.
-    pub(crate) fn is_new(&self) -> bool {
-        lock(&self.loaded).is_empty() && lock(&self.refused).is_empty()
+    /// True if something has been refused here.
+    pub(crate) fn has_refused(&self) -> bool {
+        !lock(&self.refused).is_empty()
     }
 
-    /// What is known against a kernel here: that it is refused, or how much it spills.
-    pub(crate) fn remembered(&self, key: &KernelKey) -> Option<Remembered> {
-        if let Some(reason) = self.refusal(key) {
-            return Some(Remembered::Refused(reason));
-        }
+    /// Bytes of local memory of a thread of a loaded kernel whose registers spill.
+    pub(crate) fn spills(&self, key: &KernelKey) -> Option<u32> {
         let bytes = lock(&self.loaded).peek(key).map(|k| k.facts.local_bytes)?;
-        (bytes > 0).then_some(Remembered::Spills(bytes))
+        (bytes > 0).then_some(bytes)
     }
-}
-
-/// What earlier launches found out about a kernel.
-pub(crate) enum Remembered {
-    Refused(String),
-    /// Bytes of local memory of a thread.
-    Spills(u32),
 }
 
 /// What a loaded kernel does for one problem.

@@ -2,7 +2,7 @@
 //! whose registers spill.
 
 use crate::bind::BoundLaunch;
-use crate::compile::{CompileProblem, compile, compile_with_lines, kernel_key};
+use crate::compile::{CompileProblem, compile, compile_with_lines};
 use crate::cost::programs;
 use crate::device::{Backend, Device};
 use crate::error::{CompileFailure, Result, RuntimeError};
@@ -10,10 +10,11 @@ use crate::kernel::{LoadedKernel, does_not_fit};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
 use crate::plan::{Body, PassedOver, Plan, gpu_body};
-use crate::select::{Candidate, Selection, Source, choose, choose_given};
+use crate::select::{Ranked, Ranking, Source, rank};
+use crate::space::Space;
 use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Verified};
+use atlas_dsl::{Config, KernelDef};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,45 +35,42 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
     if let Some((dim, _)) = def.dims.iter().zip(bound.dims()).find(|(dim, size)| dim.whole && **size == 0) {
         return Err(LaunchError::EmptyDim { kernel: def.name, dim: dim.name }.into());
     }
-    let selection = match config {
-        Some(config) => choose_given(bound, config)?,
-        None => choose(bound),
-    };
+    let ranking = rank(bound, config)?;
     match bound.device().machine() {
-        Some(machine) => resolve_gpu(bound, &selection, machine),
-        None => resolve_cpu(bound, &selection),
+        Some(machine) => resolve_gpu(bound, &ranking, machine),
+        None => resolve_cpu(bound, &ranking),
     }
 }
 
-fn resolve_cpu(bound: &BoundLaunch, selection: &Selection) -> Result<Plan> {
-    let Some(Candidate { config, kernel: Some(kernel), .. }) = selection.legal().next() else {
-        return Err(no_config(bound.def(), selection, Vec::new()).into());
+fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking) -> Result<Plan> {
+    let Some(&Ranked { point, .. }) = ranking.legal.first() else {
+        return Err(no_config(bound.def(), ranking, Vec::new()).into());
     };
+    let kernel = ranking.space.kernel(point)?;
     let grid: Vec<GridExtent> = kernel.grid.iter().map(|a| a.extent).collect();
     let body = match programs(&grid, bound.dims()) {
         0 => Body::Empty,
-        _ => Body::Cpu { kernel: kernel.clone(), dims: bound.dims().to_vec() },
+        _ => Body::Cpu { kernel: Arc::new(kernel), dims: bound.dims().to_vec() },
     };
-    Ok(Plan { config: config.clone(), source: selection.source, body, passed_over: Vec::new() })
+    let config = ranking.space.points[point].config.clone();
+    Ok(Plan { config, source: ranking.source, body, passed_over: Vec::new() })
 }
 
-fn resolve_gpu(bound: &BoundLaunch, selection: &Selection, machine: Machine) -> Result<Plan> {
-    let def = bound.def();
-    let candidates = selection.legal().map(|c| (c, selection.source));
-    let candidates = candidates.chain(selection.fallback(def).map(|c| (c, Source::Default)));
-    let given = selection.source == Source::Given;
-    let found = search(candidates.filter(|(c, _)| c.kernel.is_some()), given, |&(c, _)| match &c.kernel {
-        Some(kernel) => load(bound.device(), kernel, &c.config.schedule, machine),
-        None => Ok(Trial::Refused("it cannot be built".to_owned())),
-    })?;
-    let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((c, _), why)| (c.config.clone(), why)).collect();
+fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine) -> Result<Plan> {
+    let (def, space) = (bound.def(), &ranking.space);
+    let candidates = ranking.legal.iter().map(|r| (r.point, ranking.source));
+    let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
+    let given = ranking.source == Source::Given;
+    let config = |point: usize| space.points[point].config.clone();
+    let found = search(candidates, given, |&(point, _)| load(bound.device(), space, point, machine))?;
+    let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((p, _), why)| (config(p), why)).collect();
     bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
     match found.end {
-        End::Found((candidate, source), kernel) => {
+        End::Found((point, source), kernel) => {
             let body = gpu_body(bound, kernel)?;
-            Ok(Plan { config: candidate.config.clone(), source, body, passed_over })
+            Ok(Plan { config: config(point), source, body, passed_over })
         }
-        End::Nothing => Err(no_config(def, selection, passed_over).into()),
+        End::Nothing => Err(no_config(def, ranking, passed_over).into()),
         End::NoCompiler => Err(CompileFailure {
             kernel: def.name.to_owned(),
             message: "this build has no compiler, and the kernel store has no kernel for this problem; \
@@ -82,8 +80,8 @@ fn resolve_gpu(bound: &BoundLaunch, selection: &Selection, machine: Machine) -> 
             compiler_present: false,
         }
         .into()),
-        End::Failed((candidate, _), message) => {
-            let message = format!("config `{}` for {machine}: {message}", candidate.config);
+        End::Failed((point, _), message) => {
+            let message = format!("config `{}` for {machine}: {message}", config(point));
             let kernel = def.name.to_owned();
             Err(CompileFailure { kernel, message, refused: passed_over, compiler_present: true }.into())
         }
@@ -158,13 +156,8 @@ fn search<C, T>(
 
 /// The loaded kernel of a key: from this process, from the store, or compiled now. What was refused on this device
 /// once is not tried again.
-fn load(
-    device: &Device,
-    kernel: &Verified<Kernel>,
-    schedule: &Schedule,
-    machine: Machine,
-) -> Result<Trial<Arc<LoadedKernel>>> {
-    let key = kernel_key(kernel, *schedule, machine.target());
+fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = space.key(point, machine.target())?;
     let plans = device.plans();
     if let Some(reason) = plans.refusal(&key) {
         return Ok(Trial::Refused(reason));
@@ -173,9 +166,10 @@ fn load(
         let bytes = loaded.facts.local_bytes;
         return Ok(Trial::Loaded(loaded, bytes));
     }
+    let schedule = &space.points[point].config.schedule;
     let image = match device.store().get(&key) {
         Some(image) => image,
-        None => match compile(kernel, schedule, machine) {
+        None => match compile(&space.kernel(point)?, schedule, machine) {
             Ok(image) => {
                 device.counters().compiled.fetch_add(1, Ordering::Relaxed);
                 device.store().put(&key, image)
@@ -190,7 +184,7 @@ fn load(
     };
     // The store serves every machine of a target, also one that holds more than this.
     let fits = does_not_fit(&image, &machine).map_or(Ok(()), Err);
-    let loaded = match fits.map(|()| load_image(device, key, image, kernel, schedule, machine)) {
+    let loaded = match fits.map(|()| load_image(device, key, image, space, point, machine)) {
         Err(reason) => Err(reason),
         Ok(Ok(loaded)) => Ok(loaded),
         Ok(Err(RuntimeError::Driver(e))) if e.refuses() => Err(e.to_string()),
@@ -215,20 +209,21 @@ fn load_image(
     device: &Device,
     key: KernelKey,
     image: Arc<KernelImage>,
-    kernel: &Verified<Kernel>,
-    schedule: &Schedule,
+    space: &Space,
+    point: usize,
     machine: Machine,
 ) -> Result<LoadedKernel> {
     match device.backend() {
         Backend::Cuda(context) => LoadedKernel::load(context, key, image),
         Backend::Sim(_) | Backend::Cpu => {
-            let (kernel, schedule) = (kernel.clone(), *schedule);
+            let (kernel, schedule) = (space.kernel(point)?, space.points[point].config.schedule);
             crate::sim::load(image, key, device, Box::new(move || compile_with_lines(&kernel, &schedule, machine)))
         }
     }
 }
 
-fn no_config(def: &KernelDef, selection: &Selection, mut refused: Vec<PassedOver>) -> CompileFailure {
+fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -> CompileFailure {
+    let selection = ranking.selection();
     let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
     let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
     refused.extend(ranked);

@@ -1,23 +1,24 @@
 //! Which config runs a problem: every point of the tune space, ranked by the cost model.
 //!
 //! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
-//! GPU IR, which tells its work, and the cheapest work is chosen; among works within 2 % of it, that with most threads
-//! resident. A config that the builder, the verifier or a pass
-//! refuses is a value with its reason and is never chosen. Equal costs go in the order of the tune space. If nothing
+//! GPU IR once for a specialization, which tells its work as a formula (`space.rs`); for the sizes of a launch the
+//! cheapest work is chosen, and among works within 2 % of it, that with most threads resident. A config that the builder,
+//! the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the order of the tune
+//! space. If nothing
 //! is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
 //! where tiles cost little, the default comes first.
 
 use crate::bind::BoundLaunch;
-use crate::compile::{build_kernel, kernel_key};
+use crate::compile::build_kernel;
 use crate::cost::{Cost, estimate};
 use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
-use crate::plan::Remembered;
 use crate::problem::specialize;
-use atlas_codegen::analysis::Work;
+use crate::space::{Found, Point, Space, reason};
+use atlas_codegen::analysis::AtSizes;
 use atlas_codegen::{Machine, Target, pipeline};
-use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
+use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
 use std::fmt;
 use std::sync::Arc;
 
@@ -54,7 +55,6 @@ pub struct Candidate {
     pub outcome: Outcome,
     /// What an earlier launch on this device found against it, short of a refusal: that its registers spill.
     pub drawback: Option<String>,
-    pub(crate) kernel: Option<Arc<Verified<Kernel>>>,
 }
 
 /// What the model says of a config.
@@ -77,74 +77,129 @@ pub struct Selection {
     pub source: Source,
 }
 
-/// Ranks the tune space of a bound launch for its device.
-pub fn choose(bound: &BoundLaunch) -> Selection {
-    let device = bound.device();
-    let mut selection = choose_for(bound.def(), &specialize(bound), bound.dims(), device.machine());
-    if let Some(target) = device.target() {
-        recall(&mut selection, device, target);
-    }
-    selection
+/// The legal points of a space for one problem, best first: what a launch needs of a [`Selection`].
+pub(crate) struct Ranking {
+    pub(crate) space: Arc<Space>,
+    pub(crate) legal: Vec<Ranked>,
+    pub(crate) source: Source,
+    /// Refused by the device's driver in earlier launches, with the reason.
+    recalled: Vec<(usize, String)>,
 }
 
-/// Adds what earlier launches on the device found out: refusals of the driver, and spills.
-fn recall(selection: &mut Selection, device: &Device, target: Target) {
-    if device.plans().is_new() {
-        return;
+/// A point of a space and its cost; none where none was estimated.
+#[derive(Clone, Copy)]
+pub(crate) struct Ranked {
+    pub(crate) point: usize,
+    cost: Option<Cost>,
+}
+
+/// Ranks the tune space of a bound launch for its device, or takes the config that the caller gave.
+///
+/// # Errors
+/// As [`choose_given`].
+pub(crate) fn rank(bound: &BoundLaunch, given: Option<&Config>) -> Result<Ranking, RuntimeError> {
+    let (def, device) = (bound.def(), bound.device());
+    if let Some(config) = given {
+        let space = Space::given(def, specialize(bound), device.machine(), complete(def, config)?)?;
+        let legal = vec![Ranked { point: 0, cost: None }];
+        return Ok(Ranking { space, legal, source: Source::Given, recalled: Vec::new() });
     }
-    for c in &mut selection.candidates {
-        let Some(kernel) = c.kernel.as_ref().filter(|_| matches!(c.outcome, Outcome::Legal(_))) else { continue };
-        match device.plans().remembered(&kernel_key(kernel, c.config.schedule, target)) {
-            Some(Remembered::Refused(reason)) => c.outcome = Outcome::Refused(reason),
-            Some(Remembered::Spills(bytes)) => {
-                c.drawback = Some(format!("its registers spill {bytes} bytes per thread"))
-            }
-            None => {}
+    let space = Space::explored(def, specialize(bound), device.machine());
+    let mut ranking = Ranking::of(space, bound.dims(), device.machine());
+    if let Some(target) = device.target().filter(|_| device.plans().has_refused()) {
+        ranking.recall(device, target)?;
+    }
+    Ok(ranking)
+}
+
+/// Ranks the tune space of a bound launch for its device.
+///
+/// # Errors
+/// `RuntimeError::Kernel` if a kernel that was built once cannot be built again.
+pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
+    let ranking = rank(bound, None)?;
+    let mut selection = ranking.selection();
+    let Some(target) = bound.device().target() else { return Ok(selection) };
+    for (c, ranked) in selection.candidates.iter_mut().zip(&ranking.legal) {
+        if let Some(bytes) = bound.device().plans().spills(&ranking.space.key(ranked.point, target)?) {
+            c.drawback = Some(format!("its registers spill {bytes} bytes per thread"));
         }
     }
-    // The ranking among the rest stays.
-    selection.candidates.sort_by_key(|c| matches!(c.outcome, Outcome::Refused(_)));
+    Ok(selection)
 }
 
 /// Ranks the tune space of a kernel for a problem and a GPU, which need not be here; `None` is the CPU.
 ///
 /// `dims` are the sizes of the kernel's dims in the signature's order.
 pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Option<Machine>) -> Selection {
-    let default = def.default_config();
-    let mut legal: Vec<Candidate> = Vec::new();
-    let mut refused: Vec<Candidate> = Vec::new();
-    for config in def.configs() {
-        let kernel = match build_kernel(def, spec, &config) {
-            Ok(kernel) => Arc::new(kernel),
-            Err(e) => {
-                refused.push(Candidate { config, outcome: Outcome::Refused(reason(&e)), drawback: None, kernel: None });
-                continue;
+    Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine).selection()
+}
+
+impl Ranking {
+    fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>) -> Ranking {
+        let mut sizes = AtSizes::default();
+        let costs = space.points.iter().enumerate().filter_map(|(point, p)| match (&p.found, machine) {
+            (Found::Lowered(work), Some(machine)) => {
+                Some(Ranked { point, cost: Some(estimate(sizes.work(work, dims), &machine)) })
             }
+            (Found::Refused { .. }, _) => None,
+            (Found::Lowered(_) | Found::Built, _) => Some(Ranked { point, cost: None }),
+        });
+        let mut legal: Vec<Ranked> = costs.collect();
+        let source = if machine.is_some() && !legal.is_empty() {
+            legal.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
+            prefer_threads(&mut legal);
+            Source::CostModel
+        } else {
+            let default = space.def.default_config();
+            if let Some(at) = legal.iter().position(|r| space.points[r.point].config == default) {
+                legal[..=at].rotate_right(1);
+            }
+            Source::Default
         };
-        let Some(machine) = machine else {
-            legal.push(Candidate { config, outcome: Outcome::Legal(None), drawback: None, kernel: Some(kernel) });
-            continue;
-        };
-        let lowered = pipeline::run(&kernel, &config.schedule, machine, |_, _| {});
-        let outcome = match lowered {
-            Ok(lowered) => Outcome::Legal(Some(estimate(&Work::of(&lowered, dims), &machine))),
-            Err(e) => Outcome::Refused(e.to_string()),
-        };
-        let of = if matches!(outcome, Outcome::Legal(_)) { &mut legal } else { &mut refused };
-        of.push(Candidate { config, outcome, drawback: None, kernel: Some(kernel) });
+        Ranking { space, legal, source, recalled: Vec::new() }
     }
-    let source = if machine.is_some() && !legal.is_empty() {
-        legal.sort_by(|a, b| cycles(a).total_cmp(&cycles(b)));
-        prefer_threads(&mut legal);
-        Source::CostModel
-    } else {
-        if let Some(at) = legal.iter().position(|c| c.config == default) {
-            legal[..=at].rotate_right(1);
+
+    /// Takes out what the driver refused in earlier launches. The ranking among the rest stays.
+    fn recall(&mut self, device: &Device, target: Target) -> Result<(), RuntimeError> {
+        for ranked in std::mem::take(&mut self.legal) {
+            match device.plans().refusal(&self.space.key(ranked.point, target)?) {
+                Some(reason) => self.recalled.push((ranked.point, reason)),
+                None => self.legal.push(ranked),
+            }
         }
-        Source::Default
-    };
-    legal.append(&mut refused);
-    Selection { kernel: def.name, candidates: legal, source }
+        Ok(())
+    }
+
+    /// The default config where it could be built but nothing is legal: the compiler then says why.
+    pub(crate) fn fallback(&self) -> Option<usize> {
+        let default = self.space.def.default_config();
+        let points = self.space.points.iter();
+        let could_be = |p: &Point| p.config == default && !matches!(p.found, Found::Refused { built: false, .. });
+        points.enumerate().find(|(_, p)| self.legal.is_empty() && could_be(p)).map(|(i, _)| i)
+    }
+
+    /// The ranking as data for people.
+    pub(crate) fn selection(&self) -> Selection {
+        let candidate = |point: usize, outcome: Outcome| {
+            let config = self.space.points[point].config.clone();
+            Candidate { config, outcome, drawback: None }
+        };
+        let legal = self.legal.iter().map(|r| candidate(r.point, Outcome::Legal(r.cost)));
+        let recalled = self.recalled.iter().map(|(i, reason)| candidate(*i, Outcome::Refused(reason.clone())));
+        let refused = self.space.points.iter().enumerate().filter_map(|(i, p)| match &p.found {
+            Found::Refused { reason, .. } => Some(candidate(i, Outcome::Refused(reason.clone()))),
+            Found::Lowered(_) | Found::Built => None,
+        });
+        let candidates = legal.chain(recalled).chain(refused).collect();
+        Selection { kernel: self.space.def.name, candidates, source: self.source }
+    }
+}
+
+impl Ranked {
+    fn cycles(&self) -> f64 {
+        self.cost.map_or(f64::INFINITY, |cost| cost.cycles)
+    }
 }
 
 /// Why a config cannot run a bound launch on its device; `None` if it can.
@@ -157,24 +212,12 @@ pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
     pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).err().map(|e| e.to_string())
 }
 
-/// An error of building a kernel without its config, which stands beside it.
-fn reason(error: &RuntimeError) -> String {
-    match error {
-        RuntimeError::Kernel { diagnostics, .. } => diagnostics.to_string(),
-        other => other.to_string(),
-    }
-}
-
 /// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
 ///
 /// # Errors
 /// [`LaunchError::UnknownKnob`]; `RuntimeError::Kernel` if the kernel cannot be built with it.
 pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, RuntimeError> {
-    let def = bound.def();
-    let config = complete(def, config)?;
-    let kernel = Arc::new(build_kernel(def, &specialize(bound), &config)?);
-    let candidate = Candidate { config, outcome: Outcome::Legal(None), drawback: None, kernel: Some(kernel) };
-    Ok(Selection { kernel: def.name, candidates: vec![candidate], source: Source::Given })
+    Ok(rank(bound, Some(config))?.selection())
 }
 
 /// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel.
@@ -194,23 +237,13 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
 
 /// Moves to the front, of the configs that the model cannot tell from the cheapest, the one with most threads on an SM:
 /// more of them hide what the model does not know.
-fn prefer_threads(sorted: &mut [Candidate]) {
-    let Some(least) = sorted.first().map(cycles) else { return };
-    let near = sorted.iter().take_while(|c| cycles(c) <= least * (1.0 + RESOLUTION)).count();
-    let threads = |c: &Candidate| match c.outcome {
-        Outcome::Legal(Some(cost)) => cost.resident_threads,
-        _ => 0,
-    };
+fn prefer_threads(sorted: &mut [Ranked]) {
+    let Some(least) = sorted.first().map(Ranked::cycles) else { return };
+    let near = sorted.iter().take_while(|r| r.cycles() <= least * (1.0 + RESOLUTION)).count();
+    let threads = |r: &Ranked| r.cost.map_or(0, |cost| cost.resident_threads);
     let most = sorted[..near].iter().map(threads).max();
-    if let Some(at) = sorted[..near].iter().position(|c| Some(threads(c)) == most) {
+    if let Some(at) = sorted[..near].iter().position(|r| Some(threads(r)) == most) {
         sorted[..=at].rotate_right(1);
-    }
-}
-
-fn cycles(candidate: &Candidate) -> f64 {
-    match candidate.outcome {
-        Outcome::Legal(Some(cost)) => cost.cycles,
-        _ => f64::INFINITY,
     }
 }
 
@@ -223,13 +256,6 @@ impl Selection {
     /// Legal candidates, best first.
     pub fn legal(&self) -> impl Iterator<Item = &Candidate> {
         self.candidates.iter().filter(|c| matches!(c.outcome, Outcome::Legal(_)))
-    }
-
-    /// The default config where it could be built but nothing is legal: the compiler then says why.
-    pub(crate) fn fallback(&self, def: &KernelDef) -> Option<&Candidate> {
-        let default = def.default_config();
-        let nothing_legal = self.legal().next().is_none();
-        self.candidates.iter().find(|c| nothing_legal && c.config == default && c.kernel.is_some())
     }
 
     /// Refused configs with their reasons.

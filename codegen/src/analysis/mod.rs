@@ -4,6 +4,7 @@ mod ahead;
 mod extents;
 mod fills;
 mod formless;
+mod formula;
 mod order;
 mod placement;
 mod precision;
@@ -21,4 +22,4 @@ pub(crate) use placement::{contiguous_run, root as placement_root, vector_elemen
 pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
-pub use work::{Counts, Prefetched, Read, Work};
+pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};

@@ -1,16 +1,16 @@
 //! How much work one program of a lowered kernel does, by the unit of the multiprocessor that does it.
 //!
-//! Facts, not times: what follows from the GPU IR for given dim sizes. Loops count by their trips, with grid coordinates
+//! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops count by their trips, with grid coordinates
 //! in the middle of the grid. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
+use crate::analysis::formula::{Formula, Formulas, count};
 use crate::analysis::{peak_registers, registers_per_thread};
 use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
-use atlas_dsl::{DType, Dim, Param};
-use std::collections::BTreeMap;
+use atlas_dsl::{DType, Param};
 use std::ops::AddAssign;
 
 /// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
@@ -101,101 +101,270 @@ pub struct Work {
     pub written: f64,
 }
 
-impl Work {
-    /// Counts a kernel's work for these sizes of its dims, in the signature's order.
-    pub fn of(k: &Kernel, dims: &[u64]) -> Work {
-        let mut walk = Walk { k, dims, work: Work::default(), reads: BTreeMap::new(), pending: false };
-        walk.work.programs = k.index_map.axes().iter().map(|&a| walk.count(a)).fold(1, u64::saturating_mul);
-        for role in k.roles.values() {
-            let mut counts = walk.block(role.body, Place { trips: 1.0, ahead: None });
-            counts.rounds += f64::from(u8::from(std::mem::take(&mut walk.pending)));
-            walk.work.total += counts;
-        }
-        let reads = std::mem::take(&mut walk.reads);
+/// The work of a kernel as it follows from the sizes of its dims: counted once on GPU IR, worked out for each size.
+///
+/// It holds nothing of the kernel: a new size lowers nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkFormula {
+    formulas: Formulas,
+    grid: Vec<GridExtent>,
+    threads: u32,
+    shared_bytes: u32,
+    registers: u32,
+    /// One for each role.
+    roles: Vec<Part>,
+    /// The bytes of each tensor that is read.
+    tensors: Vec<Formula>,
+}
+
+/// The work of a block.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Part {
+    /// What no size changes.
+    fixed: Counts,
+    rest: Vec<Item>,
+}
+
+/// Work that depends on sizes.
+#[derive(Clone, Debug, PartialEq)]
+enum Item {
+    /// Bytes of a tensor, and the work for each of them.
+    Bytes { amount: Formula, each: OfByte, moved: Moved },
+    /// A loop from one number to another, where they are known, and the trips that its loads run ahead.
+    Loop { bounds: Option<(Formula, Formula)>, ahead: Option<f64>, body: Part },
+    /// What runs in some trips or for some programs: where loads run so many trips ahead, else where the condition holds.
+    If { ahead: Option<f64>, condition: Option<Formula>, body: Part },
+}
+
+/// The work for one byte of a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct OfByte {
+    global: f64,
+    shared: f64,
+    element_wise: f64,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Moved {
+    /// From this one of the tensors that are read.
+    Read(usize),
+    Written,
+    /// They have been read before.
+    Again,
+}
+
+/// Trips of a loop whose bounds depend on data.
+const UNKNOWN_TRIPS: f64 = 8.0;
+
+impl WorkFormula {
+    /// Counts a kernel's work.
+    pub fn of(k: &Kernel) -> WorkFormula {
+        let mut walk = Walk { k, formulas: Formulas::default(), read: Vec::new(), pending: false };
+        let roles = k.roles.values().map(|role| {
+            let mut part = walk.block(role.body, None);
+            part.fixed.rounds += walk.round();
+            part
+        });
+        let roles = roles.collect();
+        let read = std::mem::take(&mut walk.read);
+        let tensors = read.into_iter().map(|p| walk.tensor_bytes(p)).collect();
         let tiles = peak_registers(k);
         let wanted = tiles + (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
-        let tensor = |p: Param| walk.tensor_bytes(p);
-        let reads = reads.into_iter().map(|(p, bytes)| Read { bytes, tensor: tensor(p) }).collect();
-        Work {
+        WorkFormula {
+            grid: k.index_map.axes().to_vec(),
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
             registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },
-            reads,
-            ..walk.work
+            roles,
+            tensors,
+            formulas: walk.formulas,
         }
+    }
+
+    /// The work for these sizes of the dims, in the signature's order.
+    pub fn at(&self, dims: &[u64]) -> Work {
+        let mut sizes = AtSizes::default();
+        sizes.work(self, dims);
+        sizes.work
+    }
+
+    /// The work of one run of a block; what programs read, write and run ahead is noted for all its trips.
+    fn part(part: &Part, trips: f64, values: &[f64], work: &mut Work) -> Counts {
+        let mut counts = part.fixed;
+        let of = |f: Formula| values[f as usize];
+        for item in &part.rest {
+            match item {
+                Item::Bytes { amount, each, moved } => {
+                    let bytes = of(*amount);
+                    counts.global += bytes * each.global;
+                    counts.shared += bytes * each.shared;
+                    counts.element_wise += bytes * each.element_wise;
+                    match moved {
+                        Moved::Read(tensor) => work.reads[*tensor].bytes += trips * bytes,
+                        Moved::Written => work.written += trips * bytes,
+                        Moved::Again => {}
+                    }
+                }
+                Item::Loop { bounds, ahead, body } => {
+                    let bounds = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
+                    let own = bounds.map_or(UNKNOWN_TRIPS, |n| n.max(0.0).ceil());
+                    let body = WorkFormula::part(body, trips * own, values, work);
+                    if let Some(ahead) = *ahead {
+                        work.prefetched.push(Prefetched { trips: trips * own, ahead, body });
+                    }
+                    counts.plus_times(body, own);
+                }
+                Item::If { ahead, condition, body } => {
+                    // A guard of loads that run ahead is false at the end of the loop.
+                    let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
+                        (Some(ahead), _) => (trips - ahead).max(0.0) / trips.max(1.0),
+                        (None, Some(holds)) => holds,
+                        (None, None) => 1.0,
+                    };
+                    let body = WorkFormula::part(body, trips * share, values, work);
+                    counts.plus_times(body, share);
+                }
+            }
+        }
+        counts
     }
 }
 
-/// Where a block stands: how often it runs, and whether loads run ahead of it.
-#[derive(Clone, Copy)]
-struct Place {
-    trips: f64,
-    /// The trips that loads of the surrounding loop run ahead; `None` outside of such loops.
-    ahead: Option<f64>,
+/// Works out one kernel's work after another without allocating anew.
+#[derive(Debug, Default)]
+pub struct AtSizes {
+    values: Vec<f64>,
+    work: Work,
+}
+
+impl AtSizes {
+    /// A kernel's work for these sizes of its dims, in the signature's order.
+    pub fn work(&mut self, of: &WorkFormula, dims: &[u64]) -> &Work {
+        let AtSizes { values, work } = self;
+        of.formulas.values(dims, values);
+        work.programs = of.grid.iter().map(|&axis| count(axis, dims)).fold(1, u64::saturating_mul);
+        (work.threads, work.shared_bytes, work.registers) = (of.threads, of.shared_bytes, of.registers);
+        (work.total, work.written) = (Counts::default(), 0.0);
+        work.prefetched.clear();
+        work.reads.clear();
+        work.reads.extend(of.tensors.iter().map(|&t| Read { bytes: 0.0, tensor: values[t as usize] }));
+        for role in &of.roles {
+            let counts = WorkFormula::part(role, 1.0, values, work);
+            work.total += counts;
+        }
+        work
+    }
 }
 
 struct Walk<'a> {
     k: &'a Kernel,
-    dims: &'a [u64],
-    work: Work,
-    reads: BTreeMap<Param, f64>,
+    formulas: Formulas,
+    /// The tensors that are read.
+    read: Vec<Param>,
     /// A load is on its way that nothing has waited for yet.
     pending: bool,
 }
 
 impl Walk<'_> {
-    /// The work of one run of a block; what programs read, write and run ahead is noted for all its trips.
-    fn block(&mut self, block: Block, at: Place) -> Counts {
+    /// 1 if a load is on its way, which is now waited for, else 0.
+    fn round(&mut self) -> f64 {
+        f64::from(u8::from(std::mem::take(&mut self.pending)))
+    }
+
+    /// The work of one run of a block; `ahead` are the trips that loads of the surrounding loop run ahead, `None` outside
+    /// of such loops.
+    fn block(&mut self, block: Block, ahead: Option<f64>) -> Part {
         let k = self.k;
-        let mut counts = Counts::default();
+        let mut part = Part::default();
         for &inst in &k.blocks[block].insts {
             let op = &k.insts[inst];
             match op {
-                Op::Loop { lo, hi, body, .. } => counts += self.repeat(*lo, *hi, *body, at),
-                Op::Programs(body) => counts += self.block(*body, at),
+                Op::Loop { lo, hi, body, .. } => self.repeat(*lo, *hi, *body, &mut part),
+                Op::Programs(body) => {
+                    let body = self.block(*body, ahead);
+                    part.fixed += body.fixed;
+                    part.rest.extend(body.rest);
+                }
                 Op::If(condition, body) => {
-                    // A guard of loads that run ahead is false at the end of the loop.
-                    let share = match (at.ahead, self.scalar(*condition)) {
-                        (Some(ahead), _) => (at.trips - ahead).max(0.0) / at.trips.max(1.0),
-                        (None, Some(holds)) => holds,
-                        (None, None) => 1.0,
-                    };
-                    let inner = self.block(*body, Place { trips: at.trips * share, ..at });
-                    counts.plus_times(inner, share);
+                    let condition = self.scalar(*condition);
+                    let body = self.block(*body, ahead);
+                    part.rest.push(Item::If { ahead, condition, body });
                 }
                 Op::Barrier => {
-                    counts.barriers += 1.0;
-                    counts.rounds += f64::from(u8::from(std::mem::take(&mut self.pending)));
+                    part.fixed.barriers += 1.0;
+                    part.fixed.rounds += self.round();
                 }
-                Op::CopyWait(_) => counts.rounds += f64::from(u8::from(std::mem::take(&mut self.pending))),
-                _ => counts += self.inst(op, k.results[inst].first().copied(), at),
+                Op::CopyWait(_) => part.fixed.rounds += self.round(),
+                Op::LoadGlobal { .. } | Op::StoreGlobal { .. } | Op::Copy { .. } => {
+                    self.global(op, k.results[inst].first().copied(), ahead, &mut part);
+                }
+                _ => part.fixed += self.inst(op, k.results[inst].first().copied()),
             }
         }
-        counts
+        part
     }
 
-    fn repeat(&mut self, lo: Value, hi: Value, body: Block, at: Place) -> Counts {
-        let trips = match (self.scalar(lo), self.scalar(hi)) {
-            (Some(lo), Some(hi)) => (hi - lo).max(0.0).ceil(),
-            _ => 8.0,
-        };
-        let mut counts = Counts::default();
-        counts.rounds += f64::from(u8::from(std::mem::take(&mut self.pending)));
+    fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
+        let bounds = self.scalar(lo).zip(self.scalar(hi));
+        part.fixed.rounds += self.round();
         let stages = self.k.blocks[body].insts.iter().filter_map(|&i| match self.k.insts[i] {
             Op::Wait(ring, _) => Some(self.k.rings[ring].stages),
             _ => None,
         });
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
-        let mut trip = self.block(body, Place { trips: at.trips * trips, ahead });
-        trip.rounds += f64::from(u8::from(std::mem::take(&mut self.pending)));
-        if let Some(ahead) = ahead {
-            self.work.prefetched.push(Prefetched { trips: at.trips * trips, ahead, body: trip });
-        }
-        counts.plus_times(trip, trips);
-        counts
+        let mut body = self.block(body, ahead);
+        body.fixed.rounds += self.round();
+        part.rest.push(Item::Loop { bounds, ahead, body });
     }
 
-    fn inst(&mut self, op: &Op, result: Option<Value>, at: Place) -> Counts {
+    /// Accesses of global memory.
+    fn global(&mut self, op: &Op, result: Option<Value>, ahead: Option<f64>, part: &mut Part) {
+        let from_memory = OfByte { global: 1.0, ..OfByte::default() };
+        match op {
+            Op::LoadGlobal { param, slices, cache } => {
+                part.fixed.element_wise += self.accesses(result, false, 4.0);
+                self.pending = true;
+                let amount = self.global_bytes(*param, slices);
+                part.rest.push(match cache {
+                    // This program has loaded it before: the L1 cache has it, at the rate of shared memory.
+                    Cache::Drop => {
+                        let each = OfByte { shared: 1.0, ..OfByte::default() };
+                        Item::Bytes { amount, each, moved: Moved::Again }
+                    }
+                    _ => Item::Bytes { amount, each: from_memory, moved: self.read(*param) },
+                });
+            }
+            Op::StoreGlobal { param, slices, value } => {
+                part.fixed.element_wise += self.accesses(Some(*value), false, 4.0);
+                let amount = self.global_bytes(*param, slices);
+                part.rest.push(Item::Bytes { amount, each: from_memory, moved: Moved::Written });
+            }
+            Op::Copy { atom, param, slices, to } => {
+                let element = f64::from(self.k.buffers[to.buffer].dtype.bytes());
+                let element_wise = match atom {
+                    CopyAtom::CpAsync(bytes) => 4.0 / f64::from(*bytes),
+                    CopyAtom::Direct => 6.0 / element,
+                    CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
+                };
+                let each = OfByte { global: 1.0, shared: 1.0, element_wise };
+                let amount = self.global_bytes(*param, slices);
+                part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
+                self.pending |= ahead.is_none();
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, param: Param) -> Moved {
+        Moved::Read(self.read.iter().position(|&p| p == param).unwrap_or_else(|| {
+            self.read.push(param);
+            self.read.len() - 1
+        }))
+    }
+
+    /// An operation on what the program has.
+    fn inst(&self, op: &Op, result: Option<Value>) -> Counts {
         let mut c = Counts::default();
         let threads = f64::from(self.k.threads);
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
@@ -215,31 +384,6 @@ impl Walk<'_> {
                 // A shuffle takes as long as four additions.
                 let shuffles = f64::from(lanes_along(source, axes).max(1).ilog2());
                 c.element_wise += threads * f64::from(source.reg_count()) + elements * shuffles * 5.0;
-            }
-            Op::LoadGlobal { param, slices, cache } => {
-                match cache {
-                    // This program has loaded it before: the L1 cache has it, at the rate of shared memory.
-                    Cache::Drop => c.shared += self.global_bytes(*param, slices),
-                    _ => c.global = self.read(*param, slices, at),
-                }
-                c.element_wise += self.accesses(result, false, 4.0);
-                self.pending = true;
-            }
-            Op::StoreGlobal { param, slices, value } => {
-                c.global = self.global_bytes(*param, slices);
-                self.work.written += at.trips * c.global;
-                c.element_wise += self.accesses(Some(*value), false, 4.0);
-            }
-            Op::Copy { atom, param, slices, to } => {
-                c.global = self.read(*param, slices, at);
-                c.shared += c.global;
-                let element = f64::from(self.k.buffers[to.buffer].dtype.bytes());
-                c.element_wise += match atom {
-                    CopyAtom::CpAsync(bytes) => 4.0 * c.global / f64::from(*bytes),
-                    CopyAtom::Direct => 6.0 * c.global / element,
-                    CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
-                };
-                self.pending |= at.ahead.is_none();
             }
             Op::LoadShared(from) => {
                 c.shared = self.fragment_bytes(result, from.transposed);
@@ -302,70 +446,55 @@ impl Walk<'_> {
         f64::from(self.k.threads) * f64::from(layout.reg_count()) * f64::from(dtype.bytes().max(least))
     }
 
-    fn read(&mut self, param: Param, slices: &[Slice], at: Place) -> f64 {
-        let bytes = self.global_bytes(param, slices);
-        *self.reads.entry(param).or_default() += at.trips * bytes;
-        bytes
-    }
-
     /// Bytes of a rectangle that lie inside the tensor, on average over the grid.
-    fn global_bytes(&self, param: Param, slices: &[Slice]) -> f64 {
-        let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return 0.0 };
-        let inside = slices.iter().zip(dims).map(|(s, &dim)| match *s {
-            Slice::At { .. } => 1.0,
-            Slice::Tile { size, len, .. } => {
-                let tiles = self.count(GridExtent::Tiles { dim, size }).max(1) as f64;
-                self.size(dim) as f64 / tiles * f64::from(len) / f64::from(size.max(1))
+    fn global_bytes(&mut self, param: Param, slices: &[Slice]) -> Formula {
+        let f = &mut self.formulas;
+        let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return f.constant(0.0) };
+        let mut factors = vec![f.constant(f64::from(dtype.bytes()))];
+        for (slice, &dim) in slices.iter().zip(dims) {
+            match *slice {
+                Slice::At { .. } => {}
+                Slice::Tile { size, len, .. } => factors.push(f.inside(dim, size, len)),
+                Slice::Span { len, .. } | Slice::Whole { len, .. } => factors.push(f.at_most(dim, len)),
             }
-            Slice::Span { len, .. } | Slice::Whole { len, .. } => f64::from(len).min(self.size(dim) as f64),
-        });
-        f64::from(dtype.bytes()) * inside.product::<f64>()
+        }
+        f.product(factors)
     }
 
     /// Bytes of a tensor; axes of stride 0 repeat.
-    fn tensor_bytes(&self, param: Param) -> f64 {
-        let ParamKind::Tensor { dtype, dims, strides, .. } = &self.k.params[param].kind else { return 0.0 };
+    fn tensor_bytes(&mut self, param: Param) -> Formula {
+        let f = &mut self.formulas;
+        let ParamKind::Tensor { dtype, dims, strides, .. } = &self.k.params[param].kind else { return f.constant(0.0) };
         let repeats = |i: usize| strides.get(i).is_some_and(|s| *s == Stride::Const(0));
-        let sizes = dims.iter().enumerate().filter(|&(i, _)| !repeats(i)).map(|(_, &d)| self.size(d) as f64);
-        f64::from(dtype.bytes()) * sizes.product::<f64>()
-    }
-
-    fn size(&self, dim: Dim) -> u64 {
-        self.dims.get(dim.as_u32() as usize).copied().unwrap_or(0)
-    }
-
-    fn count(&self, extent: GridExtent) -> u64 {
-        match extent {
-            GridExtent::Points(dim) => self.size(dim),
-            GridExtent::Tiles { dim, size } => self.size(dim).div_ceil(u64::from(size.max(1))),
-        }
+        let mut factors = vec![f.constant(f64::from(dtype.bytes()))];
+        factors.extend(dims.iter().enumerate().filter(|&(i, _)| !repeats(i)).map(|(_, &d)| f.size(d)));
+        f.product(factors)
     }
 
     /// The value of a scalar, with grid coordinates in the middle; `None` if it depends on data or on a loop.
-    fn scalar(&self, v: Value) -> Option<f64> {
+    fn scalar(&mut self, v: Value) -> Option<Formula> {
         let inst = match self.k.values[v].def {
             ValueDef::Program(axis) => {
-                return Some(self.count(*self.k.index_map.axes().get(axis as usize)?) as f64 / 2.0);
+                let count = self.formulas.count(*self.k.index_map.axes().get(axis as usize)?);
+                let half = self.formulas.constant(0.5);
+                return self.formulas.binary(BinaryOp::Mul, count, half);
             }
             ValueDef::BlockParam(..) => return None,
             ValueDef::Result(inst, _) => inst,
         };
-        let pair = |a: Value, b: Value| Some((self.scalar(a)?, self.scalar(b)?));
         match self.k.insts[inst] {
-            Op::Const(x) => Some(x),
-            Op::DimSize(dim) => Some(self.size(dim) as f64),
-            Op::DimTiles(dim, size) => Some(self.count(GridExtent::Tiles { dim, size }) as f64),
+            Op::Const(x) => Some(self.formulas.constant(x)),
+            Op::DimSize(dim) => Some(self.formulas.size(dim)),
+            Op::DimTiles(dim, size) => Some(self.formulas.count(GridExtent::Tiles { dim, size })),
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.scalar(x),
-            Op::Compare(Predicate::Lt, a, b) => pair(a, b).map(|(a, b)| f64::from(u8::from(a < b))),
-            Op::Binary(op, a, b) => pair(a, b).and_then(|(a, b)| match op {
-                BinaryOp::Add => Some(a + b),
-                BinaryOp::Sub => Some(a - b),
-                BinaryOp::Mul => Some(a * b),
-                BinaryOp::Div if b != 0.0 => Some((a / b).trunc()),
-                BinaryOp::Min => Some(a.min(b)),
-                BinaryOp::Max => Some(a.max(b)),
-                _ => None,
-            }),
+            Op::Compare(Predicate::Lt, a, b) => {
+                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
+                Some(self.formulas.less(a, b))
+            }
+            Op::Binary(op, a, b) => {
+                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
+                self.formulas.binary(op, a, b)
+            }
             _ => None,
         }
     }

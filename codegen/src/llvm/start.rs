@@ -1,19 +1,24 @@
 //! Readies LLVM for the process.
 
 use inkwell::targets::{InitializationConfig, Target};
+use std::ffi::CStr;
 use std::sync::Once;
 
 static START: Once = Once::new();
+
+/// Of the passes that NVPTX runs before it selects instructions, those that cost most of its time and change no
+/// instruction that ptxas makes: they look for common bases among addresses, pair by pair.
+const NO_PASSES: &CStr = c"-opt-disable=slsr,nary-reassociate";
 
 /// Readies LLVM once per process. Shared-memory pointers are 32 bits wide.
 pub(crate) fn start() {
     START.call_once(|| {
         Target::initialize_nvptx(&InitializationConfig::default());
-        let args: [&std::ffi::CStr; 2] = [c"atlas", c"-nvptx-short-ptr"];
+        let args: [&CStr; 3] = [c"atlas", c"-nvptx-short-ptr", NO_PASSES];
         let pointers = args.map(std::ffi::CStr::as_ptr);
-        // SAFETY: two NUL-terminated strings that outlive the call; runs once, before any target machine.
+        // SAFETY: three NUL-terminated strings that outlive the call; runs once, before any target machine.
         unsafe {
-            inkwell::llvm_sys::support::LLVMParseCommandLineOptions(2, pointers.as_ptr(), std::ptr::null());
+            inkwell::llvm_sys::support::LLVMParseCommandLineOptions(3, pointers.as_ptr(), std::ptr::null());
         }
     });
 }

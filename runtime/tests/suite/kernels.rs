@@ -36,6 +36,23 @@ pub(crate) static SCALE: KernelDef = KernelDef {
     build: build_scale,
 };
 
+/// [`SCALE`] with knobs that change nothing in it.
+pub(crate) static SCALE_IDLE: KernelDef = KernelDef {
+    name: "scale",
+    doc: "",
+    file: file!(),
+    types: SCALE.types,
+    dims: SCALE.dims,
+    params: SCALE.params,
+    tune: &[
+        TuneDef { name: "BN", values: &[16, 64] },
+        TuneDef { name: "IDLE", values: &[1, 2] },
+        TuneDef { name: "stages", values: &[0, 2, 3] },
+        TuneDef { name: "warps", values: &[4, 8] },
+    ],
+    build: build_scale,
+};
+
 fn build_scale(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {
     let mut b = Builder::new(&SCALE, spec, config);
     let size = b.tune(AT, "BN");

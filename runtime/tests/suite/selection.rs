@@ -1,6 +1,6 @@
 //! Choosing a config: deterministic, legal, and sensible at the ends.
 
-use crate::kernels::{GEMM, SCALE};
+use crate::kernels::{GEMM, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact};
 use atlas_dsl::{DType, Specialization};
 use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, choose_for, specialize};
@@ -54,6 +54,19 @@ fn costs_rise_along_the_ranking() {
     assert!(cycles.len() > 3 && cycles.windows(2).all(|w| w[0] <= w[1]));
 }
 
+/// `stages` without a pipelined loop, and a tile size that no tile has. What is refused is no config of any kernel.
+#[test]
+fn configs_of_one_kernel_are_one() {
+    let spec = Specialization::default().with_type("T", DType::F32).with_dim("D", DimFact::Const(64));
+    let selection = choose_for(&SCALE_IDLE, &spec, &[1000, 64], "sm_90".parse().ok());
+    let mut legal: Vec<String> = selection.legal().map(|c| c.config.to_string()).collect();
+    legal.sort();
+    let of = |bn: u32| [4, 8].map(|warps| format!("BN={bn} IDLE=1 stages=2 warps={warps}"));
+    assert_eq!(legal, [of(16), of(64)].concat());
+    assert_eq!(selection.refused().count(), 8);
+    assert!(selection.refused().all(|(c, why)| c.schedule.stages == 0 && why.contains("stages = 0")));
+}
+
 #[test]
 fn the_cpu_takes_the_default() {
     let x = Tensor::zeros(&Device::cpu(), DType::F32, [100, 8]).unwrap();
@@ -90,4 +103,15 @@ fn problems_of_one_class_share_a_kernel() {
     assert_eq!(spec(3), spec(777));
     assert_ne!(spec(3), spec(776));
     assert_eq!(spec(3).tensors["x"].strides, [StrideFact::Const(8), StrideFact::Const(1)]);
+}
+
+/// A size of a specialization that the process knows is chosen as if it were new.
+#[test]
+fn a_space_that_is_kept_changes_no_choice() {
+    let spec = |n: u64| Specialization::default().with_type("T", DType::Bf16).with_dim("none", DimFact::Const(n));
+    let machine = || "sm_90".parse().ok();
+    for size in [1, 100, 4096] {
+        let kept = choose_for(&GEMM, &spec(0), &[size; 3], machine()).to_string();
+        assert_eq!(choose_for(&GEMM, &spec(size), &[size; 3], machine()).to_string(), kept);
+    }
 }

@@ -1,0 +1,164 @@
+//! Numbers that follow from the sizes of a kernel's dims: written down once, worked out for each size.
+//!
+//! An expression that is not known for some sizes (a quotient by 0) is NaN for them, and so is all that is made of it.
+
+use atlas_dsl::Dim;
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::op::BinaryOp;
+
+/// An expression, by its place in [`Formulas`].
+pub(crate) type Formula = u32;
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Expr {
+    Const(f64),
+    /// Coordinates of a grid axis: a dim's size, or its number of tiles.
+    Count(GridExtent),
+    /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
+    Inside {
+        dim: Dim,
+        tiles: Formula,
+        size: u32,
+        len: u32,
+    },
+    /// A dim's size, or `len` if that is less.
+    AtMost(Dim, u32),
+    /// `Div` is the quotient of integers.
+    Binary(BinaryOp, Formula, Formula),
+    /// 1 if the first is less, else 0.
+    Less(Formula, Formula),
+}
+
+/// Expressions, each after its operands; none stands here twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Formulas(Vec<Expr>);
+
+impl Formulas {
+    pub(crate) fn constant(&mut self, x: f64) -> Formula {
+        self.add(Expr::Const(x))
+    }
+
+    pub(crate) fn size(&mut self, dim: Dim) -> Formula {
+        self.count(GridExtent::Points(dim))
+    }
+
+    pub(crate) fn count(&mut self, extent: GridExtent) -> Formula {
+        self.add(Expr::Count(extent))
+    }
+
+    pub(crate) fn inside(&mut self, dim: Dim, size: u32, len: u32) -> Formula {
+        let tiles = self.count(GridExtent::Tiles { dim, size });
+        self.add(Expr::Inside { dim, tiles, size, len })
+    }
+
+    pub(crate) fn at_most(&mut self, dim: Dim, len: u32) -> Formula {
+        self.add(Expr::AtMost(dim, len))
+    }
+
+    pub(crate) fn less(&mut self, a: Formula, b: Formula) -> Formula {
+        self.add(Expr::Less(a, b))
+    }
+
+    /// `None` for an operation that no expression has.
+    pub(crate) fn binary(&mut self, op: BinaryOp, a: Formula, b: Formula) -> Option<Formula> {
+        use BinaryOp::{Add, Div, Max, Min, Mul, Sub};
+        matches!(op, Add | Sub | Mul | Div | Min | Max).then(|| self.add(Expr::Binary(op, a, b)))
+    }
+
+    pub(crate) fn product(&mut self, factors: impl IntoIterator<Item = Formula>) -> Formula {
+        let one = self.constant(1.0);
+        factors.into_iter().fold(one, |a, b| if a == one { b } else { self.add(Expr::Binary(BinaryOp::Mul, a, b)) })
+    }
+
+    fn add(&mut self, expr: Expr) -> Formula {
+        let at = self.0.iter().position(|e| *e == expr).unwrap_or_else(|| {
+            self.0.push(expr);
+            self.0.len() - 1
+        });
+        at as Formula
+    }
+
+    /// Replaces `values` by that of every expression for these sizes of the dims, in the signature's order.
+    pub(crate) fn values(&self, dims: &[u64], values: &mut Vec<f64>) {
+        values.clear();
+        for expr in &self.0 {
+            let of = |f: Formula| values[f as usize];
+            values.push(match *expr {
+                Expr::Const(x) => x,
+                Expr::Count(extent) => count(extent, dims) as f64,
+                Expr::Inside { dim, tiles, size, len } => {
+                    size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
+                }
+                Expr::AtMost(dim, len) => f64::from(len).min(size_of(dim, dims) as f64),
+                Expr::Binary(op, a, b) => binary(op, of(a), of(b)),
+                Expr::Less(a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
+                Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
+            });
+        }
+    }
+}
+
+fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
+    match op {
+        _ if a.is_nan() || b.is_nan() => f64::NAN,
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div if b != 0.0 => (a / b).trunc(),
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max => a.max(b),
+        _ => f64::NAN,
+    }
+}
+
+fn size_of(dim: Dim, dims: &[u64]) -> u64 {
+    dims.get(dim.as_u32() as usize).copied().unwrap_or(0)
+}
+
+/// Coordinates of one grid axis for these sizes of the dims.
+pub(crate) fn count(extent: GridExtent, dims: &[u64]) -> u64 {
+    match extent {
+        GridExtent::Points(dim) => size_of(dim, dims),
+        GridExtent::Tiles { dim, size } => size_of(dim, dims).div_ceil(u64::from(size.max(1))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_stays_so() {
+        let mut f = Formulas::default();
+        let n = f.size(Dim::from_u32(0));
+        let seven = f.constant(7.0);
+        let quotient = f.binary(BinaryOp::Div, seven, n).unwrap();
+        let least = f.binary(BinaryOp::Min, quotient, seven).unwrap();
+        let less = f.less(least, seven);
+        assert_eq!(f.binary(BinaryOp::Rem, seven, n), None);
+        let at = |n: u64| {
+            let mut values = Vec::new();
+            f.values(&[n], &mut values);
+            [quotient, least, less].map(|x| values[x as usize])
+        };
+        assert_eq!(at(2), [3.0, 3.0, 1.0]);
+        assert_eq!(at(1), [7.0, 7.0, 0.0]);
+        assert!(at(0).iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn an_expression_stands_once() {
+        let mut f = Formulas::default();
+        let dim = Dim::from_u32(1);
+        let tiles = GridExtent::Tiles { dim, size: 16 };
+        assert_eq!(f.count(tiles), f.count(tiles));
+        let (a, b) = (f.inside(dim, 16, 8), f.at_most(dim, 100));
+        let product = f.product([a, b]);
+        assert_eq!(f.product([a, b]), product);
+        // 40 elements are 3 tiles of 13 1/3 elements on average, of which half are asked for.
+        let mut values = Vec::new();
+        f.values(&[0, 40], &mut values);
+        assert_eq!(values[product as usize].round(), 267.0);
+    }
+}
