@@ -16,6 +16,8 @@ use std::ops::AddAssign;
 /// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
 const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
+/// What a thread may have.
+const MOST_REGISTERS: u32 = 255;
 
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -170,7 +172,11 @@ impl WorkFormula {
         let read = std::mem::take(&mut walk.read);
         let tensors = read.into_iter().map(|p| walk.tensor_bytes(p)).collect();
         let tiles = peak_registers(k);
-        let wanted = tiles + (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
+        let others = (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
+        // The assembler loads operands of products several steps ahead, as far as there are registers.
+        let products = k.insts.values().any(|op| matches!(op, Op::Mma { atom, .. } if atom.is_tensor_core()));
+        let ahead = if products { (tiles / 2).min(MOST_REGISTERS.saturating_sub(tiles + others)) } else { 0 };
+        let wanted = tiles + others + ahead;
         WorkFormula {
             grid: k.index_map.axes().to_vec(),
             threads: k.threads,
