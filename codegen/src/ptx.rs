@@ -66,7 +66,8 @@ pub(crate) fn module<'c>(cx: &'c Context, name: &str, machine: &TargetMachine) -
 /// Optimises a module and prints it as PTX.
 pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<String, CompileError> {
     module.verify().map_err(|e| CompileError::bug(format!("LLVM rejects the module: {e}")))?;
-    let passes = format!("function({})", PASSES.join(","));
+    // At the end, declarations that nothing uses go.
+    let passes = format!("function({}),globaldce", PASSES.join(","));
     module.run_passes(&passes, machine, PassBuilderOptions::create()).map_err(|e| CompileError::bug(e.to_string()))?;
     let text =
         machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| CompileError::bug(e.to_string()))?;
