@@ -78,8 +78,10 @@ pub struct Cost {
     pub registers: u64,
     /// Programs that an SM holds at once.
     pub held: u64,
-    /// Threads that an SM holds at once.
+    /// Threads that an SM holds at once, where there are so many.
     pub resident_threads: u64,
+    /// Bytes of shared memory of an SM into which loads run ahead.
+    pub ahead_bytes: u64,
     /// Clock cycles of the launch: for ranking only.
     pub cycles: f64,
 }
@@ -131,7 +133,8 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
         shared_bytes: u64::from(work.shared_bytes),
         registers: u64::from(work.registers),
         held,
-        resident_threads: held * u64::from(work.threads),
+        resident_threads: held.min(per_sm) * u64::from(work.threads),
+        ahead_bytes: if work.prefetched.is_empty() { 0 } else { held.min(per_sm) * u64::from(work.shared_bytes) },
         cycles,
     }
 }

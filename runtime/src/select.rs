@@ -2,7 +2,7 @@
 //!
 //! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
 //! GPU IR once for a specialization, which tells its work as a formula (`space.rs`); for the sizes of a launch the
-//! cheapest work is chosen, and among works within 2 % of it, that with most threads resident and most stages. A config
+//! cheapest work is chosen, and among works within 2 % of it, that with most bytes on their way and most threads resident. A config
 //! that the builder, the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the
 //! order of the tune space. If nothing is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
 //! where tiles cost little, the default comes first.
@@ -147,7 +147,7 @@ impl Ranking {
         let mut legal: Vec<Ranked> = costs.collect();
         let source = if machine.is_some() && !legal.is_empty() {
             legal.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
-            prefer_slack(&mut legal, &space);
+            prefer_slack(&mut legal);
             Source::CostModel
         } else {
             let default = space.def.default_config();
@@ -234,13 +234,12 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
     Ok(full)
 }
 
-/// Moves to the front, of the configs that the model cannot tell from the cheapest, the one with most threads on an SM,
-/// and of those the one whose loads run furthest ahead: both hide what the model does not know.
-fn prefer_slack(sorted: &mut [Ranked], space: &Space) {
+/// Moves to the front, of the configs that the model cannot tell from the cheapest, the one whose loads have most room to
+/// run ahead, and of those the one with most threads on an SM: both hide what the model does not know.
+fn prefer_slack(sorted: &mut [Ranked]) {
     let Some(least) = sorted.first().map(Ranked::cycles) else { return };
     let near = sorted.iter().take_while(|r| r.cycles() <= least * (1.0 + RESOLUTION)).count();
-    let slack =
-        |r: &Ranked| (r.cost.map_or(0, |cost| cost.resident_threads), space.points[r.point].config.schedule.stages);
+    let slack = |r: &Ranked| r.cost.map(|cost| (cost.ahead_bytes, cost.resident_threads));
     let most = sorted[..near].iter().map(slack).max();
     if let Some(at) = sorted[..near].iter().position(|r| Some(slack(r)) == most) {
         sorted[..=at].rotate_right(1);

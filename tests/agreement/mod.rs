@@ -6,6 +6,7 @@
 mod arguments;
 mod exchanges;
 mod gallery;
+mod pipelines;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};

@@ -9,7 +9,7 @@
 //! number of programs is that of its rows, whatever is left of them in the last group.
 //!
 //! # Breaks it
-//! A grid whose rows are no multiple of a group: tests/agreement/exchanges.rs::programs_of_a_grid_in_groups.
+//! A grid whose rows are no multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
 use crate::gpu::IndexMap;
 use atlas_dsl::ir::{ParamKind, ValueDef};

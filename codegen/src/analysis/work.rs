@@ -5,9 +5,10 @@
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::formula::{Formula, Formulas, count};
-use crate::analysis::{peak_registers, registers_per_thread};
+use crate::analysis::{peak_registers, registers_per_thread, vector_elements};
 use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
+use crate::passes::inner_divisor;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::{DType, Param};
@@ -329,7 +330,7 @@ impl Walk<'_> {
         let from_memory = OfByte { global: 1.0, ..OfByte::default() };
         match op {
             Op::LoadGlobal { param, slices, cache } => {
-                part.fixed.element_wise += self.accesses(result, false, 4.0);
+                part.fixed.element_wise += self.accesses(result, false, 4.0, self.vector(*param, slices));
                 self.pending = true;
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(match cache {
@@ -342,7 +343,7 @@ impl Walk<'_> {
                 });
             }
             Op::StoreGlobal { param, slices, value } => {
-                part.fixed.element_wise += self.accesses(Some(*value), false, 4.0);
+                part.fixed.element_wise += self.accesses(Some(*value), false, 4.0, self.vector(*param, slices));
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each: from_memory, moved: Moved::Written });
             }
@@ -393,11 +394,11 @@ impl Walk<'_> {
             }
             Op::LoadShared(from) => {
                 c.shared = self.fragment_bytes(result, from.transposed);
-                c.element_wise += self.accesses(result, from.transposed, 1.0);
+                c.element_wise += self.accesses(result, from.transposed, 1.0, u32::MAX);
             }
             Op::StoreShared { to, value } => {
                 c.shared = self.fragment_bytes(Some(*value), to.transposed);
-                c.element_wise += self.accesses(Some(*value), to.transposed, 1.0);
+                c.element_wise += self.accesses(Some(*value), to.transposed, 1.0, u32::MAX);
             }
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {
@@ -439,10 +440,21 @@ impl Walk<'_> {
     }
 
     /// Instructions to move a tile between registers and memory, `each` for one vector.
-    fn accesses(&self, v: Option<Value>, transposed: bool, each: f64) -> f64 {
+    fn accesses(&self, v: Option<Value>, transposed: bool, each: f64, most: u32) -> f64 {
         let Some((dtype, layout)) = v.and_then(|v| self.k.values[v].ty.tile()) else { return 0.0 };
-        let run = run(layout, transposed).min(16 / dtype.bytes().max(1));
+        let run = run(layout, transposed).min(16 / dtype.bytes().max(1)).min(most.max(1));
         each * f64::from(self.k.threads) * f64::from(layout.reg_count()) / f64::from(run)
+    }
+
+    /// Elements that one access of a tensor moves.
+    fn vector(&self, param: Param, slices: &[Slice]) -> u32 {
+        let kind = &self.k.params[param].kind;
+        let ParamKind::Tensor { dims, .. } = kind else { return 1 };
+        let inner = match (slices.last(), dims.last()) {
+            (Some(&slice), Some(&dim)) => inner_divisor(slice, self.k.dims[dim].size.divisor()),
+            _ => 1,
+        };
+        vector_elements(kind, inner)
     }
 
     /// Bytes of shared memory's rate that a fragment takes: a lane takes four in any case.

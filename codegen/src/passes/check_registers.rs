@@ -35,7 +35,7 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     }
     cx.notes.push("registers", Loc::default(), || {
         let because = format!(
-            "the estimate for tiles; 70 % of what {} threads at an occupancy of {} have",
+            "the estimate for tiles; 80 % of what {} threads at an occupancy of {} have",
             k.threads, k.occupancy
         );
         (format!("about {peak} of {limit} a thread"), because)

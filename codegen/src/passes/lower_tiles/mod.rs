@@ -19,7 +19,6 @@ mod loops;
 mod memory;
 mod values;
 
-#[cfg(feature = "llvm")]
 pub(crate) use memory::inner_divisor;
 
 use super::allocate_shared::refuse_large_buffers;
