@@ -8,142 +8,133 @@
 
 use crate::diag::Diagnostic;
 use crate::ir::Loc;
-use logos::Logos;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// What kind of token it is.
-#[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[logos(skip r"[ \t\r\n]+")]
-#[logos(skip(r"//[^\n]*", allow_greedy = true))]
-pub enum TokenKind {
-    /// A word: `kernel`, `bf16`, `inf`.
-    #[regex("[A-Za-z_][A-Za-z0-9_]*")]
-    Ident,
-    /// `%name` or `%3`.
-    #[regex("%[A-Za-z0-9_]+")]
-    Value,
-    /// `@name`.
-    #[regex("@[A-Za-z_][A-Za-z0-9_]*")]
-    Symbol,
-    /// An unsigned whole number.
-    #[regex("[0-9]+")]
-    Int,
-    /// An unsigned number with a fraction or an exponent.
-    #[regex(r"[0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+")]
-    Float,
-    /// `"text"`, on one line, without escapes.
-    #[regex("\"[^\"\n]*\"")]
-    Str,
-    /// `(`
-    #[token("(")]
-    LParen,
-    /// `)`
-    #[token(")")]
-    RParen,
-    /// `[`
-    #[token("[")]
-    LBracket,
-    /// `]`
-    #[token("]")]
-    RBracket,
-    /// `{`
-    #[token("{")]
-    LBrace,
-    /// `}`
-    #[token("}")]
-    RBrace,
-    /// `<`
-    #[token("<")]
-    Less,
-    /// `>`
-    #[token(">")]
-    Greater,
-    /// `,`
-    #[token(",")]
-    Comma,
-    /// `:`
-    #[token(":")]
-    Colon,
-    /// `;`
-    #[token(";")]
-    Semicolon,
-    /// `=`
-    #[token("=")]
-    Equals,
-    /// `->`
-    #[token("->")]
-    Arrow,
-    /// `.`
-    #[token(".")]
-    Dot,
-    /// `..`
-    #[token("..")]
-    DotDot,
-    /// `..+`
-    #[token("..+")]
-    DotDotPlus,
-    /// `?`
-    #[token("?")]
-    Question,
-    /// `*`
-    #[token("*")]
-    Star,
-    /// `+`
-    #[token("+")]
-    Plus,
-    /// `-`
-    #[token("-")]
-    Minus,
-    /// `/`
-    #[token("/")]
-    Slash,
-    /// `|`
-    #[token("|")]
-    Pipe,
-    /// Characters that belong to no token.
-    Unknown,
-    /// The end of the text.
-    End,
+/// Declares the kinds of tokens: those that are described, and those with one spelling. Of two spellings that fit, the
+/// first is taken.
+macro_rules! tokens {
+    ($($(#[$doc:meta])* $named:ident: $what:literal,)+; $($spelled:ident = $text:literal,)+) => {
+        /// What kind of token it is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum TokenKind {
+            $($(#[$doc])* $named,)+
+            $(#[doc = concat!("`", $text, "`")] $spelled,)+
+        }
+
+        impl TokenKind {
+            /// The kind in messages: its spelling if it has one, or what it is.
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(TokenKind::$named => $what,)+
+                    $(TokenKind::$spelled => concat!("`", $text, "`"),)+
+                }
+            }
+
+            /// The token with one spelling that a text starts with, and its length.
+            fn spelled(text: &str) -> Option<(TokenKind, usize)> {
+                const SPELLED: &[(&str, TokenKind)] = &[$(($text, TokenKind::$spelled)),+];
+                SPELLED.iter().find(|(s, _)| text.starts_with(s)).map(|&(s, kind)| (kind, s.len()))
+            }
+        }
+    };
 }
 
-impl TokenKind {
-    /// The kind in messages: its spelling if it has one, or what it is.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            TokenKind::Ident => "a word",
-            TokenKind::Value => "a `%name`",
-            TokenKind::Symbol => "a `@name`",
-            TokenKind::Int => "a whole number",
-            TokenKind::Float => "a number with a fraction",
-            TokenKind::Str => "a quoted text",
-            TokenKind::LParen => "`(`",
-            TokenKind::RParen => "`)`",
-            TokenKind::LBracket => "`[`",
-            TokenKind::RBracket => "`]`",
-            TokenKind::LBrace => "`{`",
-            TokenKind::RBrace => "`}`",
-            TokenKind::Less => "`<`",
-            TokenKind::Greater => "`>`",
-            TokenKind::Comma => "`,`",
-            TokenKind::Colon => "`:`",
-            TokenKind::Semicolon => "`;`",
-            TokenKind::Equals => "`=`",
-            TokenKind::Arrow => "`->`",
-            TokenKind::Dot => "`.`",
-            TokenKind::DotDot => "`..`",
-            TokenKind::DotDotPlus => "`..+`",
-            TokenKind::Question => "`?`",
-            TokenKind::Star => "`*`",
-            TokenKind::Plus => "`+`",
-            TokenKind::Minus => "`-`",
-            TokenKind::Slash => "`/`",
-            TokenKind::Pipe => "`|`",
-            TokenKind::Unknown => "a character that starts no token",
-            TokenKind::End => "the end of the text",
+tokens! {
+    /// A word: `kernel`, `bf16`, `inf`.
+    Ident: "a word",
+    /// `%name` or `%3`.
+    Value: "a `%name`",
+    /// `@name`.
+    Symbol: "a `@name`",
+    /// An unsigned whole number.
+    Int: "a whole number",
+    /// An unsigned number with a fraction or an exponent.
+    Float: "a number with a fraction",
+    /// `"text"`, on one line, without escapes.
+    Str: "a quoted text",
+    /// A character that starts no token.
+    Unknown: "a character that starts no token",
+    /// The end of the text.
+    End: "the end of the text",
+    ;
+    LParen = "(",
+    RParen = ")",
+    LBracket = "[",
+    RBracket = "]",
+    LBrace = "{",
+    RBrace = "}",
+    Less = "<",
+    Greater = ">",
+    Comma = ",",
+    Colon = ":",
+    Semicolon = ";",
+    Equals = "=",
+    Arrow = "->",
+    DotDotPlus = "..+",
+    DotDot = "..",
+    Dot = ".",
+    Question = "?",
+    Star = "*",
+    Plus = "+",
+    Minus = "-",
+    Slash = "/",
+    Pipe = "|",
+}
+
+/// The bytes of white space and comments that a text starts with.
+fn blank(text: &str) -> usize {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        if !rest.starts_with("//") {
+            return text.len() - rest.len();
+        }
+        rest = rest.find('\n').map_or("", |end| &rest[end..]);
+    }
+}
+
+/// The token that a text starts with and its length in bytes; `None` at the end.
+fn first_token(text: &str) -> Option<(TokenKind, usize)> {
+    let bytes = text.as_bytes();
+    let letter = |at: usize| bytes.get(at).is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_');
+    let word = |from: usize| run(bytes, from, |b| b.is_ascii_alphanumeric() || b == b'_');
+    let found = match *bytes.first()? {
+        b'0'..=b'9' => Some(number(bytes)),
+        b'%' if word(1) > 1 => Some((TokenKind::Value, word(1))),
+        b'@' if letter(1) => Some((TokenKind::Symbol, word(1))),
+        b'"' => {
+            let end = run(bytes, 1, |b| b != b'"' && b != b'\n');
+            (bytes.get(end) == Some(&b'"')).then_some((TokenKind::Str, end + 1))
+        }
+        _ if letter(0) => Some((TokenKind::Ident, word(0))),
+        _ => TokenKind::spelled(text),
+    };
+    found.or_else(|| text.chars().next().map(|c| (TokenKind::Unknown, c.len_utf8())))
+}
+
+/// A whole number, or one with a fraction or an exponent.
+fn number(bytes: &[u8]) -> (TokenKind, usize) {
+    let digits = |from: usize| run(bytes, from, |b| b.is_ascii_digit());
+    let whole = digits(0);
+    let mut end = whole;
+    if bytes.get(end) == Some(&b'.') && digits(end + 1) > end + 1 {
+        end = digits(end + 1);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let signed = matches!(bytes.get(end + 1), Some(b'+' | b'-'));
+        let exponent = end + 1 + usize::from(signed);
+        if digits(exponent) > exponent {
+            end = digits(exponent);
         }
     }
+    (if end > whole { TokenKind::Float } else { TokenKind::Int }, end)
+}
+
+/// Where the run of bytes that belong together ends.
+fn run(bytes: &[u8], from: usize, belongs: impl Fn(u8) -> bool) -> usize {
+    from + bytes.iter().skip(from).take_while(|&&b| belongs(b)).count()
 }
 
 /// A token: its kind, its characters and where they are.
@@ -209,10 +200,11 @@ impl<'s> Cursor<'s> {
             seen = offset;
             loc
         };
-        for (kind, range) in TokenKind::lexer(src).spanned() {
-            let text = src.get(range.clone()).unwrap_or_default();
-            let loc = advance_to(range.start);
-            tokens.push(Token { kind: kind.unwrap_or(TokenKind::Unknown), text, start: range.start, loc });
+        let mut start = blank(src);
+        while let Some((kind, length)) = first_token(&src[start..]) {
+            let end = start + length;
+            tokens.push(Token { kind, text: &src[start..end], start, loc: advance_to(start) });
+            start = end + blank(&src[end..]);
         }
         let end = Token { kind: TokenKind::End, text: "", start: src.len(), loc: advance_to(src.len()) };
         Cursor { tokens, end, at: 0 }

@@ -3,9 +3,9 @@
 use crate::driver::{self, Context};
 use crate::error::{DeviceError, Result};
 use crate::plan::Plans;
-use crate::sim::{SimOptions, Simulator};
 use crate::store::{CacheDir, Store};
 use crate::stream::Stream;
+use crate::virtual_gpu::VirtualGpu;
 use atlas_codegen::{Machine, Target};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,8 @@ struct Inner {
 pub(crate) enum Backend {
     Cpu,
     Cuda(Arc<Context>),
-    Sim(Box<Simulator>),
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "the simulator is the only one"))]
+    Virtual(Box<dyn VirtualGpu>),
 }
 
 #[derive(Default)]
@@ -120,6 +121,15 @@ impl Device {
         Device::shared(DeviceId::Cuda(ordinal))
     }
 
+    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoSuchArch`], also in a program that was built without the feature `sim`.
+    pub fn sim(arch: &str) -> Result<Device> {
+        let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
+        Device::shared(DeviceId::Sim(machine))
+    }
+
     /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
     /// shared ones.
     ///
@@ -133,7 +143,13 @@ impl Device {
                 let machine = context.machine()?;
                 Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
             }
-            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, SimOptions::default(), cache)),
+            #[cfg(feature = "sim")]
+            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, crate::SimOptions::default(), cache)),
+            #[cfg(not(feature = "sim"))]
+            DeviceId::Sim(_) => {
+                let reason = "this program was built without the simulator (feature `sim`)".to_owned();
+                Err(DeviceError::NoSuchArch { reason }.into())
+            }
         }
     }
 
@@ -149,8 +165,9 @@ impl Device {
         Device { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn simulator(machine: Machine, simulator: Simulator, cache: CacheDir) -> Device {
-        Device::build(DeviceId::Sim(machine), Backend::Sim(Box::new(simulator)), Some(machine), cache)
+    #[cfg(feature = "sim")]
+    pub(crate) fn of_virtual(machine: Machine, gpu: Box<dyn VirtualGpu>, cache: CacheDir) -> Device {
+        Device::build(DeviceId::Sim(machine), Backend::Virtual(gpu), Some(machine), cache)
     }
 
     pub(crate) fn shared(id: DeviceId) -> Result<Device> {
@@ -176,7 +193,7 @@ impl Device {
 
     /// True for a simulated GPU.
     pub fn simulates(&self) -> bool {
-        self.as_simulator().is_some()
+        matches!(self.inner.backend, Backend::Virtual(_))
     }
 
     /// The GPU's name as the driver gives it; `CPU` for the CPU, `simulator` for a simulated GPU.
@@ -184,7 +201,7 @@ impl Device {
         match &self.inner.backend {
             Backend::Cpu => "CPU",
             Backend::Cuda(context) => &context.name,
-            Backend::Sim(_) => "simulator",
+            Backend::Virtual(_) => "simulator",
         }
     }
 
@@ -206,7 +223,7 @@ impl Device {
     /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => None,
+            Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => {
                 let v = context.driver.version as u32;
                 Some((v / 1000, v % 1000 / 10))
@@ -223,7 +240,7 @@ impl Device {
     /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
     pub fn memory_bytes(&self) -> Option<u64> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => None,
+            Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => Some(context.memory_bytes),
         }
     }
@@ -239,7 +256,7 @@ impl Device {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => Ok(()),
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize_all(),
         }
     }
@@ -263,13 +280,6 @@ impl Device {
 
     pub(crate) fn backend(&self) -> &Backend {
         &self.inner.backend
-    }
-
-    pub(crate) fn as_simulator(&self) -> Option<&Simulator> {
-        match &self.inner.backend {
-            Backend::Sim(simulator) => Some(simulator),
-            Backend::Cpu | Backend::Cuda(_) => None,
-        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -304,7 +314,7 @@ impl fmt::Display for Device {
 impl PartialEq for Device {
     /// Equal devices hold each other's tensors. Each simulator has a memory of its own.
     fn eq(&self, other: &Device) -> bool {
-        let simulated = matches!(self.inner.backend, Backend::Sim(_));
+        let simulated = self.simulates();
         self.inner.id == other.inner.id && (!simulated || Arc::ptr_eq(&self.inner, &other.inner))
     }
 }

@@ -1,12 +1,12 @@
 //! The CUDA driver: a table of its functions, loaded at run time, and safe calls on one GPU's context.
 //!
-//! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
-//! lacks one is an error with a mend and never a panic in the middle of a launch.
+//! The functions are looked up all at once, so that a driver that lacks one is an error with a mend and never a panic in
+//! the middle of a launch.
 
 use crate::current::{ContextStack, Entered};
 use crate::error::{DeviceError, DriverFailure, Result, TensorError};
 use atlas_codegen::{Machine, Target};
-use cudarc::driver::sys;
+use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -20,6 +20,23 @@ const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
 
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+const POOL_RELEASE_THRESHOLD: c_int = 4;
+
+/// What `cuDeviceGetAttribute` is asked, by the numbers of `CUdevice_attribute`.
+#[derive(Clone, Copy)]
+enum DeviceAttribute {
+    Sms = 16,
+    L2Bytes = 38,
+    SmThreads = 39,
+    CapabilityMajor = 75,
+    CapabilityMinor = 76,
+    SmSharedBytes = 81,
+    SmRegisters = 82,
+    CtaSharedBytes = 97,
+    MemoryPools = 115,
+}
+
 /// Declares the table of driver functions. Results are plain numbers: a driver may return codes that no enum lists.
 macro_rules! api {
     ($($name:ident = $symbol:literal ( $($ty:ty),* );)+) => {
@@ -28,12 +45,7 @@ macro_rules! api {
 
         impl Api {
             /// Looks every function up; the name of the first that is missing.
-            ///
-            /// # Safety
-            /// The driver library must be there: see `is_culib_present`.
-            unsafe fn load() -> std::result::Result<Api, &'static str> {
-                // SAFETY: the caller has found the library.
-                let library = unsafe { sys::culib() };
+            fn load(library: &'static Library) -> std::result::Result<Api, &'static str> {
                 Ok(Api {$(
                     // SAFETY: the signature is that of the driver's C header.
                     $name: match unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> c_uint>($symbol.as_bytes()) } {
@@ -102,14 +114,19 @@ pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
     DRIVER.get_or_init(start).as_ref().map_err(Clone::clone)
 }
 
+/// The driver's library, which stays open as long as the process runs.
+fn library() -> Option<&'static Library> {
+    const NAMES: &[&str] =
+        if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so", "libcuda.dylib"] };
+    // SAFETY: opening the driver's library runs its initialisers and nothing else.
+    let open = |name: &&str| unsafe { Library::new(*name) }.ok();
+    NAMES.iter().find_map(open).map(|library| &*Box::leak(Box::new(library)))
+}
+
 fn start() -> std::result::Result<Driver, DeviceError> {
     let wanted = cuda_version_text(LOWEST_DRIVER);
-    // SAFETY: opening the driver's library runs its initialisers and nothing else.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(DeviceError::NoDriver {});
-    }
-    // SAFETY: the library was found just above.
-    let api = unsafe { Api::load() }.map_err(|symbol| DeviceError::DriverTooOld {
+    let library = library().ok_or(DeviceError::NoDriver {})?;
+    let api = Api::load(library).map_err(|symbol| DeviceError::DriverTooOld {
         found: format!("one that lacks `{symbol}`"),
         wanted: wanted.clone(),
     })?;
@@ -201,7 +218,6 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Opens the primary context of a GPU.
     pub(crate) fn open(ordinal: usize) -> Result<Context> {
-        use sys::CUdevice_attribute as A;
         let driver = driver()?;
         if ordinal >= driver.count {
             return Err(DeviceError::NoSuchGpu { ordinal, count: driver.count }.into());
@@ -212,7 +228,7 @@ impl Context {
         let mut device = 0;
         // SAFETY: out-pointer to a live integer, here and in the next calls; the ordinal was checked.
         check("cuDeviceGet", unsafe { (api.device_get)(&mut device, ordinal as c_int) })?;
-        let attribute = |a: A| {
+        let attribute = |a: DeviceAttribute| {
             let mut value = 0;
             // SAFETY: as above; `device` is a valid device.
             let status = unsafe { (api.device_attribute)(&mut value, a as c_int, device) };
@@ -228,19 +244,16 @@ impl Context {
         let mut handle = std::ptr::null_mut();
         // SAFETY: out-pointer to a live handle.
         check("cuDevicePrimaryCtxRetain", unsafe { (api.context_retain)(&mut handle, device) })?;
-        let capability = (
-            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
+        let capability = (attribute(DeviceAttribute::CapabilityMajor)?, attribute(DeviceAttribute::CapabilityMinor)?);
         let limits = Limits {
-            cta_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            sm_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
-            sm_threads: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-            sm_registers: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
-            sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            cta_shared_bytes: attribute(DeviceAttribute::CtaSharedBytes)?,
+            sm_shared_bytes: attribute(DeviceAttribute::SmSharedBytes)?,
+            sm_threads: attribute(DeviceAttribute::SmThreads)?,
+            sm_registers: attribute(DeviceAttribute::SmRegisters)?,
+            sms: attribute(DeviceAttribute::Sms)?,
+            l2_bytes: attribute(DeviceAttribute::L2Bytes)?,
         };
-        let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let pools = attribute(DeviceAttribute::MemoryPools)? != 0;
         let context = Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pools };
         if context.pools {
             context.keep_pool(device);
@@ -258,7 +271,7 @@ impl Context {
         let api = &self.driver.api;
         let mut pool = std::ptr::null_mut();
         let mut threshold = u64::MAX;
-        let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
+        let key = POOL_RELEASE_THRESHOLD;
         // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure changes nothing.
         unsafe {
             if (api.pool_get)(&mut pool, device) == 0 {

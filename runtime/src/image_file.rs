@@ -1,15 +1,14 @@
-//! A compiled kernel as bytes: magic, format version, checksum, then JSON.
+//! A compiled kernel as bytes: magic, format version, checksum, then lines of text and the PTX.
 
 use atlas_codegen::{AbiParam, KernelImage, Target};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASKRN";
 /// Raised when the meaning of the fields changes; files of another version are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = MAGIC.len() + 4 + 32;
 
 /// Why bytes are not a compiled kernel.
@@ -38,73 +37,37 @@ impl fmt::Display for ImageFileError {
 
 impl std::error::Error for ImageFileError {}
 
-/// [`KernelImage`] in plain numbers and strings.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    entry: String,
-    target: String,
-    ptx_version: (u32, u32),
-    params: Vec<ParamRecord>,
-    grid: Vec<GridRecord>,
-    threads: u32,
-    shared_bytes: u32,
-    ptx: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ParamRecord {
-    Ptr(u32),
-    Dim(u32),
-    Stride(u32, u8),
-    Scalar(u32),
-    GridCount(u8),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum GridRecord {
-    Points(u32),
-    Tiles(u32, u32),
-}
-
 /// The bytes of a compiled kernel.
 pub fn encode(image: &KernelImage) -> Vec<u8> {
-    let record = Record {
-        entry: image.entry.clone(),
-        target: image.target.to_string(),
-        ptx_version: image.ptx_version,
-        params: image
-            .params
-            .iter()
-            .map(|p| match *p {
-                AbiParam::Ptr(p) => ParamRecord::Ptr(p.as_u32()),
-                AbiParam::Dim(d) => ParamRecord::Dim(d.as_u32()),
-                AbiParam::Stride(p, axis) => ParamRecord::Stride(p.as_u32(), axis),
-                AbiParam::Scalar(p) => ParamRecord::Scalar(p.as_u32()),
-                AbiParam::GridCount(axis) => ParamRecord::GridCount(axis),
-            })
-            .collect(),
-        grid: image
-            .grid
-            .iter()
-            .map(|g| match *g {
-                GridExtent::Points(d) => GridRecord::Points(d.as_u32()),
-                GridExtent::Tiles { dim, size } => GridRecord::Tiles(dim.as_u32(), size),
-            })
-            .collect(),
-        threads: image.threads,
-        shared_bytes: image.shared_bytes,
-        ptx: image.ptx.clone(),
-    };
-    // A record of numbers and strings always encodes; an empty payload would be found undecodable and rebuilt.
-    let payload = serde_json::to_vec(&record).unwrap_or_default();
+    let payload = head(image) + &image.ptx;
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&Sha256::digest(&payload));
-    bytes.extend_from_slice(&payload);
+    bytes.extend_from_slice(payload.as_bytes());
     bytes
+}
+
+/// All but the PTX: a line for each field, then an empty one.
+fn head(image: &KernelImage) -> String {
+    let params = image.params.iter().map(|p| match *p {
+        AbiParam::Ptr(p) => format!(" ptr:{}", p.as_u32()),
+        AbiParam::Dim(d) => format!(" dim:{}", d.as_u32()),
+        AbiParam::Stride(p, axis) => format!(" stride:{}:{axis}", p.as_u32()),
+        AbiParam::Scalar(p) => format!(" scalar:{}", p.as_u32()),
+        AbiParam::GridCount(axis) => format!(" count:{axis}"),
+    });
+    let grid = image.grid.iter().map(|g| match *g {
+        GridExtent::Points(d) => format!(" points:{}", d.as_u32()),
+        GridExtent::Tiles { dim, size } => format!(" tiles:{}:{size}", dim.as_u32()),
+    });
+    let KernelImage { entry, target, ptx_version: (major, minor), threads, shared_bytes, .. } = image;
+    format!(
+        "entry {entry}\ntarget {target}\nptx {major}.{minor}\nthreads {threads}\nshared {shared_bytes}\n\
+         params{}\ngrid{}\n\n",
+        params.collect::<String>(),
+        grid.collect::<String>()
+    )
 }
 
 /// The inverse of [`encode`].
@@ -125,34 +88,56 @@ pub fn decode(bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
     if Sha256::digest(payload)[..] != checksum[..] {
         return Err(ImageFileError::Damaged);
     }
-    let record: Record = serde_json::from_slice(payload).map_err(|_| ImageFileError::Undecodable)?;
-    let target = parse_target(&record.target).ok_or(ImageFileError::Undecodable)?;
-    Ok(KernelImage {
-        entry: record.entry,
-        ptx: record.ptx,
-        ptx_version: record.ptx_version,
-        target,
-        params: record
-            .params
-            .into_iter()
-            .map(|p| match p {
-                ParamRecord::Ptr(p) => AbiParam::Ptr(Param::from_u32(p)),
-                ParamRecord::Dim(d) => AbiParam::Dim(Dim::from_u32(d)),
-                ParamRecord::Stride(p, axis) => AbiParam::Stride(Param::from_u32(p), axis),
-                ParamRecord::Scalar(p) => AbiParam::Scalar(Param::from_u32(p)),
-                ParamRecord::GridCount(axis) => AbiParam::GridCount(axis),
-            })
-            .collect(),
-        grid: record
-            .grid
-            .into_iter()
-            .map(|g| match g {
-                GridRecord::Points(d) => GridExtent::Points(Dim::from_u32(d)),
-                GridRecord::Tiles(d, size) => GridExtent::Tiles { dim: Dim::from_u32(d), size },
-            })
-            .collect(),
-        threads: record.threads,
-        shared_bytes: record.shared_bytes,
+    std::str::from_utf8(payload).ok().and_then(read).ok_or(ImageFileError::Undecodable)
+}
+
+/// The inverse of [`head`], and the PTX behind it.
+fn read(payload: &str) -> Option<KernelImage> {
+    let (head, ptx) = payload.split_once("\n\n")?;
+    let mut lines = head.lines();
+    let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix([' ']).or(Some(""));
+    let image = KernelImage {
+        entry: field("entry")?.to_owned(),
+        target: parse_target(field("target")?)?,
+        ptx_version: {
+            let (major, minor) = field("ptx")?.split_once('.')?;
+            (major.parse().ok()?, minor.parse().ok()?)
+        },
+        threads: field("threads")?.parse().ok()?,
+        shared_bytes: field("shared")?.parse().ok()?,
+        params: field("params")?.split_whitespace().map(param).collect::<Option<_>>()?,
+        grid: field("grid")?.split_whitespace().map(extent).collect::<Option<_>>()?,
+        ptx: ptx.to_owned(),
+    };
+    lines.next().is_none().then_some(image)
+}
+
+/// `stride:0:1`.
+fn param(text: &str) -> Option<AbiParam> {
+    let (kind, rest) = text.split_once(':')?;
+    Some(match kind {
+        "ptr" => AbiParam::Ptr(Param::from_u32(rest.parse().ok()?)),
+        "dim" => AbiParam::Dim(Dim::from_u32(rest.parse().ok()?)),
+        "stride" => {
+            let (param, axis) = rest.split_once(':')?;
+            AbiParam::Stride(Param::from_u32(param.parse().ok()?), axis.parse().ok()?)
+        }
+        "scalar" => AbiParam::Scalar(Param::from_u32(rest.parse().ok()?)),
+        "count" => AbiParam::GridCount(rest.parse().ok()?),
+        _ => return None,
+    })
+}
+
+/// `points:0` or `tiles:1:64`.
+fn extent(text: &str) -> Option<GridExtent> {
+    let (kind, rest) = text.split_once(':')?;
+    Some(match kind {
+        "points" => GridExtent::Points(Dim::from_u32(rest.parse().ok()?)),
+        "tiles" => {
+            let (dim, size) = rest.split_once(':')?;
+            GridExtent::Tiles { dim: Dim::from_u32(dim.parse().ok()?), size: size.parse().ok()? }
+        }
+        _ => return None,
     })
 }
 

@@ -17,7 +17,8 @@
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
-//! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
+//! | `virtual_gpu` | a GPU that this process plays |
+//! | `sim`, `sim_fault`, `forms` | the simulator as one, and the faults that it finds (feature `sim`) |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
 #![deny(missing_docs)]
 
@@ -33,6 +34,8 @@ mod element;
 #[macro_use]
 mod error;
 mod evict;
+#[cfg(feature = "sim")]
+mod forms;
 pub mod image_file;
 mod kernel;
 mod key;
@@ -45,7 +48,9 @@ mod problem;
 mod raw;
 mod resolve;
 mod select;
+#[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "sim")]
 mod sim_fault;
 mod storage;
 mod store;
@@ -54,9 +59,11 @@ mod tensor;
 mod tile_launch;
 pub mod timing;
 mod trusted;
+mod virtual_gpu;
 
 pub use args::{Arg, IntoArg};
 pub use atlas_codegen::{KernelImage, Machine, Target};
+#[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
@@ -64,6 +71,8 @@ pub use cost::{Cost, estimate, grid_count, programs};
 pub use device::{Device, DeviceId, DeviceStats};
 pub use element::Element;
 pub use error::{CompileFailure, DeviceError, DriverFailure, Result, RuntimeError, TensorError};
+#[cfg(feature = "sim")]
+pub use forms::FormPrograms;
 pub use kernel::LaunchFacts;
 pub use key::{KernelKey, KeyParts};
 pub use launch::{Launch, PreparedLaunch};
@@ -72,10 +81,12 @@ pub use oracle::{OracleOutput, run_f64};
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
 pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+#[cfg(feature = "sim")]
 pub use sim::{SimAccess, SimOptions, SimRun};
+#[cfg(feature = "sim")]
 pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
 pub use tile_launch::{TileArg, launch_tile_ir};
-pub use trusted::{CompiledLaunch, FormPrograms};
+pub use trusted::CompiledLaunch;

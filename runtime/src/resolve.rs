@@ -5,7 +5,7 @@ use crate::bind::BoundLaunch;
 use crate::compile::{CompileProblem, compile, compile_with_lines, kernel_key};
 use crate::cost::programs;
 use crate::device::{Backend, Device};
-use crate::error::{CompileFailure, Result, RuntimeError};
+use crate::error::{CompileFailure, DeviceError, Result, RuntimeError};
 use crate::kernel::{LoadedKernel, does_not_fit};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
@@ -221,10 +221,12 @@ fn load_image(
 ) -> Result<LoadedKernel> {
     match device.backend() {
         Backend::Cuda(context) => LoadedKernel::load(context, key, image),
-        Backend::Sim(_) | Backend::Cpu => {
+        Backend::Virtual(gpu) => {
             let (kernel, schedule) = (kernel.clone(), *schedule);
-            crate::sim::load(image, key, device, Box::new(move || compile_with_lines(&kernel, &schedule, machine)))
+            let lined = Box::new(move || compile_with_lines(&kernel, &schedule, machine));
+            LoadedKernel::load_virtual(&**gpu, key, image, lined)
         }
+        Backend::Cpu => Err(DeviceError::NotAGpu {}.into()),
     }
 }
 

@@ -101,7 +101,7 @@ impl Stream {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match self.device.backend() {
-            Backend::Cpu | Backend::Sim(_) => Ok(()),
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize(self.as_raw()),
         }
     }
@@ -125,7 +125,7 @@ impl Event {
     /// `RuntimeError::Driver` if the driver makes none.
     pub fn new(device: &Device) -> Result<Event> {
         let kind = match device.backend() {
-            Backend::Cpu | Backend::Sim(_) => EventKind::Host(std::sync::Mutex::new(None)),
+            Backend::Cpu | Backend::Virtual(_) => EventKind::Host(std::sync::Mutex::new(None)),
             Backend::Cuda(context) => {
                 let api = context.enter()?;
                 let mut handle = std::ptr::null_mut();
