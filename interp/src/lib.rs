@@ -45,6 +45,7 @@ mod memory;
 mod ring;
 mod rounding;
 mod storage;
+mod stored;
 mod tile;
 mod walk;
 

@@ -1,38 +1,15 @@
 //! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
 
-use crate::driver::{self, Context};
-use crate::error::{DeviceError, Result};
-use crate::plan::Plans;
+use crate::device_id::DeviceId;
+use crate::driver::Context;
+use crate::error::Result;
+use crate::plans::Plans;
 use crate::store::{CacheDir, Store};
-use crate::stream::Stream;
 use crate::virtual_gpu::VirtualGpu;
 use atlas_codegen::{Machine, Target};
-use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Which device: the CPU, a GPU by its number, or a simulated one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DeviceId {
-    /// The host: kernels run in the interpreter.
-    Cpu,
-    /// A GPU, numbered as the driver numbers it.
-    Cuda(usize),
-    /// A simulated GPU: executes the PTX for this machine on the host.
-    Sim(Machine),
-}
-
-impl fmt::Display for DeviceId {
-    /// `cpu`, `cuda:0` or `sim:sm_90`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceId::Cpu => f.write_str("cpu"),
-            DeviceId::Cuda(i) => write!(f, "cuda:{i}"),
-            DeviceId::Sim(machine) => write!(f, "sim:{machine}"),
-        }
-    }
-}
 
 /// Where kernels run and tensors live. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -90,70 +67,7 @@ pub struct DeviceStats {
 }
 
 impl Device {
-    /// The first GPU that a supported target runs on, else the CPU.
-    ///
-    /// # Errors
-    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened. A machine with no driver is no error.
-    pub fn best() -> Result<Device> {
-        for ordinal in 0..driver::driver().map_or(0, |d| d.count) {
-            match Device::cuda(ordinal) {
-                Err(crate::RuntimeError::Device(DeviceError::UnsupportedGpu { .. })) => {}
-                answer => return answer,
-            }
-        }
-        Ok(Device::cpu())
-    }
-
-    /// The CPU. There is one per process.
-    pub fn cpu() -> Device {
-        match Device::shared(DeviceId::Cpu) {
-            Ok(device) => device,
-            // Opening the CPU calls nothing that fails; this arm keeps the signature plain.
-            Err(_) => Device::build(DeviceId::Cpu, Backend::Cpu, None, CacheDir::Off),
-        }
-    }
-
-    /// GPU number `ordinal`. There is one per process and number.
-    ///
-    /// # Errors
-    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, or one that no target runs on.
-    pub fn cuda(ordinal: usize) -> Result<Device> {
-        Device::shared(DeviceId::Cuda(ordinal))
-    }
-
-    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
-    ///
-    /// # Errors
-    /// [`DeviceError::NoSuchArch`], also in a program that was built without the feature `sim`.
-    pub fn sim(arch: &str) -> Result<Device> {
-        let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
-        Device::shared(DeviceId::Sim(machine))
-    }
-
-    /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
-    /// shared ones.
-    ///
-    /// # Errors
-    /// As [`Device::cuda`].
-    pub fn open(id: DeviceId, cache: CacheDir) -> Result<Device> {
-        match id {
-            DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
-            DeviceId::Cuda(ordinal) => {
-                let context = Context::open(ordinal)?;
-                let machine = context.machine()?;
-                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
-            }
-            #[cfg(feature = "sim")]
-            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, crate::SimOptions::default(), cache)),
-            #[cfg(not(feature = "sim"))]
-            DeviceId::Sim(_) => {
-                let reason = "this program was built without the simulator (feature `sim`)".to_owned();
-                Err(DeviceError::NoSuchArch { reason }.into())
-            }
-        }
-    }
-
-    fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
+    pub(crate) fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
         let inner = Inner {
             id,
             machine,
@@ -163,22 +77,6 @@ impl Device {
             counters: Counters::default(),
         };
         Device { inner: Arc::new(inner) }
-    }
-
-    #[cfg(feature = "sim")]
-    pub(crate) fn of_virtual(machine: Machine, gpu: Box<dyn VirtualGpu>, cache: CacheDir) -> Device {
-        Device::build(DeviceId::Sim(machine), Backend::Virtual(gpu), Some(machine), cache)
-    }
-
-    pub(crate) fn shared(id: DeviceId) -> Result<Device> {
-        static DEVICES: Mutex<BTreeMap<DeviceId, Device>> = Mutex::new(BTreeMap::new());
-        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(device) = devices.get(&id) {
-            return Ok(device.clone());
-        }
-        let device = Device::open(id, CacheDir::from_env())?;
-        devices.insert(id, device.clone());
-        Ok(device)
     }
 
     /// Which device it is.
@@ -243,11 +141,6 @@ impl Device {
             Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => Some(context.memory_bytes),
         }
-    }
-
-    /// The default stream.
-    pub fn default_stream(&self) -> Stream {
-        Stream::default_of(self)
     }
 
     /// Waits until everything queued on the device has run.

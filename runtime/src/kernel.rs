@@ -1,6 +1,7 @@
 //! A compiled kernel loaded into one GPU's context, or readied for a virtual one.
 
-use crate::driver::{Context, Handle, cuda_version_text};
+use crate::current::Handle;
+use crate::driver::{Context, cuda_version_text};
 use crate::error::{Result, RuntimeError};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;

@@ -8,12 +8,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `device`, `driver`, `current`, `stream` | devices, the CUDA driver's functions, streams and events |
+//! | `device`, `device_id`, `open` | devices, their names, and how they are opened |
+//! | `driver`, `current`, `stream` | the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
-//! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
+//! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
+//! | `plan`, `resolve`, `launch` | what a launch does, resolved once; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
@@ -29,6 +31,7 @@ mod cost;
 mod cpu;
 mod current;
 mod device;
+mod device_id;
 mod driver;
 mod element;
 #[macro_use]
@@ -41,9 +44,11 @@ mod kernel;
 mod key;
 mod launch;
 mod launch_error;
+mod open;
 mod oracle;
 mod overlap;
 mod plan;
+mod plans;
 mod problem;
 mod raw;
 mod resolve;
@@ -68,7 +73,8 @@ pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
 pub use cost::{Cost, estimate, grid_count, programs};
-pub use device::{Device, DeviceId, DeviceStats};
+pub use device::{Device, DeviceStats};
+pub use device_id::DeviceId;
 pub use element::Element;
 pub use error::{CompileFailure, DeviceError, DriverFailure, Result, RuntimeError, TensorError};
 #[cfg(feature = "sim")]
@@ -78,9 +84,10 @@ pub use key::{KernelKey, KeyParts};
 pub use launch::{Launch, PreparedLaunch};
 pub use launch_error::LaunchError;
 pub use oracle::{OracleOutput, run_f64};
+pub use plans::Source;
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, refusal};
 #[cfg(feature = "sim")]
 pub use sim::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]

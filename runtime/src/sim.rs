@@ -3,7 +3,8 @@
 //! A launch executes the kernel's PTX on this machine, strictly: a race, a missing wait or a stray address is an
 //! error of the launch, where a GPU might give the right numbers. It has run when it returns.
 
-use crate::device::{Backend, Device, DeviceId};
+use crate::device::{Backend, Device};
+use crate::device_id::DeviceId;
 use crate::error::Result;
 use crate::launch_error::LaunchError;
 use crate::sim_fault::SimFault;
@@ -78,7 +79,8 @@ impl Device {
     /// for the usual GPU of its generation.
     pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
         let machine = machine.into();
-        Device::of_virtual(machine, Box::new(Simulator::new(machine, options)), cache)
+        let gpu = Backend::Virtual(Box::new(Simulator::new(machine, options)));
+        Device::build(DeviceId::Sim(machine), gpu, Some(machine), cache)
     }
 
     /// What the latest launch on this simulator did; `None` before the first, and on any other device.

@@ -1,6 +1,6 @@
 //! A fault of the simulator in the runtime's words: the kernel, the line of PTX, the parties, the source.
 
-use crate::device::DeviceId;
+use crate::device_id::DeviceId;
 use atlas_codegen::KernelImage;
 use atlas_sim::fault::{Fault, Party};
 use atlas_sim::program::Program;

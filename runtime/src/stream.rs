@@ -1,7 +1,7 @@
 //! Streams: queues of launches on one device, and the events that time them.
 
+use crate::current::Handle;
 use crate::device::{Backend, Device};
-use crate::driver::Handle;
 use crate::error::Result;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -47,6 +47,13 @@ impl Drop for OwnedStream {
             // SAFETY: the handle came from `cuStreamCreate` and is destroyed once; queued work still runs.
             unsafe { (api.stream_destroy)(self.handle.0) };
         }
+    }
+}
+
+impl Device {
+    /// The default stream.
+    pub fn default_stream(&self) -> Stream {
+        Stream::default_of(self)
     }
 }
 
