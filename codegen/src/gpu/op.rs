@@ -319,6 +319,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// True if each element of the result comes from the elements at its place.
+    pub const fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))
+    }
+
     /// Calls `f` on every value operand.
     pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
         let on_slices = |slices: &[Slice], f: &mut dyn FnMut(Value)| {

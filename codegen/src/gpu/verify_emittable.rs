@@ -115,7 +115,8 @@ fn no_bool(k: &Kernel, at: &SharedRef) -> Result<(), String> {
 /// Functions that have no expansion in f64.
 fn unary(op: &Op, dtype: Option<DType>) -> Result<(), String> {
     match (op, dtype) {
-        (Op::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt, _), _) => Ok(()),
+        (Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, _), _) => Ok(()),
+        (Op::Unary(f, _), _) if f.row().exact => Ok(()),
         (Op::Unary(f, _), Some(DType::F64)) => refuse(format!("`{}` of f64 has no GPU lowering", f.name())),
         _ => Ok(()),
     }
