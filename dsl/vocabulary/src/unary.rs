@@ -83,6 +83,10 @@ table! {
         Cos = Unary::function("cos", f64::cos).at_zero(1.0),
         /// Logistic function 1 / (1 + exp(-x)). A half at 0 may be computed by approximate instructions.
         Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
+        /// The greatest whole number that is not above.
+        Floor = Unary { leaps: true, ..Unary::function("floor", f64::floor).exact() },
+        /// The nearest whole number; of two as near, the even one.
+        Round = Unary { leaps: true, ..Unary::function("round", f64::round_ties_even).exact() },
         /// Logical negation.
         Not = Unary::operator("not", "!", Takes::Bool, |x| 1.0 - x),
     }
