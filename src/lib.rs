@@ -43,6 +43,7 @@
 //! | `sim` | the simulator of PTX as a device |
 //! | `verify` | the references of the shipped kernels in f64, and problems to check them on |
 //! | `cli` | the command line, with `verify` |
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "cli")]

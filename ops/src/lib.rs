@@ -12,6 +12,7 @@
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "verify")]

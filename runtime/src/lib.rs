@@ -22,6 +22,7 @@
 //! | `virtual_gpu` | a GPU that this process plays |
 //! | `sim`, `sim_fault`, `forms` | the simulator as one, and the faults that it finds (feature `sim`) |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
+#![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
 mod args;

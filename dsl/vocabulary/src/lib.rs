@@ -13,6 +13,7 @@
 //! | `fold` | what a reduction folds with |
 //! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
 //! | `word` | how `dot` multiplies, kinds of loops |
+#![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -51,7 +51,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 20] = [
     files::headers,
     files::sizes,
     files::names,
@@ -66,6 +66,8 @@ const CHECKS: [Check; 18] = [
     invariants::reasons_for_unsafe,
     invariants::purity,
     invariants::launches,
+    invariants::machines_in_tile_ir,
+    invariants::intrinsics,
     invariants::ordered_output,
     codes::tested,
     prose::marks,
