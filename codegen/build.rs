@@ -8,7 +8,11 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn Error>> {
     let package = std::env::var("CARGO_MANIFEST_DIR")?;
     let package = Path::new(&package);
-    let folders = [("dsl", package.join("../dsl/src")), ("codegen", package.join("src"))];
+    let folders = [
+        ("vocabulary", package.join("../dsl/vocabulary/src")),
+        ("dsl", package.join("../dsl/src")),
+        ("codegen", package.join("src")),
+    ];
     for (_, folder) in &folders {
         println!("cargo:rerun-if-changed={}", folder.display());
     }

@@ -34,8 +34,19 @@
 //! | `atlas-interp` | Tile IR on a CPU: the oracle, and the device of machines without a GPU |
 //! | `atlas-runtime` | devices, tensors, launches |
 //! | `atlas-ops` | the kernels that ship with Atlas |
+//!
+//! Default features build what runs kernels on a CPU and, out of the store, on a GPU. More comes by feature:
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `jit`, `static-llvm` | the code generator, with LLVM 22 as a shared library or linked in |
+//! | `sim` | the simulator of PTX as a device |
+//! | `verify` | the references of the shipped kernels in f64, and problems to check them on |
+//! | `cli` | the command line, with `verify` |
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cli")]
 pub mod cli;
 
 pub use atlas_codegen as codegen;

@@ -40,7 +40,11 @@ fn any_change_of_a_source_changes_the_hash() {
 #[test]
 fn this_build_carries_the_hash_of_its_sources() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = [("dsl", package.join("../dsl/src")), ("codegen", package.join("src"))];
+    let folders = [
+        ("vocabulary", package.join("../dsl/vocabulary/src")),
+        ("dsl", package.join("../dsl/src")),
+        ("codegen", package.join("src")),
+    ];
     let now = source_hash::of(&folders).unwrap();
     assert_eq!(atlas_codegen::toolchain::toolchain_id(), format!("atlas-codegen {now}"));
 }

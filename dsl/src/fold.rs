@@ -57,16 +57,12 @@ impl Known {
 /// What is known of `op x`, for an `x` of type `dtype`.
 pub fn unary(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
     match (op, x) {
-        (UnaryOp::Not, Exact(x)) => Some(Exact(1.0 - x)),
-        (UnaryOp::Not, Finite) => Some(Finite),
         (UnaryOp::Neg | UnaryOp::Abs, _) if dtype.is_int() => integer_sign(op, dtype, x),
-        (UnaryOp::Neg, Exact(x)) => exact(-x),
-        (UnaryOp::Abs, Exact(x)) => exact(x.abs()),
-        (UnaryOp::Neg | UnaryOp::Abs, Finite) => Some(Finite),
-        (UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Cos, Exact(0.0)) => Some(Exact(1.0)),
-        (UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sqrt | UnaryOp::Sin, Exact(0.0)) => Some(Exact(0.0)),
+        (op, Exact(x)) if op.row().exact => op.of_number(x).and_then(exact),
+        (op, Finite) if op.row().exact => Some(Finite),
         // A half of it may be computed by approximate instructions.
         (UnaryOp::Sigmoid, Exact(0.0)) => Some(Finite),
+        (op, Exact(0.0)) => op.row().at_zero.and_then(exact),
         _ => None,
     }
 }
@@ -188,15 +184,7 @@ fn arithmetic(
 /// What is known of a comparison of operands of type `dtype`.
 pub fn compare(pred: Predicate, _dtype: DType, x: Known, y: Known) -> Option<Known> {
     let (Exact(x), Exact(y)) = (x, y) else { return Some(Finite) };
-    let holds = match pred {
-        Predicate::Eq => x == y,
-        Predicate::Ne => x != y,
-        Predicate::Lt => x < y,
-        Predicate::Le => x <= y,
-        Predicate::Gt => x > y,
-        Predicate::Ge => x >= y,
-    };
-    Some(Exact(f64::from(u8::from(holds))))
+    Some(Exact(f64::from(u8::from(pred.holds(&x, &y)))))
 }
 
 /// What is known of a choice; the sides may be unknown.

@@ -1,212 +1,221 @@
 //! The typing rule of every operation: operand types in, result types out, or what is wrong.
 
 use crate::diag::Diagnostic;
+use crate::entity::{Param, Table, Value};
 use crate::ir::{DimSize, Kernel, Loc, ParamKind};
-use crate::op::{BinaryOp, Op, Precision, Slice, UnaryOp};
+use crate::op::{BinaryOp, Op, Precision, Predicate, ReduceOp, Slice};
 use crate::types::{DType, TileType, broadcast_shapes};
+use atlas_vocabulary::Takes;
 
 /// The result types of `op` in `kernel`. Loops give the types of their carried values.
 ///
 /// Reads nothing but operand types, parameters, dims and tables, so it serves the builder, the
 /// parser and the verifier alike.
 pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagnostic> {
-    let err = |code: u16, message: String| Err(Diagnostic::new(code, loc, message));
-    let ty = |v| kernel.ty(v);
-    let scalar_i32 = TileType::scalar(DType::I32);
-    Ok(match op {
-        Op::Splat { value, dtype, shape } => {
-            holds(*dtype, *value, loc)?;
-            vec![TileType::new(*dtype, shape.clone())]
-        }
-        Op::Other { value, other } => {
-            let t = ty(*value);
-            if t.dtype == DType::Bool {
-                return err(104, format!("`or` does not apply to {t}"));
+    Rule { kernel, loc }.infer(op)
+}
+
+/// The rules for an operation at a place.
+#[derive(Clone, Copy)]
+struct Rule<'k> {
+    kernel: &'k Kernel,
+    loc: Loc,
+}
+
+type Typed<X> = Result<X, Diagnostic>;
+
+impl<'k> Rule<'k> {
+    fn infer(self, op: &Op) -> Typed<Vec<TileType>> {
+        let scalar_i32 = TileType::scalar(DType::I32);
+        let one = match op {
+            Op::Splat { value, dtype, shape } => {
+                holds(*dtype, *value, self.loc)?;
+                TileType::new(*dtype, shape.clone())
             }
-            holds(t.dtype, *other, loc)?;
-            vec![t.clone()]
-        }
-        Op::Iota { shape, axis } => {
-            if usize::from(*axis) >= shape.len() {
-                return err(101, format!("iota counts axis {axis}, but the tile {shape:?} has rank {}", shape.len()));
-            }
-            vec![TileType::new(DType::I32, shape.clone())]
-        }
-        Op::DimSize(_) | Op::DimTiles { .. } => vec![scalar_i32],
-        Op::ScalarParam(p) => match &kernel.params[*p].kind {
-            ParamKind::Scalar { dtype } => vec![TileType::scalar(*dtype)],
-            ParamKind::Tensor { .. } => {
-                return err(102, format!("`{}` is a tensor; load a tile of it", kernel.params[*p].name));
-            }
-        },
-        Op::TableGet { table, indices } => {
-            let data = &kernel.tables[*table];
-            if indices.len() != data.shape.len() {
-                return err(
-                    103,
-                    format!(
-                        "table `{}` has rank {}, but {} indices are given",
-                        data.name,
-                        data.shape.len(),
-                        indices.len()
-                    ),
-                );
-            }
-            for &i in indices {
-                if *ty(i) != scalar_i32 {
-                    return err(103, format!("a table index must be a scalar i32, found {}", ty(i)));
+            Op::Iota { shape, axis } => {
+                if usize::from(*axis) >= shape.len() {
+                    let rank = shape.len();
+                    return self.err(101, format!("iota counts axis {axis}, but the tile {shape:?} has rank {rank}"));
                 }
+                TileType::new(DType::I32, shape.clone())
             }
-            vec![TileType::scalar(DType::F32)]
-        }
-        Op::Unary(op, v) => {
-            let t = ty(*v);
-            let fits = match op {
-                UnaryOp::Not => t.dtype == DType::Bool,
-                UnaryOp::Neg | UnaryOp::Abs => t.dtype != DType::Bool,
-                _ => t.dtype.is_float(),
-            };
-            if !fits {
-                return err(104, format!("`{}` does not apply to {t}", op.name()));
-            }
-            vec![t.clone()]
-        }
-        Op::Binary(op, a, b) => {
-            let (x, y) = (ty(*a), ty(*b));
-            if x != y {
-                return err(105, format!("`{}` needs two operands of one type, found {x} and {y}", op.name()))
-                    .map_err(|d: Diagnostic| d.note("there is no implicit promotion: use `cast`"));
-            }
-            let fits = match op {
-                BinaryOp::And | BinaryOp::Or => x.dtype == DType::Bool,
-                BinaryOp::Rem => x.dtype.is_int(),
-                _ => x.dtype != DType::Bool,
-            };
-            if !fits {
-                return err(104, format!("`{}` does not apply to {x}", op.name()));
-            }
-            vec![x.clone()]
-        }
-        Op::Compare(p, a, b) => {
-            let (x, y) = (ty(*a), ty(*b));
-            if x != y {
-                return err(
-                    105,
-                    format!("comparison `{}` needs two operands of one type, found {x} and {y}", p.name()),
-                );
-            }
-            vec![x.with_dtype(DType::Bool)]
-        }
-        Op::Select { cond, on_true, on_false } => {
-            let (c, x, y) = (ty(*cond), ty(*on_true), ty(*on_false));
-            if x != y {
-                return err(105, format!("`select` needs two choices of one type, found {x} and {y}"));
-            }
-            if *c != x.with_dtype(DType::Bool) {
-                return err(
-                    105,
-                    format!("`select` between tiles {x} needs a condition {}, found {c}", x.with_dtype(DType::Bool)),
-                );
-            }
-            vec![x.clone()]
-        }
-        Op::Cast(dtype, v) => {
-            let t = ty(*v);
-            if t.dtype != *dtype && *dtype == DType::Bool {
-                return err(106, format!("cannot cast {t} to bool; compare it with 0"));
-            }
-            vec![t.with_dtype(*dtype)]
-        }
-        Op::Broadcast { value, shape } => {
-            let t = ty(*value);
-            if t.rank() > shape.len() || broadcast_shapes(&t.shape, shape).as_deref() != Some(shape) {
-                return err(107, format!("a tile {t} does not broadcast to {shape:?}"));
-            }
-            vec![TileType::new(t.dtype, shape.clone())]
-        }
-        Op::Reshape { value, shape } => {
-            let t = ty(*value);
-            let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
-            if core(&t.shape) != core(shape) {
-                return err(107, format!("reshape of {t} to {shape:?} may only add or drop axes of extent 1"));
-            }
-            vec![TileType::new(t.dtype, shape.clone())]
-        }
-        Op::Transpose(v) => {
-            let t = ty(*v);
-            let [m, n] = t.shape[..] else {
-                return err(108, format!("transpose needs a tile of rank 2, found {t}"));
-            };
-            vec![TileType::new(t.dtype, [n, m])]
-        }
-        Op::Reduce { op, value, axes } => {
-            let t = ty(*value);
-            if axes.is_empty()
-                || !axes.windows(2).all(|w| w[0] < w[1])
-                || axes.iter().any(|&a| usize::from(a) >= t.rank())
-            {
-                return err(101, format!("`{}` along axes {axes:?} of a tile {t}", op.name()));
-            }
-            if t.dtype == DType::Bool {
-                return err(104, format!("`{}` does not apply to {t}", op.name()));
-            }
-            let mut shape = t.shape.clone();
-            for &a in axes {
-                shape[usize::from(a)] = 1;
-            }
-            vec![TileType::new(t.dtype, shape)]
-        }
-        Op::Dot { a, b, acc, precision } => {
-            let (x, y) = (ty(*a), ty(*b));
-            let ([m, k], [k2, n]) = (&x.shape[..], &y.shape[..]) else {
-                return err(108, format!("dot needs two tiles of rank 2, found {x} and {y}"));
-            };
-            if k != k2 {
-                return err(109, format!("dot of {x} and {y}: the inner extents {k} and {k2} differ"));
-            }
-            if x.dtype != y.dtype || !x.dtype.is_float() {
-                return err(105, format!("dot needs two float operands of one type, found {x} and {y}"));
-            }
-            if *precision == Precision::Tf32 && x.dtype != DType::F32 {
-                return err(110, format!("precision tf32 needs f32 operands, found {}", x.dtype));
-            }
-            let out = TileType::new(x.dtype.accumulator(), [*m, *n]);
-            if let Some(c) = acc
-                && *ty(*c) != out
-            {
-                return err(105, format!("dot accumulates {out}, but is added to {}", ty(*c)));
-            }
-            vec![out]
-        }
-        Op::Load { param, slices } => vec![access(kernel, *param, slices, loc)?],
-        Op::Store { param, slices, value } => {
-            let want = access(kernel, *param, slices, loc)?;
-            let found = ty(*value);
-            if *found != want {
-                let d = Diagnostic::new(
-                    111,
-                    loc,
-                    format!("store to `{}` wants {want}, found {found}", kernel.params[*param].name),
-                );
-                let broadcasts = broadcast_shapes(&found.shape, &want.shape).as_ref() == Some(&want.shape);
-                return Err(if found.dtype == want.dtype && broadcasts {
-                    d.note(format!("a store does not broadcast: write `broadcast(.., {:?})`", want.shape))
-                } else {
-                    d
-                });
-            }
-            vec![]
-        }
-        Op::Loop { lo, hi, inits, .. } => {
-            for &v in [lo, hi] {
-                if *ty(v) != scalar_i32 {
-                    return err(112, format!("a loop bound must be a scalar i32, found {}", ty(v)));
+            Op::DimSize(_) | Op::DimTiles { .. } => scalar_i32,
+            Op::ScalarParam(p) => match &self.kernel.params[*p].kind {
+                ParamKind::Scalar { dtype } => TileType::scalar(*dtype),
+                ParamKind::Tensor { .. } => {
+                    let name = &self.kernel.params[*p].name;
+                    return self.err(102, format!("`{name}` is a tensor; load a tile of it"));
                 }
+            },
+            Op::TableGet { table, indices } => self.table_get(*table, indices)?,
+            Op::Unary(op, v) => self.taken(op.name(), op.row().takes, *v)?.clone(),
+            Op::Binary(op, a, b) => self.binary(*op, *a, *b)?,
+            Op::Compare(p, a, b) => self.compare(*p, *a, *b)?,
+            Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
+            Op::Cast(dtype, v) => self.cast(*dtype, *v)?,
+            Op::Other { value, other } => {
+                let t = self.taken("or", Takes::Numbers, *value)?;
+                holds(t.dtype, *other, self.loc)?;
+                t.clone()
             }
-            inits.iter().map(|&v| ty(v).clone()).collect()
+            Op::Broadcast { value, shape } => self.broadcast(*value, shape)?,
+            Op::Reshape { value, shape } => self.reshape(*value, shape)?,
+            Op::Transpose(v) => {
+                let t = self.ty(*v);
+                let [m, n] = t.shape[..] else {
+                    return self.err(108, format!("transpose needs a tile of rank 2, found {t}"));
+                };
+                TileType::new(t.dtype, [n, m])
+            }
+            Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes)?,
+            Op::Dot { a, b, acc, precision } => self.dot(*a, *b, *acc, *precision)?,
+            Op::Load { param, slices } => access(self.kernel, *param, slices, self.loc)?,
+            Op::Store { param, slices, value } => {
+                self.store(*param, slices, *value)?;
+                return Ok(vec![]);
+            }
+            Op::Loop { lo, hi, inits, .. } => {
+                if let Some(&v) = [lo, hi].into_iter().find(|&&v| *self.ty(v) != scalar_i32) {
+                    return self.err(112, format!("a loop bound must be a scalar i32, found {}", self.ty(v)));
+                }
+                return Ok(inits.iter().map(|&v| self.ty(v).clone()).collect());
+            }
+            Op::Yield(_) => return Ok(vec![]),
+        };
+        Ok(vec![one])
+    }
+
+    fn err<X>(self, code: u16, message: String) -> Typed<X> {
+        Err(Diagnostic::new(code, self.loc, message))
+    }
+
+    fn ty(self, v: Value) -> &'k TileType {
+        self.kernel.ty(v)
+    }
+
+    /// The type of an operand, if the operation takes it.
+    fn taken(self, name: &str, takes: Takes, v: Value) -> Typed<&'k TileType> {
+        let t = self.ty(v);
+        if takes.holds(t.dtype) { Ok(t) } else { self.err(104, format!("`{name}` does not apply to {t}")) }
+    }
+
+    fn table_get(self, table: Table, indices: &[Value]) -> Typed<TileType> {
+        let data = &self.kernel.tables[table];
+        let (rank, given) = (data.shape.len(), indices.len());
+        if given != rank {
+            return self.err(103, format!("table `{}` has rank {rank}, but {given} indices are given", data.name));
         }
-        Op::Yield(_) => vec![],
-    })
+        match indices.iter().find(|&&i| *self.ty(i) != TileType::scalar(DType::I32)) {
+            Some(&i) => self.err(103, format!("a table index must be a scalar i32, found {}", self.ty(i))),
+            None => Ok(TileType::scalar(DType::F32)),
+        }
+    }
+
+    fn binary(self, op: BinaryOp, a: Value, b: Value) -> Typed<TileType> {
+        let (x, y) = (self.ty(a), self.ty(b));
+        if x != y {
+            return self
+                .err(105, format!("`{}` needs two operands of one type, found {x} and {y}", op.name()))
+                .map_err(|d: Diagnostic| d.note("there is no implicit promotion: use `cast`"));
+        }
+        Ok(self.taken(op.name(), op.row().takes, a)?.clone())
+    }
+
+    fn compare(self, p: Predicate, a: Value, b: Value) -> Typed<TileType> {
+        let (x, y) = (self.ty(a), self.ty(b));
+        if x != y {
+            let message = format!("comparison `{}` needs two operands of one type, found {x} and {y}", p.name());
+            return self.err(105, message);
+        }
+        Ok(x.with_dtype(DType::Bool))
+    }
+
+    fn select(self, cond: Value, on_true: Value, on_false: Value) -> Typed<TileType> {
+        let (c, x, y) = (self.ty(cond), self.ty(on_true), self.ty(on_false));
+        if x != y {
+            return self.err(105, format!("`select` needs two choices of one type, found {x} and {y}"));
+        }
+        let wanted = x.with_dtype(DType::Bool);
+        if *c != wanted {
+            return self.err(105, format!("`select` between tiles {x} needs a condition {wanted}, found {c}"));
+        }
+        Ok(x.clone())
+    }
+
+    fn cast(self, dtype: DType, v: Value) -> Typed<TileType> {
+        let t = self.ty(v);
+        if t.dtype != dtype && dtype == DType::Bool {
+            return self.err(106, format!("cannot cast {t} to bool; compare it with 0"));
+        }
+        Ok(t.with_dtype(dtype))
+    }
+
+    fn broadcast(self, value: Value, shape: &[u32]) -> Typed<TileType> {
+        let t = self.ty(value);
+        if t.rank() > shape.len() || broadcast_shapes(&t.shape, shape).as_deref() != Some(shape) {
+            return self.err(107, format!("a tile {t} does not broadcast to {shape:?}"));
+        }
+        Ok(TileType::new(t.dtype, shape))
+    }
+
+    fn reshape(self, value: Value, shape: &[u32]) -> Typed<TileType> {
+        let t = self.ty(value);
+        let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
+        if core(&t.shape) != core(shape) {
+            return self.err(107, format!("reshape of {t} to {shape:?} may only add or drop axes of extent 1"));
+        }
+        Ok(TileType::new(t.dtype, shape))
+    }
+
+    fn reduce(self, op: ReduceOp, value: Value, axes: &[u8]) -> Typed<TileType> {
+        let t = self.ty(value);
+        let ascending = axes.windows(2).all(|w| w[0] < w[1]);
+        if axes.is_empty() || !ascending || axes.iter().any(|&a| usize::from(a) >= t.rank()) {
+            return self.err(101, format!("`{}` along axes {axes:?} of a tile {t}", op.name()));
+        }
+        let mut shape = self.taken(op.name(), Takes::Numbers, value)?.shape.clone();
+        for &a in axes {
+            shape[usize::from(a)] = 1;
+        }
+        Ok(TileType::new(t.dtype, shape))
+    }
+
+    fn dot(self, a: Value, b: Value, acc: Option<Value>, precision: Precision) -> Typed<TileType> {
+        let (x, y) = (self.ty(a), self.ty(b));
+        let ([m, k], [k2, n]) = (&x.shape[..], &y.shape[..]) else {
+            return self.err(108, format!("dot needs two tiles of rank 2, found {x} and {y}"));
+        };
+        if k != k2 {
+            return self.err(109, format!("dot of {x} and {y}: the inner extents {k} and {k2} differ"));
+        }
+        if x.dtype != y.dtype || !x.dtype.is_float() {
+            return self.err(105, format!("dot needs two float operands of one type, found {x} and {y}"));
+        }
+        if precision == Precision::Tf32 && x.dtype != DType::F32 {
+            return self.err(110, format!("precision tf32 needs f32 operands, found {}", x.dtype));
+        }
+        let out = TileType::new(x.dtype.accumulator(), [*m, *n]);
+        match acc.map(|c| self.ty(c)).filter(|c| **c != out) {
+            Some(c) => self.err(105, format!("dot accumulates {out}, but is added to {c}")),
+            None => Ok(out),
+        }
+    }
+
+    fn store(self, param: Param, slices: &[Slice], value: Value) -> Typed<()> {
+        let want = access(self.kernel, param, slices, self.loc)?;
+        let found = self.ty(value);
+        if *found == want {
+            return Ok(());
+        }
+        let name = &self.kernel.params[param].name;
+        let d = Diagnostic::new(111, self.loc, format!("store to `{name}` wants {want}, found {found}"));
+        let broadcasts = broadcast_shapes(&found.shape, &want.shape).as_ref() == Some(&want.shape);
+        Err(if found.dtype == want.dtype && broadcasts {
+            d.note(format!("a store does not broadcast: write `broadcast(.., {:?})`", want.shape))
+        } else {
+            d
+        })
+    }
 }
 
 /// True if an integer type holds a number, which is whole and known exactly. True for the other types.
@@ -235,7 +244,7 @@ fn holds(dtype: DType, x: f64, loc: Loc) -> Result<(), Diagnostic> {
 }
 
 /// The type of the tile that `slices` cut out of a tensor parameter.
-fn access(kernel: &Kernel, param: crate::Param, slices: &[Slice], loc: Loc) -> Result<TileType, Diagnostic> {
+fn access(kernel: &Kernel, param: Param, slices: &[Slice], loc: Loc) -> Result<TileType, Diagnostic> {
     let data = &kernel.params[param];
     let ParamKind::Tensor { dtype, dims, .. } = &data.kind else {
         return Err(Diagnostic::new(102, loc, format!("`{}` is a scalar; it has no tiles", data.name)));

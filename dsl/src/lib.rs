@@ -15,6 +15,7 @@
 //! | `verify` | the rules of a well-formed kernel |
 //! | `config`, `specialization`, `def` | what a kernel is built for, and what `atlas_kernel!` leaves behind |
 //! | `diag` | diagnostics |
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

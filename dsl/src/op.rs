@@ -1,137 +1,10 @@
-//! The one table of Tile IR operations: mnemonics, operands and attributes.
+//! Tile IR operations: operands and attributes. What is true of them wherever they are met is a row of the vocabulary.
 //!
-//! Printer, parser, verifier, builder, interpreter and code generator all match on [`Op`];
-//! nothing else says which operations exist.
+//! Printer, parser, verifier, builder, interpreter and code generator all match on [`Op`].
 
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
-
-/// Declares an enum whose variants have a mnemonic, with `name`, `from_name` and `ALL`.
-macro_rules! mnemonics {
-    ($(#[$m:meta])* $name:ident { $($(#[$vm:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$m])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$vm])* $variant),+ }
-        impl $name {
-            /// Every variant, in declaration order.
-            pub const ALL: &'static [$name] = &[$($name::$variant),+];
-            /// The mnemonic in kernels and in the text form.
-            pub const fn name(self) -> &'static str {
-                match self { $($name::$variant => $text),+ }
-            }
-            /// The inverse of `name`.
-            pub fn from_name(name: &str) -> Option<$name> {
-                $name::ALL.iter().copied().find(|v| v.name() == name)
-            }
-        }
-    };
-}
-
-mnemonics! {
-    /// Element-wise operations of one operand; the result has the operand's type.
-    UnaryOp {
-        /// Negation (signed numbers).
-        Neg = "neg",
-        /// Absolute value.
-        Abs = "abs",
-        /// Natural exponential.
-        Exp = "exp",
-        /// Base-2 exponential.
-        Exp2 = "exp2",
-        /// Natural logarithm.
-        Log = "log",
-        /// Hyperbolic tangent.
-        Tanh = "tanh",
-        /// Gauss error function.
-        Erf = "erf",
-        /// Square root, correctly rounded.
-        Sqrt = "sqrt",
-        /// Reciprocal square root.
-        Rsqrt = "rsqrt",
-        /// Sine; the argument is in radians.
-        Sin = "sin",
-        /// Cosine; the argument is in radians.
-        Cos = "cos",
-        /// Logistic function 1 / (1 + exp(-x)).
-        Sigmoid = "sigmoid",
-        /// Logical negation (bool).
-        Not = "not",
-    }
-}
-
-mnemonics! {
-    /// Element-wise operations of two operands of equal type; the result has that type.
-    BinaryOp {
-        /// Sum.
-        Add = "add",
-        /// Difference.
-        Sub = "sub",
-        /// Product.
-        Mul = "mul",
-        /// Quotient; integers round toward zero.
-        Div = "div",
-        /// Remainder of the truncating quotient (integers).
-        Rem = "rem",
-        /// The smaller; NaN if either operand is NaN.
-        Min = "min",
-        /// The larger; NaN if either operand is NaN.
-        Max = "max",
-        /// Logical and (bool).
-        And = "and",
-        /// Logical or (bool).
-        Or = "or",
-    }
-}
-
-mnemonics! {
-    /// Comparison predicates; the result is `bool`. Ordered: false when an operand is NaN, but `ne`.
-    Predicate {
-        /// Equal.
-        Eq = "eq",
-        /// Not equal.
-        Ne = "ne",
-        /// Less than.
-        Lt = "lt",
-        /// Less than or equal.
-        Le = "le",
-        /// Greater than.
-        Gt = "gt",
-        /// Greater than or equal.
-        Ge = "ge",
-    }
-}
-
-mnemonics! {
-    /// What a reduction folds with.
-    ReduceOp {
-        /// Sum, accumulated in [`DType::accumulator`]; neutral 0.
-        Sum = "sum",
-        /// Maximum; neutral negative infinity (or the least integer). NaN propagates.
-        Max = "max",
-        /// Minimum; neutral positive infinity (or the greatest integer). NaN propagates.
-        Min = "min",
-    }
-}
-
-mnemonics! {
-    /// How `dot` multiplies. The default is exact products of the operand type, accumulated in its accumulator.
-    Precision {
-        /// f32 by FMA; f16 and bf16 on tensor cores with f32 accumulation.
-        Default = "default",
-        /// f32 operands rounded to tf32, multiplied on tensor cores.
-        Tf32 = "tf32",
-    }
-}
-
-mnemonics! {
-    /// What kind of loop: both run in order; a pipeline may have its loads issued ahead.
-    LoopKind {
-        /// A carried loop (`for step in 0..5`).
-        Carried = "loop",
-        /// A loop whose loads may run ahead (`for h in pipeline(tiles(H, BH))`).
-        Pipeline = "pipeline",
-    }
-}
+pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 
 /// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis; the others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -287,6 +160,38 @@ pub enum Op {
 }
 
 impl Op {
+    /// Its row in the table of operations.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Op::Splat { .. } => Kind::Splat,
+            Op::Iota { .. } => Kind::Iota,
+            Op::DimSize(_) => Kind::DimSize,
+            Op::DimTiles { .. } => Kind::DimTiles,
+            Op::ScalarParam(_) => Kind::ScalarParam,
+            Op::TableGet { .. } => Kind::TableGet,
+            Op::Unary(..) => Kind::Unary,
+            Op::Binary(..) => Kind::Binary,
+            Op::Compare(..) => Kind::Compare,
+            Op::Select { .. } => Kind::Select,
+            Op::Cast(..) => Kind::Cast,
+            Op::Other { .. } => Kind::Other,
+            Op::Broadcast { .. } => Kind::Broadcast,
+            Op::Reshape { .. } => Kind::Reshape,
+            Op::Transpose(_) => Kind::Transpose,
+            Op::Reduce { .. } => Kind::Reduce,
+            Op::Dot { .. } => Kind::Dot,
+            Op::Load { .. } => Kind::Load,
+            Op::Store { .. } => Kind::Store,
+            Op::Loop { .. } => Kind::Loop,
+            Op::Yield(_) => Kind::Yield,
+        }
+    }
+
+    /// True if each element of the result comes from the elements at its place.
+    pub const fn is_elementwise(&self) -> bool {
+        self.kind().is_elementwise()
+    }
+
     /// Calls `f` on every value operand, in text order.
     pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
         self.clone().map_operands(|v| {

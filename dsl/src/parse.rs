@@ -12,13 +12,11 @@
 //! the operation's, and those of [`crate::infer`].
 
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::entity::{Block, Dim, Param, Table, Value};
+use crate::entity::{Block, Param, Value};
 use crate::infer::infer;
-use crate::ir::{
-    Access, BlockData, DimData, DimSize, GridExtent, Kernel, Loc, ParamData, ParamKind, Stride, TableData,
-};
-use crate::op::{BinaryOp, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
-use crate::specialization::{DimFact, Specialization};
+use crate::ir::{BlockData, Kernel, Loc};
+use crate::op::{BinaryOp, Kind, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
+use crate::text::head::{HeadMut, Parsed, dtype};
 use crate::text::{Cursor, Token, TokenKind as T};
 use crate::types::{DType, TileType};
 use std::collections::BTreeMap;
@@ -41,19 +39,6 @@ pub fn parse_kernel(src: &str) -> Result<Kernel, Diagnostics> {
     if parser.errors.is_empty() { Ok(parser.kernel) } else { Err(Diagnostics(parser.errors)) }
 }
 
-type Parsed<X> = Result<X, Diagnostic>;
-
-/// What one parameter's text says, before the dims are known.
-struct ParamText<'s> {
-    name: Token<'s>,
-    dtype: DType,
-    access: Access,
-    /// Dim names; `None` for a scalar.
-    dims: Option<Vec<Token<'s>>>,
-    strides: Option<Vec<Stride>>,
-    align: u32,
-}
-
 struct Parser<'s> {
     text: Cursor<'s>,
     kernel: Kernel,
@@ -67,37 +52,13 @@ impl<'s> Parser<'s> {
         self.text.expect_word("kernel")?;
         self.kernel.name = self.text.expect(T::Symbol)?.name().to_owned();
         self.text.expect(T::LParen)?;
-        let params = self.text.list(T::RParen, param)?;
-        if self.text.eat_word("dims") {
-            loop {
-                let dim = dim(&mut self.text)?;
-                self.kernel.dims.push(dim);
-                if !self.text.eat(T::Comma) {
-                    break;
-                }
-            }
-        }
-        for p in params {
-            let data = self.resolve_param(p)?;
-            self.kernel.params.push(data);
-        }
-        while self.text.eat_word("table") {
-            let table = table(&mut self.text)?;
-            self.kernel.tables.push(table);
-        }
+        let Kernel { params, dims, tables, .. } = &mut self.kernel;
+        HeadMut { params, dims, tables }.read(&mut self.text)?;
         self.text.expect_word("grid")?;
         self.text.expect(T::LParen)?;
         let coords = self.text.list(T::RParen, |t| t.expect(T::Value))?;
         self.text.expect(T::Equals)?;
-        self.text.expect(T::LParen)?;
-        let kernel = &self.kernel;
-        let extents = self.text.list(T::RParen, |t| {
-            if t.at_word("tiles") && t.peek_nth(1).kind == T::LParen {
-                let (dim, size) = dim_tiles(t, kernel)?;
-                return Ok(GridExtent::Tiles { dim, size });
-            }
-            Ok(GridExtent::Points(dim_ref(t, kernel)?))
-        })?;
+        let extents = self.kernel.head().read_extents(&mut self.text)?;
         if coords.len() != extents.len() {
             return Err(self.text.error(format!("{} grid coordinates for {} axes", coords.len(), extents.len())));
         }
@@ -112,26 +73,6 @@ impl<'s> Parser<'s> {
             return Err(self.text.expected("the end of the text"));
         }
         Ok(())
-    }
-
-    fn resolve_param(&self, p: ParamText<'s>) -> Parsed<ParamData> {
-        let name = p.name.name().to_owned();
-        let Some(names) = p.dims else {
-            return Ok(ParamData { name, kind: ParamKind::Scalar { dtype: p.dtype } });
-        };
-        let dims = names.into_iter().map(|d| find_dim(&self.kernel, d)).collect::<Parsed<Vec<Dim>>>()?;
-        let strides = p.strides.unwrap_or_else(|| {
-            let facts: Vec<DimFact> = dims
-                .iter()
-                .map(|&d| match self.kernel.dims[d].size {
-                    DimSize::Const(n) => DimFact::Const(n),
-                    DimSize::Dynamic { divisor } => DimFact::Dynamic(divisor),
-                })
-                .collect();
-            Specialization::contiguous_strides(&facts).into_iter().map(Stride::from).collect()
-        });
-        let kind = ParamKind::Tensor { dtype: p.dtype, dims, strides, align: p.align, access: p.access };
-        Ok(ParamData { name, kind })
     }
 
     fn define(&mut self, name: Token<'s>, value: Value) -> Parsed<()> {
@@ -154,11 +95,8 @@ impl<'s> Parser<'s> {
         self.value()
     }
 
-    fn tensor(&mut self) -> Parsed<Param> {
-        let token = self.text.expect(T::Value)?;
-        self.kernel
-            .param_by_name(token.name())
-            .ok_or_else(|| Diagnostic::new(3, token.loc, format!("no parameter is called {token}")))
+    fn param(&mut self) -> Parsed<Param> {
+        self.kernel.head().read_param(&mut self.text)
     }
 
     /// Statements up to and including `}`.
@@ -287,41 +225,42 @@ impl<'s> Parser<'s> {
 
     /// An operation after its mnemonic, with the type written behind it.
     fn op(&mut self, word: Token<'s>) -> Parsed<(Op, Option<TileType>)> {
-        let op = match word.text {
+        let kind = Kind::from_name(word.text);
+        let op = match kind {
             // The result type of these is their attribute, so it is always written.
-            "splat" => {
+            Some(Kind::Splat) => {
                 let value = self.text.float()?;
                 let ty = self.written_type()?;
                 (Op::Splat { value, dtype: ty.dtype, shape: ty.shape.clone() }, Some(ty))
             }
-            "iota" => {
+            Some(Kind::Iota) => {
                 self.text.expect_word("axis")?;
                 let axis = self.text.int()?;
                 let ty = self.written_type()?;
                 (Op::Iota { shape: ty.shape.clone(), axis }, Some(ty))
             }
-            "cast" => {
+            Some(Kind::Cast) => {
                 let value = self.value()?;
                 let ty = self.written_type()?;
                 (Op::Cast(ty.dtype, value), Some(ty))
             }
-            "broadcast" => {
+            Some(Kind::Broadcast) => {
                 let value = self.value()?;
                 let ty = self.written_type()?;
                 (Op::Broadcast { value, shape: ty.shape.clone() }, Some(ty))
             }
-            "reshape" => {
+            Some(Kind::Reshape) => {
                 let value = self.value()?;
                 let ty = self.written_type()?;
                 (Op::Reshape { value, shape: ty.shape.clone() }, Some(ty))
             }
-            "store" => {
-                let param = self.tensor()?;
+            Some(Kind::Store) => {
+                let param = self.param()?;
                 let slices = self.slices()?;
                 let value = self.value_after(T::Comma)?;
                 (Op::Store { param, slices, value }, None)
             }
-            "yield" => {
+            Some(Kind::Yield) => {
                 let mut values = Vec::new();
                 if self.text.at(T::Value) && self.text.peek_nth(1).kind != T::Equals {
                     values.push(self.value()?);
@@ -332,7 +271,7 @@ impl<'s> Parser<'s> {
                 (Op::Yield(values), None)
             }
             _ => {
-                let op = self.typed_op(word)?;
+                let op = self.typed_op(word, kind)?;
                 let written = if self.text.at(T::Colon) { Some(self.written_type()?) } else { None };
                 (op, written)
             }
@@ -340,17 +279,16 @@ impl<'s> Parser<'s> {
         Ok(op)
     }
 
-    fn typed_op(&mut self, word: Token<'s>) -> Parsed<Op> {
-        Ok(match word.text {
-            "size" => Op::DimSize(dim_ref(&mut self.text, &self.kernel)?),
-            "tiles" => {
-                self.text.expect(T::LParen)?;
-                let (dim, size) = dim_tiles_inner(&mut self.text, &self.kernel)?;
+    fn typed_op(&mut self, word: Token<'s>, kind: Option<Kind>) -> Parsed<Op> {
+        Ok(match kind {
+            Some(Kind::DimSize) => Op::DimSize(self.kernel.head().read_dim(&mut self.text)?),
+            Some(Kind::DimTiles) => {
+                let (dim, size) = self.kernel.head().read_tiles(&mut self.text)?;
                 Op::DimTiles { dim, size }
             }
-            "scalar" => Op::ScalarParam(self.tensor()?),
-            "get" => {
-                let table = table_ref(&mut self.text, &self.kernel)?;
+            Some(Kind::ScalarParam) => Op::ScalarParam(self.param()?),
+            Some(Kind::TableGet) => {
+                let table = self.kernel.head().read_table(&mut self.text)?;
                 self.text.expect(T::LBracket)?;
                 let mut indices = Vec::new();
                 while !self.text.eat(T::RBracket) {
@@ -361,18 +299,18 @@ impl<'s> Parser<'s> {
                 }
                 Op::TableGet { table, indices }
             }
-            "select" => {
+            Some(Kind::Select) => {
                 let cond = self.value()?;
                 let on_true = self.value_after(T::Comma)?;
                 Op::Select { cond, on_true, on_false: self.value_after(T::Comma)? }
             }
-            "other" => {
+            Some(Kind::Other) => {
                 let value = self.value()?;
                 self.text.expect(T::Comma)?;
                 Op::Other { value, other: self.text.float()? }
             }
-            "transpose" => Op::Transpose(self.value()?),
-            "reduce" => {
+            Some(Kind::Transpose) => Op::Transpose(self.value()?),
+            Some(Kind::Reduce) => {
                 let token = self.text.expect(T::Ident)?;
                 let Some(op) = ReduceOp::from_name(token.text) else {
                     return Err(Diagnostic::new(5, token.loc, format!("found {token}, wanted `sum`, `max` or `min`")));
@@ -383,7 +321,7 @@ impl<'s> Parser<'s> {
                 let axes = self.text.list(T::RBracket, Cursor::int)?;
                 Op::Reduce { op, value, axes }
             }
-            "dot" => {
+            Some(Kind::Dot) => {
                 let a = self.value()?;
                 let b = self.value_after(T::Comma)?;
                 let acc = if self.text.eat_word("acc") { Some(self.value()?) } else { None };
@@ -396,11 +334,12 @@ impl<'s> Parser<'s> {
                 }
                 Op::Dot { a, b, acc, precision }
             }
-            "load" => {
-                let param = self.tensor()?;
+            Some(Kind::Load) => {
+                let param = self.param()?;
                 Op::Load { param, slices: self.slices()? }
             }
-            name => {
+            _ => {
+                let name = word.text;
                 if let Some(op) = UnaryOp::from_name(name) {
                     Op::Unary(op, self.value()?)
                 } else if let Some(op) = BinaryOp::from_name(name) {
@@ -447,102 +386,9 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// `%x: out bf16[N, D] strides [?8, 1] align 16` or `%eps: f32`.
-fn param<'s>(text: &mut Cursor<'s>) -> Parsed<ParamText<'s>> {
-    let name = text.expect(T::Value)?;
-    text.expect(T::Colon)?;
-    let access = if text.eat_word("out") { Access::Out } else { Access::In };
-    let dtype = dtype(text)?;
-    let mut p = ParamText { name, dtype, access, dims: None, strides: None, align: 16 };
-    if !text.eat(T::LBracket) {
-        if access == Access::Out {
-            return Err(text.expected("`[`, since a scalar is never `out`"));
-        }
-        return Ok(p);
-    }
-    p.dims = Some(text.list(T::RBracket, |t| t.expect(T::Ident))?);
-    if text.eat_word("strides") {
-        text.expect(T::LBracket)?;
-        p.strides = Some(text.list(T::RBracket, |t| {
-            Ok(if t.eat(T::Question) { Stride::Dynamic { divisor: t.int()? } } else { Stride::Const(t.signed_int()?) })
-        })?);
-    }
-    if text.eat_word("align") {
-        p.align = text.int()?;
-    }
-    Ok(p)
-}
-
-/// `N: ?16` or `D = 64`.
-fn dim(text: &mut Cursor<'_>) -> Parsed<DimData> {
-    let name = text.expect(T::Ident)?.text.to_owned();
-    let size = if text.eat(T::Equals) {
-        DimSize::Const(text.int()?)
-    } else if text.eat(T::Colon) {
-        text.expect(T::Question)?;
-        DimSize::Dynamic { divisor: text.int()? }
-    } else {
-        return Err(text.expected("`: ?` and a divisor, or `=` and a size"));
-    };
-    Ok(DimData { name, size })
-}
-
-/// `@COEF: f32[5, 3] = [..]`.
-fn table(text: &mut Cursor<'_>) -> Parsed<TableData> {
-    let name = text.expect(T::Symbol)?.name().to_owned();
-    text.expect(T::Colon)?;
-    text.expect_word("f32")?;
-    text.expect(T::LBracket)?;
-    let shape = text.list(T::RBracket, Cursor::int)?;
-    text.expect(T::Equals)?;
-    text.expect(T::LBracket)?;
-    let values = text.list(T::RBracket, Cursor::float)?;
-    Ok(TableData { name, shape, values })
-}
-
-fn dtype(text: &mut Cursor<'_>) -> Parsed<DType> {
-    let token = text.peek();
-    match DType::from_name(token.text) {
-        Some(d) => {
-            text.next();
-            Ok(d)
-        }
-        None => Err(text.expected("an element type")),
-    }
-}
-
 /// `bf16[64, 128]` or `f32`.
 fn ty(text: &mut Cursor<'_>) -> Parsed<TileType> {
     let dtype = dtype(text)?;
     let shape = if text.eat(T::LBracket) { text.list(T::RBracket, Cursor::int)? } else { Vec::new() };
     Ok(TileType { dtype, shape })
-}
-
-fn find_dim(kernel: &Kernel, name: Token<'_>) -> Parsed<Dim> {
-    kernel.dim_by_name(name.text).ok_or_else(|| Diagnostic::new(3, name.loc, format!("no dim is called {name}")))
-}
-
-fn dim_ref(text: &mut Cursor<'_>, kernel: &Kernel) -> Parsed<Dim> {
-    find_dim(kernel, text.expect(T::Ident)?)
-}
-
-/// `tiles(N, 64)`.
-fn dim_tiles(text: &mut Cursor<'_>, kernel: &Kernel) -> Parsed<(Dim, u32)> {
-    text.expect_word("tiles")?;
-    text.expect(T::LParen)?;
-    dim_tiles_inner(text, kernel)
-}
-
-fn dim_tiles_inner(text: &mut Cursor<'_>, kernel: &Kernel) -> Parsed<(Dim, u32)> {
-    let dim = dim_ref(text, kernel)?;
-    text.expect(T::Comma)?;
-    let size = text.int()?;
-    text.expect(T::RParen)?;
-    Ok((dim, size))
-}
-
-fn table_ref(text: &mut Cursor<'_>, kernel: &Kernel) -> Parsed<Table> {
-    let name = text.expect(T::Symbol)?;
-    let found = kernel.tables.iter().find(|(_, t)| t.name == name.name());
-    found.map(|(t, _)| t).ok_or_else(|| Diagnostic::new(3, name.loc, format!("no table is called {name}")))
 }

@@ -22,10 +22,11 @@
 //! after its body), so kernels that differ in numbering alone print the same. Source places and the
 //! source file are not part of it. A kernel that breaks the verifier's rules still prints.
 
-use crate::entity::{Block, Dim, Inst, Param, Table, Value};
-use crate::ir::{Access, DimSize, GridExtent, Kernel, ParamKind, Stride};
+use crate::entity::{Block, Inst, Value};
+use crate::ir::Kernel;
 use crate::op::{LoopKind, Op, Precision, Slice};
-use crate::text::float_text;
+use crate::text::head::Head;
+use crate::text::{commas, float_text};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
@@ -70,33 +71,6 @@ impl Numbering {
     }
 }
 
-/// Writes `items` with commas between them.
-fn commas<T>(
-    f: &mut Formatter<'_>,
-    items: impl IntoIterator<Item = T>,
-    mut each: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
-) -> fmt::Result {
-    for (i, item) in items.into_iter().enumerate() {
-        if i > 0 {
-            f.write_str(", ")?;
-        }
-        each(f, item)?;
-    }
-    Ok(())
-}
-
-/// An entity's name, or a mark for one that does not exist.
-struct Name<'k>(Option<&'k str>, usize);
-
-impl Display for Name<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => f.write_str(name),
-            None => write!(f, "missing_{}", self.1),
-        }
-    }
-}
-
 struct Printer<'k> {
     kernel: &'k Kernel,
     numbering: Numbering,
@@ -110,16 +84,8 @@ impl Display for Kernel {
 }
 
 impl Printer<'_> {
-    fn dim(&self, d: Dim) -> Name<'_> {
-        Name(self.kernel.dims.get(d).map(|d| d.name.as_str()), d.index())
-    }
-
-    fn param(&self, p: Param) -> Name<'_> {
-        Name(self.kernel.params.get(p).map(|p| p.name.as_str()), p.index())
-    }
-
-    fn table(&self, t: Table) -> Name<'_> {
-        Name(self.kernel.tables.get(t).map(|t| t.name.as_str()), t.index())
+    fn head(&self) -> Head<'_> {
+        self.kernel.head()
     }
 
     fn value(&self, v: Value) -> String {
@@ -140,48 +106,12 @@ impl Printer<'_> {
     fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
         let k = self.kernel;
         write!(f, "kernel @{}(", k.name)?;
-        for p in k.params.values() {
-            write!(f, "\n  %{}: ", p.name)?;
-            match &p.kind {
-                ParamKind::Scalar { dtype } => write!(f, "{dtype}")?,
-                ParamKind::Tensor { dtype, dims, strides, align, access } => {
-                    if *access == Access::Out {
-                        f.write_str("out ")?;
-                    }
-                    write!(f, "{dtype}[")?;
-                    commas(f, dims, |f, &d| self.dim(d).fmt(f))?;
-                    f.write_str("] strides [")?;
-                    commas(f, strides, |f, s| match s {
-                        Stride::Const(n) => write!(f, "{n}"),
-                        Stride::Dynamic { divisor } => write!(f, "?{divisor}"),
-                    })?;
-                    write!(f, "] align {align}")?;
-                }
-            }
-            f.write_char(',')?;
-        }
-        f.write_str(if k.params.is_empty() { ")\n" } else { "\n)\n" })?;
-        if !k.dims.is_empty() {
-            f.write_str("dims ")?;
-            commas(f, k.dims.values(), |f, d| match d.size {
-                DimSize::Const(n) => write!(f, "{} = {n}", d.name),
-                DimSize::Dynamic { divisor } => write!(f, "{}: ?{divisor}", d.name),
-            })?;
-            f.write_char('\n')?;
-        }
-        for t in k.tables.values() {
-            write!(f, "table @{}: f32{:?} = [", t.name, t.shape)?;
-            commas(f, &t.values, |f, x| f.write_str(&float_text(x)))?;
-            f.write_str("]\n")?;
-        }
+        self.head().write(f)?;
         f.write_str("grid (")?;
         commas(f, &k.grid, |f, a| f.write_str(&self.value(a.coord)))?;
-        f.write_str(") = (")?;
-        commas(f, &k.grid, |f, a| match a.extent {
-            GridExtent::Points(d) => self.dim(d).fmt(f),
-            GridExtent::Tiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(dim)),
-        })?;
-        f.write_str(") {\n")?;
+        f.write_str(") = ")?;
+        self.head().write_extents(f, k.grid.iter().map(|a| a.extent))?;
+        f.write_str(" {\n")?;
         self.block(f, k.body, 1)?;
         f.write_str("}\n")
     }
@@ -206,34 +136,37 @@ impl Printer<'_> {
         if !results.is_empty() {
             write!(f, "{} = ", self.values(results))?;
         }
+        let name = op.kind().name();
         let v = |x: &Value| self.value(*x);
         let is_float = |x: Value| kernel.values.get(x).is_some_and(|data| data.ty.dtype.is_float());
         match op {
             // Whole numbers print in full, which is exact.
-            Op::Splat { value, dtype, .. } if !dtype.is_float() && value.fract() == 0.0 => write!(f, "splat {value}")?,
-            Op::Splat { value, .. } => write!(f, "splat {}", float_text(value))?,
+            Op::Splat { value, dtype, .. } if !dtype.is_float() && value.fract() == 0.0 => write!(f, "{name} {value}")?,
+            Op::Splat { value, .. } => write!(f, "{name} {}", float_text(value))?,
             Op::Other { value, other } if !is_float(*value) && other.fract() == 0.0 => {
-                write!(f, "other {}, {other}", v(value))?;
+                write!(f, "{name} {}, {other}", v(value))?;
             }
-            Op::Other { value, other } => write!(f, "other {}, {}", v(value), float_text(other))?,
-            Op::Iota { axis, .. } => write!(f, "iota axis {axis}")?,
-            Op::DimSize(dim) => write!(f, "size {}", self.dim(*dim))?,
-            Op::DimTiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(*dim))?,
-            Op::ScalarParam(p) => write!(f, "scalar %{}", self.param(*p))?,
-            Op::TableGet { table, indices } => write!(f, "get @{}[{}]", self.table(*table), self.values(indices))?,
+            Op::Other { value, other } => write!(f, "{name} {}, {}", v(value), float_text(other))?,
+            Op::Iota { axis, .. } => write!(f, "{name} axis {axis}")?,
+            Op::DimSize(dim) => write!(f, "{name} {}", self.head().dim(*dim))?,
+            Op::DimTiles { dim, size } => write!(f, "{name}({}, {size})", self.head().dim(*dim))?,
+            Op::ScalarParam(p) => write!(f, "{name} %{}", self.head().param(*p))?,
+            Op::TableGet { table, indices } => {
+                write!(f, "{name} @{}[{}]", self.head().table(*table), self.values(indices))?
+            }
             Op::Unary(op, x) => write!(f, "{} {}", op.name(), v(x))?,
             Op::Binary(op, a, b) => write!(f, "{} {}, {}", op.name(), v(a), v(b))?,
             Op::Compare(p, a, b) => write!(f, "{} {}, {}", p.name(), v(a), v(b))?,
             Op::Select { cond, on_true, on_false } => {
-                write!(f, "select {}, {}, {}", v(cond), v(on_true), v(on_false))?;
+                write!(f, "{name} {}, {}, {}", v(cond), v(on_true), v(on_false))?;
             }
-            Op::Cast(_, x) => write!(f, "cast {}", v(x))?,
-            Op::Broadcast { value, .. } => write!(f, "broadcast {}", v(value))?,
-            Op::Reshape { value, .. } => write!(f, "reshape {}", v(value))?,
-            Op::Transpose(x) => write!(f, "transpose {}", v(x))?,
-            Op::Reduce { op, value, axes } => write!(f, "reduce {} {} axes {axes:?}", op.name(), v(value))?,
+            Op::Cast(_, x) => write!(f, "{name} {}", v(x))?,
+            Op::Broadcast { value, .. } => write!(f, "{name} {}", v(value))?,
+            Op::Reshape { value, .. } => write!(f, "{name} {}", v(value))?,
+            Op::Transpose(x) => write!(f, "{name} {}", v(x))?,
+            Op::Reduce { op, value, axes } => write!(f, "{name} {} {} axes {axes:?}", op.name(), v(value))?,
             Op::Dot { a, b, acc, precision } => {
-                write!(f, "dot {}, {}", v(a), v(b))?;
+                write!(f, "{name} {}, {}", v(a), v(b))?;
                 if let Some(c) = acc {
                     write!(f, " acc {}", v(c))?;
                 }
@@ -242,17 +175,17 @@ impl Printer<'_> {
                 }
             }
             Op::Load { param, slices } => {
-                write!(f, "load %{}", self.param(*param))?;
+                write!(f, "{name} %{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
             }
             Op::Store { param, slices, value } => {
-                write!(f, "store %{}", self.param(*param))?;
+                write!(f, "{name} %{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
                 return write!(f, ", {}", v(value));
             }
             Op::Loop { kind, lo, hi, inits, body } => return self.loop_(f, *kind, [*lo, *hi], inits, *body, depth),
-            Op::Yield(values) if values.is_empty() => return f.write_str("yield"),
-            Op::Yield(values) => return write!(f, "yield {}", self.values(values)),
+            Op::Yield(values) if values.is_empty() => return f.write_str(name),
+            Op::Yield(values) => return write!(f, "{name} {}", self.values(values)),
         }
         f.write_str(" : ")?;
         commas(f, results, |f, &r| f.write_str(&self.ty(r)))

@@ -1,7 +1,7 @@
 //! One program: its environment of tiles, and the match on operations.
 
 use crate::error::InterpError;
-use crate::eval_memory::Stored;
+use crate::stored::Stored;
 use crate::tile::Tile;
 use crate::{Arg, Mode};
 use atlas_dsl::validity::Validity;

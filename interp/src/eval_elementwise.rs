@@ -222,6 +222,8 @@ macro_rules! unary_float {
                 UnaryOp::Sin => map(x, <$t>::sin),
                 UnaryOp::Cos => map(x, <$t>::cos),
                 UnaryOp::Sigmoid => map(x, $sigmoid),
+                UnaryOp::Floor => map(x, <$t>::floor),
+                UnaryOp::Round => map(x, <$t>::round_ties_even),
                 UnaryOp::Not => return Err(mismatch(op.name())),
             })
         }
@@ -243,5 +245,24 @@ fn sigmoid(x: f64) -> f64 {
     } else {
         let e = x.exp();
         e / (1.0 + e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UnaryOp, unary_f32, unary_f64};
+
+    #[test]
+    fn whole_numbers_below_and_nearest() {
+        let x = [-2.5, -1.5, -0.5, -0.0, 0.5, 1.5, 2.5, 8_388_607.5, f32::INFINITY];
+        let floor = [-3.0, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, 8_388_607.0, f32::INFINITY];
+        let round = [-2.0, -2.0, -0.0, -0.0, 0.0, 2.0, 2.0, 8_388_608.0, f32::INFINITY];
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+        for (op, want) in [(UnaryOp::Floor, floor), (UnaryOp::Round, round)] {
+            assert_eq!(bits(&unary_f32(op, &x).unwrap()), bits(&want), "{op:?}");
+            let wide = unary_f64(op, &x.map(f64::from)).unwrap();
+            assert_eq!(wide, want.map(f64::from), "{op:?}");
+            assert!(unary_f32(op, &[f32::NAN]).unwrap()[0].is_nan(), "{op:?}");
+        }
     }
 }

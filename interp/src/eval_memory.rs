@@ -4,6 +4,7 @@ use crate::Arg;
 use crate::error::InterpError;
 use crate::eval::Program;
 use crate::memory::Region;
+use crate::stored::Stored;
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::Walk;
 use atlas_dsl::ir::ParamKind;
@@ -13,23 +14,6 @@ use atlas_dsl::validity::Constraint;
 use atlas_dsl::{Dim, Param, TileType, Value};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A tile on its way to a tensor.
-pub(crate) struct Stored {
-    /// Index of the parameter.
-    pub(crate) param: usize,
-    /// Where the tile goes; the part outside the tensor is dropped.
-    pub(crate) region: Region,
-    /// What is stored.
-    pub(crate) tile: Arc<Tile>,
-}
-
-impl Stored {
-    /// Memory that the tile holds.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.tile.ty.elements() * 8
-    }
-}
 
 /// Where a load or store goes.
 struct Access {

@@ -13,6 +13,7 @@ impl Program<'_> {
     pub(crate) fn reduce(&self, op: ReduceOp, value: Value, axes: &[u8]) -> Result<Tile, InterpError> {
         let tile = self.tile(value)?;
         let fold = Fold::new(&tile, axes);
+        let neutral = op.neutral(tile.ty.dtype);
         let data = match (&tile.data, op) {
             (Data::F32(x), ReduceOp::Sum) => {
                 let sums = fold.run(x, 0.0, |s: f64, x| s + f64::from(x));
@@ -24,14 +25,14 @@ impl Program<'_> {
             (Data::Ring(x), ReduceOp::Sum) => Data::Ring(fold.run(x, Word(0), Word::add)),
             (Data::I32(x), ReduceOp::Sum) => Data::I32(fold.run(x, 0, i32::wrapping_add)),
             (Data::I64(x), ReduceOp::Sum) => Data::I64(fold.run(x, 0, i64::wrapping_add)),
-            (Data::F32(x), ReduceOp::Max) => Data::F32(fold.run(x, f32::NEG_INFINITY, max_f32)),
-            (Data::F64(x), ReduceOp::Max) => Data::F64(fold.run(x, f64::NEG_INFINITY, max_f64)),
-            (Data::I32(x), ReduceOp::Max) => Data::I32(fold.run(x, i32::MIN, Ord::max)),
-            (Data::I64(x), ReduceOp::Max) => Data::I64(fold.run(x, i64::MIN, Ord::max)),
-            (Data::F32(x), ReduceOp::Min) => Data::F32(fold.run(x, f32::INFINITY, min_f32)),
-            (Data::F64(x), ReduceOp::Min) => Data::F64(fold.run(x, f64::INFINITY, min_f64)),
-            (Data::I32(x), ReduceOp::Min) => Data::I32(fold.run(x, i32::MAX, Ord::min)),
-            (Data::I64(x), ReduceOp::Min) => Data::I64(fold.run(x, i64::MAX, Ord::min)),
+            (Data::F32(x), ReduceOp::Max) => Data::F32(fold.run(x, neutral as f32, max_f32)),
+            (Data::F64(x), ReduceOp::Max) => Data::F64(fold.run(x, neutral, max_f64)),
+            (Data::I32(x), ReduceOp::Max) => Data::I32(fold.run(x, neutral as i32, Ord::max)),
+            (Data::I64(x), ReduceOp::Max) => Data::I64(fold.run(x, neutral as i64, Ord::max)),
+            (Data::F32(x), ReduceOp::Min) => Data::F32(fold.run(x, neutral as f32, min_f32)),
+            (Data::F64(x), ReduceOp::Min) => Data::F64(fold.run(x, neutral, min_f64)),
+            (Data::I32(x), ReduceOp::Min) => Data::I32(fold.run(x, neutral as i32, Ord::min)),
+            (Data::I64(x), ReduceOp::Min) => Data::I64(fold.run(x, neutral as i64, Ord::min)),
             (Data::Bool(_) | Data::Ring(_), _) => return Err(mismatch(op.name())),
         };
         let folded = |axis: usize| axes.iter().any(|&a| usize::from(a) == axis);

@@ -3,8 +3,8 @@
 use crate::error::InterpError;
 use crate::eval::{Machine, Program};
 use crate::eval_control::deferred_transposes;
-use crate::eval_memory::Stored;
 use crate::ring::check_ring;
+use crate::stored::Stored;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
 use atlas_dsl::validity::Validity;

@@ -28,6 +28,7 @@
 //! element that a scalar coordinate picks outside its tensor reads as 0 like any other. A value that a
 //! loop carries is valid where both what it starts as and what the body leaves are. Stores drop what lies outside the tensor
 //! they go to, and nothing else.
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -45,6 +46,7 @@ mod memory;
 mod ring;
 mod rounding;
 mod storage;
+mod stored;
 mod tile;
 mod walk;
 

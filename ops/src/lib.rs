@@ -1,6 +1,7 @@
 //! The kernels that ship with Atlas.
 //!
-//! Each op is a file: its mathematics, its `atlas_kernel!` with a tune space, and a plain f64 reference.
+//! Each op is a file: its mathematics, its `atlas_kernel!` with a tune space, and a plain f64 reference. The kernels are
+//! always there; references and all that checks a kernel need the feature `verify`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,26 +12,38 @@
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
+#![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
 pub mod attention;
+#[cfg(feature = "verify")]
 pub mod cases;
+#[cfg(feature = "verify")]
 pub mod compare;
+#[cfg(feature = "verify")]
 pub mod cover;
 pub mod log_sum_exp;
 pub mod matmul;
 pub mod memory_read;
 pub mod newton_schulz_small;
+#[cfg(feature = "verify")]
 pub mod op;
 pub mod poly_features;
+#[cfg(feature = "verify")]
 pub mod problem;
 pub mod rms_norm;
 pub mod rotary;
+#[cfg(feature = "verify")]
 pub mod run;
+#[cfg(feature = "verify")]
 pub mod simulate;
 pub mod softmax;
+#[cfg(feature = "verify")]
 pub mod tolerance;
 
+#[cfg(feature = "verify")]
 pub use compare::Comparison;
+#[cfg(feature = "verify")]
 pub use op::{OPS, Op};
+#[cfg(feature = "verify")]
 pub use problem::{Fill, Layout, Problem};

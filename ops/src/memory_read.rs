@@ -11,6 +11,7 @@
 //! FLOPs: `4 G N D H`. Bytes: `s G (3 N D + 2 D H)` for elements of `s` bytes.
 
 use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
 use rayon::prelude::*;
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -41,6 +42,7 @@ atlas_kernel! {
 }
 
 /// `y[g,n,i] = r[g,n,i] + sum_h w1[g,i,h] gelu(sum_j w2[g,h,j] x[g,n,j])`, row-major.
+#[cfg(feature = "verify")]
 pub fn reference(x: &[f64], w2: &[f64], w1: &[f64], r: &[f64], [n, d, h]: [usize; 3]) -> Vec<f64> {
     let mut y = r.to_vec();
     if d == 0 {

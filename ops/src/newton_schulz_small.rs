@@ -17,6 +17,7 @@
 //! FLOPs: `B (20 M^2 N + 10 M^3)`. Bytes: `2 s B M N`.
 
 use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
 use rayon::prelude::*;
 
 /// Coefficients (a, b, c) of every step: the classic ones.
@@ -79,6 +80,7 @@ atlas_kernel! {
 }
 
 /// The same polynomial in f64, matrix by matrix, row-major.
+#[cfg(feature = "verify")]
 pub fn reference(g: &[f64], [m, n]: [usize; 2]) -> Vec<f64> {
     let mut y = g.to_vec();
     if m * n > 0 {
@@ -87,6 +89,7 @@ pub fn reference(g: &[f64], [m, n]: [usize; 2]) -> Vec<f64> {
     y
 }
 
+#[cfg(feature = "verify")]
 fn orthogonalise(x: &mut [f64], m: usize, n: usize) {
     let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
     x.iter_mut().for_each(|v| *v /= norm + f64::from(EPS));
@@ -100,10 +103,12 @@ fn orthogonalise(x: &mut [f64], m: usize, n: usize) {
     }
 }
 
+#[cfg(feature = "verify")]
 fn transposed(x: &[f64], m: usize, n: usize) -> Vec<f64> {
     (0..m * n).map(|i| x[(i % m) * n + i / m]).collect()
 }
 
+#[cfg(feature = "verify")]
 fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
     let mut c = vec![0.0; m * n];
     for i in 0..m {

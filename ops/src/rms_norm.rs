@@ -25,6 +25,7 @@ atlas_kernel! {
 }
 
 /// `y[n,i] = x[n,i] / sqrt(sum_j x[n,j]^2 / d + eps) * w[i]`.
+#[cfg(feature = "verify")]
 pub fn reference(x: &[f64], w: &[f64], eps: f64) -> Vec<f64> {
     let d = w.len().max(1);
     x.chunks(d)

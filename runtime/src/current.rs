@@ -3,9 +3,12 @@
 //! Other CUDA libraries in the process keep a context current and expect to find it there. A thread that has ours
 //! already, as PyTorch's have that of a device's primary context, pays one query; any other a push and a pop.
 
-use crate::driver::Handle;
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::Deref;
+
+/// A driver handle: context, stream, module, function, event or pool.
+pub(crate) type Handle = *mut c_void;
 
 /// The driver's stack of contexts of the calling thread. Failures are the driver's numbers, with the call that failed.
 pub(crate) trait ContextStack {

@@ -1,38 +1,15 @@
 //! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
 
-use crate::driver::{self, Context};
-use crate::error::{DeviceError, Result};
-use crate::plan::Plans;
-use crate::sim::{SimOptions, Simulator};
+use crate::device_id::DeviceId;
+use crate::driver::Context;
+use crate::error::Result;
+use crate::plans::Plans;
 use crate::store::{CacheDir, Store};
-use crate::stream::Stream;
+use crate::virtual_gpu::VirtualGpu;
 use atlas_codegen::{Machine, Target};
-use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Which device: the CPU, a GPU by its number, or a simulated one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DeviceId {
-    /// The host: kernels run in the interpreter.
-    Cpu,
-    /// A GPU, numbered as the driver numbers it.
-    Cuda(usize),
-    /// A simulated GPU: executes the PTX for this machine on the host.
-    Sim(Machine),
-}
-
-impl fmt::Display for DeviceId {
-    /// `cpu`, `cuda:0` or `sim:sm_90`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceId::Cpu => f.write_str("cpu"),
-            DeviceId::Cuda(i) => write!(f, "cuda:{i}"),
-            DeviceId::Sim(machine) => write!(f, "sim:{machine}"),
-        }
-    }
-}
 
 /// Where kernels run and tensors live. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -53,7 +30,8 @@ struct Inner {
 pub(crate) enum Backend {
     Cpu,
     Cuda(Arc<Context>),
-    Sim(Box<Simulator>),
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "the simulator is the only one"))]
+    Virtual(Box<dyn VirtualGpu>),
 }
 
 #[derive(Default)]
@@ -89,55 +67,7 @@ pub struct DeviceStats {
 }
 
 impl Device {
-    /// The first GPU that a supported target runs on, else the CPU.
-    ///
-    /// # Errors
-    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened. A machine with no driver is no error.
-    pub fn best() -> Result<Device> {
-        for ordinal in 0..driver::driver().map_or(0, |d| d.count) {
-            match Device::cuda(ordinal) {
-                Err(crate::RuntimeError::Device(DeviceError::UnsupportedGpu { .. })) => {}
-                answer => return answer,
-            }
-        }
-        Ok(Device::cpu())
-    }
-
-    /// The CPU. There is one per process.
-    pub fn cpu() -> Device {
-        match Device::shared(DeviceId::Cpu) {
-            Ok(device) => device,
-            // Opening the CPU calls nothing that fails; this arm keeps the signature plain.
-            Err(_) => Device::build(DeviceId::Cpu, Backend::Cpu, None, CacheDir::Off),
-        }
-    }
-
-    /// GPU number `ordinal`. There is one per process and number.
-    ///
-    /// # Errors
-    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, or one that no target runs on.
-    pub fn cuda(ordinal: usize) -> Result<Device> {
-        Device::shared(DeviceId::Cuda(ordinal))
-    }
-
-    /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
-    /// shared ones.
-    ///
-    /// # Errors
-    /// As [`Device::cuda`].
-    pub fn open(id: DeviceId, cache: CacheDir) -> Result<Device> {
-        match id {
-            DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
-            DeviceId::Cuda(ordinal) => {
-                let context = Context::open(ordinal)?;
-                let machine = context.machine()?;
-                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
-            }
-            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, SimOptions::default(), cache)),
-        }
-    }
-
-    fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
+    pub(crate) fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
         let inner = Inner {
             id,
             machine,
@@ -147,21 +77,6 @@ impl Device {
             counters: Counters::default(),
         };
         Device { inner: Arc::new(inner) }
-    }
-
-    pub(crate) fn simulator(machine: Machine, simulator: Simulator, cache: CacheDir) -> Device {
-        Device::build(DeviceId::Sim(machine), Backend::Sim(Box::new(simulator)), Some(machine), cache)
-    }
-
-    pub(crate) fn shared(id: DeviceId) -> Result<Device> {
-        static DEVICES: Mutex<BTreeMap<DeviceId, Device>> = Mutex::new(BTreeMap::new());
-        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(device) = devices.get(&id) {
-            return Ok(device.clone());
-        }
-        let device = Device::open(id, CacheDir::from_env())?;
-        devices.insert(id, device.clone());
-        Ok(device)
     }
 
     /// Which device it is.
@@ -176,7 +91,7 @@ impl Device {
 
     /// True for a simulated GPU.
     pub fn simulates(&self) -> bool {
-        self.as_simulator().is_some()
+        matches!(self.inner.backend, Backend::Virtual(_))
     }
 
     /// The GPU's name as the driver gives it; `CPU` for the CPU, `simulator` for a simulated GPU.
@@ -184,7 +99,7 @@ impl Device {
         match &self.inner.backend {
             Backend::Cpu => "CPU",
             Backend::Cuda(context) => &context.name,
-            Backend::Sim(_) => "simulator",
+            Backend::Virtual(_) => "simulator",
         }
     }
 
@@ -206,7 +121,7 @@ impl Device {
     /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => None,
+            Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => {
                 let v = context.driver.version as u32;
                 Some((v / 1000, v % 1000 / 10))
@@ -223,14 +138,9 @@ impl Device {
     /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
     pub fn memory_bytes(&self) -> Option<u64> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => None,
+            Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => Some(context.memory_bytes),
         }
-    }
-
-    /// The default stream.
-    pub fn default_stream(&self) -> Stream {
-        Stream::default_of(self)
     }
 
     /// Waits until everything queued on the device has run.
@@ -239,7 +149,7 @@ impl Device {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match &self.inner.backend {
-            Backend::Cpu | Backend::Sim(_) => Ok(()),
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize_all(),
         }
     }
@@ -263,13 +173,6 @@ impl Device {
 
     pub(crate) fn backend(&self) -> &Backend {
         &self.inner.backend
-    }
-
-    pub(crate) fn as_simulator(&self) -> Option<&Simulator> {
-        match &self.inner.backend {
-            Backend::Sim(simulator) => Some(simulator),
-            Backend::Cpu | Backend::Cuda(_) => None,
-        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -304,7 +207,7 @@ impl fmt::Display for Device {
 impl PartialEq for Device {
     /// Equal devices hold each other's tensors. Each simulator has a memory of its own.
     fn eq(&self, other: &Device) -> bool {
-        let simulated = matches!(self.inner.backend, Backend::Sim(_));
+        let simulated = self.simulates();
         self.inner.id == other.inner.id && (!simulated || Arc::ptr_eq(&self.inner, &other.inner))
     }
 }

@@ -3,15 +3,12 @@
 //! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
 //! lacks one is an error with a mend and never a panic in the middle of a launch.
 
-use crate::current::{ContextStack, Entered};
+use crate::current::{ContextStack, Entered, Handle};
 use crate::error::{DeviceError, DriverFailure, Result, TensorError};
 use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
-
-/// A driver handle: context, stream, module, function, event or pool.
-pub(crate) type Handle = *mut c_void;
 
 /// The lowest driver version that this crate works with, as `cuDriverGetVersion` spells it.
 const LOWEST_DRIVER: i32 = 11_040;

@@ -1,6 +1,7 @@
 //! Runtime errors: which argument, which kernel, which device, and the mend. Codes are `ATL6xx`.
 
 use crate::launch_error::LaunchError;
+#[cfg(feature = "sim")]
 use crate::sim_fault::SimFault;
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Config, DType, Diagnostics};
@@ -39,6 +40,7 @@ pub enum RuntimeError {
     /// A CUDA driver call failed.
     Driver(DriverFailure),
     /// The simulator found a fault in a kernel.
+    #[cfg(feature = "sim")]
     Fault(Box<SimFault>),
 }
 
@@ -53,6 +55,7 @@ impl RuntimeError {
             RuntimeError::Cpu { .. } => Code(626),
             RuntimeError::Compile(e) => e.code(),
             RuntimeError::Driver(_) => Code(625),
+            #[cfg(feature = "sim")]
             RuntimeError::Fault(_) => Code(627),
         }
     }
@@ -70,6 +73,7 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Cpu { kernel, message } => write!(f, "error[ATL626]: `{kernel}` on the CPU: {message}"),
             RuntimeError::Compile(e) => e.fmt(f),
             RuntimeError::Driver(e) => e.fmt(f),
+            #[cfg(feature = "sim")]
             RuntimeError::Fault(e) => e.fmt(f),
         }
     }
@@ -77,6 +81,7 @@ impl fmt::Display for RuntimeError {
 
 impl std::error::Error for RuntimeError {}
 
+#[cfg(feature = "sim")]
 impl From<SimFault> for RuntimeError {
     fn from(e: SimFault) -> RuntimeError {
         RuntimeError::Fault(Box::new(e))

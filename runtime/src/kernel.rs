@@ -1,17 +1,29 @@
-//! A compiled kernel loaded into one GPU's context, or readied for the simulator.
+//! A compiled kernel loaded into one GPU's context, or readied for a virtual one.
 
-use crate::driver::{Context, Handle, cuda_version_text};
+use crate::current::Handle;
+use crate::driver::{Context, cuda_version_text};
 use crate::error::{Result, RuntimeError};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
+use crate::virtual_gpu::{Lined, VirtualGpu, VirtualKernel};
 use atlas_codegen::{KernelImage, Machine};
-use atlas_sim::program::Program;
-use cudarc::driver::sys::{CUfunction_attribute as Attribute, CUjit_option as JitOption};
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
 
 /// Shared memory that every kernel may have without asking, in bytes.
 const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
+
+/// `CU_JIT_ERROR_LOG_BUFFER` and its size.
+const JIT_ERROR_LOG: [c_int; 2] = [5, 6];
+
+/// What functions are asked and told, by the numbers of `CUfunction_attribute`.
+#[derive(Clone, Copy)]
+enum FunctionAttribute {
+    SharedBytes = 1,
+    LocalBytes = 3,
+    Registers = 4,
+    MostDynamicSharedBytes = 8,
+}
 
 /// What the driver's assembler made of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,20 +42,17 @@ pub struct LaunchFacts {
 pub(crate) struct LoadedKernel {
     pub(crate) key: KernelKey,
     pub(crate) image: Arc<KernelImage>,
-    /// In the simulator, which assembles nothing: the threads, and the local memory that the PTX declares.
+    /// On a virtual GPU, which assembles nothing: the threads, and the local memory that the PTX declares.
     pub(crate) facts: LaunchFacts,
     pub(crate) code: Code,
 }
-
-/// Compiles a kernel once more, with the lines of its source; `None` without a compiler.
-pub(crate) type Lined = Box<dyn Fn() -> Option<KernelImage> + Send + Sync>;
 
 /// What executes.
 pub(crate) enum Code {
     /// Loaded by the driver.
     Driver(Module),
-    /// For the simulator; and a way to the same program with the source's lines, for a fault to name them.
-    Simulated(Box<Program>, Lined),
+    /// Readied by a virtual GPU.
+    Virtual(Box<dyn VirtualKernel>),
 }
 
 /// A module in a context, and its one function.
@@ -66,6 +75,19 @@ impl LoadedKernel {
         let facts = module.ask(&image)?;
         Ok(LoadedKernel { key, image, facts, code: Code::Driver(module) })
     }
+
+    /// Readies a kernel for a virtual GPU.
+    pub(crate) fn load_virtual(
+        gpu: &dyn VirtualGpu,
+        key: KernelKey,
+        image: Arc<KernelImage>,
+        lined: Lined,
+    ) -> Result<LoadedKernel> {
+        let kernel = gpu.load(image.clone(), lined)?;
+        let local_bytes = kernel.local_bytes();
+        let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads };
+        Ok(LoadedKernel { key, image, facts, code: Code::Virtual(kernel) })
+    }
 }
 
 impl Module {
@@ -75,8 +97,7 @@ impl Module {
         let entry = CString::new(image.entry.as_str()).map_err(|_| broken())?;
         let api = context.enter()?;
         let mut log = vec![0_u8; 8192];
-        let mut options =
-            [JitOption::CU_JIT_ERROR_LOG_BUFFER as c_int, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_int];
+        let mut options = JIT_ERROR_LOG;
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the PTX is a C string; the options' values are a live buffer and, as this option has it, its size.
@@ -97,21 +118,21 @@ impl Module {
         let api = context.enter()?;
         let dynamic = image.shared_bytes;
         if dynamic > PLAIN_SHARED_BYTES {
-            let key = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
+            let key = FunctionAttribute::MostDynamicSharedBytes as c_int;
             // SAFETY: a live function.
             let status = unsafe { (api.function_set_attribute)(function, key, dynamic as c_int) };
             context.check("cuFuncSetAttribute", status)?;
         }
-        let attribute = |key: Attribute| {
+        let attribute = |key: FunctionAttribute| {
             let mut value = 0;
             // SAFETY: out-pointer to a live integer; a live function.
             let status = unsafe { (api.function_attribute)(&mut value, key as c_int, function) };
             context.check("cuFuncGetAttribute", status).map(|()| u32::try_from(value).unwrap_or(0))
         };
         Ok(LaunchFacts {
-            registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-            local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            shared_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? + dynamic,
+            registers: attribute(FunctionAttribute::Registers)?,
+            local_bytes: attribute(FunctionAttribute::LocalBytes)?,
+            shared_bytes: attribute(FunctionAttribute::SharedBytes)? + dynamic,
             threads: image.threads,
         })
     }

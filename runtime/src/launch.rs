@@ -5,21 +5,22 @@
 //! a microsecond or two of host time, without allocation.
 
 use crate::args::Arg;
-use crate::bind::{BoundLaunch, check_aliasing};
+use crate::bind::{BoundLaunch, check_aliasing, is_written};
 use crate::cpu::run_native;
 use crate::device::{Backend, Device};
 use crate::driver::Context;
 use crate::error::{DeviceError, Result};
 use crate::kernel::{Code, LaunchFacts, LoadedKernel, Module};
 use crate::launch_error::LaunchError;
-use crate::plan::{Body, Plan, ProblemWords, Slot, slot_bits};
+use crate::plan::{ProblemWords, slot_bits};
+use crate::plans::{Body, Plan, Slot, Source};
 use crate::resolve::resolve;
-use crate::select::{Selection, Source, choose};
-use crate::sim::{launch_sim, name_source};
+use crate::select::{Selection, choose};
 use crate::stream::Stream;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -279,14 +280,25 @@ fn run(def: &'static KernelDef, device: &Device, stream: Option<&Stream>, plan: 
                 let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
                 launch_cuda(def, context, (&kernel.image, module), *grid, slots, args, stream)
             }
-            (Code::Simulated(program, lined), Backend::Sim(simulator)) => {
-                let answer = launch_sim(def, device, simulator, (&kernel.image, program), *grid, slots, args);
-                answer.map_err(|e| name_source(e, program, lined))
+            (Code::Virtual(kernel), Backend::Virtual(_)) => {
+                let params: Vec<u64> =
+                    slots.iter().map(|&slot| slot_bits(def, slot, args)).collect::<std::result::Result<_, _>>()?;
+                kernel.launch(*grid, &params, &outputs(def, args))
             }
             _ => Ok(()),
         },
         (Body::Empty, _) => Ok(()),
     }
+}
+
+/// The addresses that a launch writes and those between them, sorted by their start. Checked arguments share no
+/// element, but one may lie between the rows of another.
+fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
+    let written = def.params.iter().zip(args).filter(|(param, _)| is_written(param));
+    let mut ranges: Vec<Range<u64>> = written.filter_map(|(_, arg)| Some(arg.tensor()?.address_range())).collect();
+    ranges.retain(|r| !r.is_empty());
+    ranges.sort_by_key(|r| r.start);
+    ranges
 }
 
 /// Parameters of one launch that stand on the stack; more go to the heap.

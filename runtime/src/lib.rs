@@ -8,17 +8,21 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `device`, `driver`, `current`, `stream` | devices, the CUDA driver's functions, streams and events |
+//! | `device`, `device_id`, `open` | devices, their names, and how they are opened |
+//! | `driver`, `current`, `stream` | the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
-//! | `plan`, `resolve`, `kernel`, `launch` | what a launch does, resolved once; the loaded kernel; the launch itself |
+//! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
+//! | `plan`, `resolve`, `launch` | what a launch does, resolved once; the launch itself |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
-//! | `sim`, `sim_fault` | launches in the simulator, and the faults that it finds |
+//! | `virtual_gpu` | a GPU that this process plays |
+//! | `sim`, `sim_fault`, `forms` | the simulator as one, and the faults that it finds (feature `sim`) |
 //! | `error`, `launch_error` | what goes wrong, and the mend |
+#![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
 mod args;
@@ -28,24 +32,31 @@ mod cost;
 mod cpu;
 mod current;
 mod device;
+mod device_id;
 mod driver;
 mod element;
 #[macro_use]
 mod error;
 mod evict;
+#[cfg(feature = "sim")]
+mod forms;
 pub mod image_file;
 mod kernel;
 mod key;
 mod launch;
 mod launch_error;
+mod open;
 mod oracle;
 mod overlap;
 mod plan;
+mod plans;
 mod problem;
 mod raw;
 mod resolve;
 mod select;
+#[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "sim")]
 mod sim_fault;
 mod space;
 mod storage;
@@ -55,28 +66,36 @@ mod tensor;
 mod tile_launch;
 pub mod timing;
 mod trusted;
+mod virtual_gpu;
 
 pub use args::{Arg, IntoArg};
 pub use atlas_codegen::{KernelImage, Machine, Target};
+#[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
 pub use cost::{Cost, estimate, grid_count, programs};
-pub use device::{Device, DeviceId, DeviceStats};
+pub use device::{Device, DeviceStats};
+pub use device_id::DeviceId;
 pub use element::Element;
 pub use error::{CompileFailure, DeviceError, DriverFailure, Result, RuntimeError, TensorError};
+#[cfg(feature = "sim")]
+pub use forms::FormPrograms;
 pub use kernel::LaunchFacts;
 pub use key::{KernelKey, KeyParts};
 pub use launch::{Launch, PreparedLaunch};
 pub use launch_error::LaunchError;
 pub use oracle::{OracleOutput, run_f64};
+pub use plans::Source;
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use select::{Candidate, Outcome, Selection, Source, choose, choose_for, choose_given, refusal};
+pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, refusal};
+#[cfg(feature = "sim")]
 pub use sim::{SimAccess, SimOptions, SimRun};
+#[cfg(feature = "sim")]
 pub use sim_fault::SimFault;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
 pub use tile_launch::{TileArg, launch_tile_ir};
-pub use trusted::{CompiledLaunch, FormPrograms};
+pub use trusted::CompiledLaunch;

@@ -1,7 +1,7 @@
 //! Kernels and memory below the level of tensors, for tools that run PTX of any origin.
 //!
 //! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory. For PTX
-//! that Atlas made, [`CompiledLaunch`](crate::CompiledLaunch) and [`FormPrograms`](crate::FormPrograms) answer.
+//! that Atlas made, [`CompiledLaunch`](crate::CompiledLaunch) and `FormPrograms` answer.
 
 use crate::bind::{BoundArg, BoundLaunch};
 use crate::device::{Backend, Device};
@@ -9,7 +9,8 @@ use crate::error::{DeviceError, Result};
 use crate::kernel::{LaunchFacts, LoadedKernel};
 use crate::key::KernelKey;
 use crate::launch::launch_raw;
-use crate::plan::{Slot, grid_size, slots};
+use crate::plan::{grid_size, slots};
+use crate::plans::Slot;
 use crate::storage::Storage;
 use atlas_codegen::{KernelImage, Target};
 use std::sync::Arc;

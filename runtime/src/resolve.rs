@@ -5,12 +5,13 @@ use crate::bind::BoundLaunch;
 use crate::compile::{CompileProblem, compile, compile_with_lines};
 use crate::cost::programs;
 use crate::device::{Backend, Device};
-use crate::error::{CompileFailure, Result, RuntimeError};
+use crate::error::{CompileFailure, DeviceError, Result, RuntimeError};
 use crate::kernel::{LoadedKernel, does_not_fit};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
-use crate::plan::{Body, PassedOver, Plan, gpu_body};
-use crate::select::{Ranked, Ranking, Source, rank};
+use crate::plan::gpu_body;
+use crate::plans::{Body, PassedOver, Plan, Source};
+use crate::select::{Ranked, Ranking, rank};
 use crate::space::Space;
 use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::ir::GridExtent;
@@ -215,10 +216,12 @@ fn load_image(
 ) -> Result<LoadedKernel> {
     match device.backend() {
         Backend::Cuda(context) => LoadedKernel::load(context, key, image),
-        Backend::Sim(_) | Backend::Cpu => {
+        Backend::Virtual(gpu) => {
             let (kernel, schedule) = (space.kernel(point)?, space.points[point].config.schedule);
-            crate::sim::load(image, key, device, Box::new(move || compile_with_lines(&kernel, &schedule, machine)))
+            let lined = Box::new(move || compile_with_lines(&kernel, &schedule, machine));
+            LoadedKernel::load_virtual(&**gpu, key, image, lined)
         }
+        Backend::Cpu => Err(DeviceError::NotAGpu {}.into()),
     }
 }
 

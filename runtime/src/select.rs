@@ -13,6 +13,7 @@ use crate::cost::{Cost, estimate};
 use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
+use crate::plans::Source;
 use crate::problem::specialize;
 use crate::space::{Found, Point, Space, reason};
 use atlas_codegen::analysis::AtSizes;
@@ -23,17 +24,6 @@ use std::sync::Arc;
 
 /// Costs that differ by no more than this share are equal as far as the model can tell.
 const RESOLUTION: f64 = 0.02;
-
-/// How a config came to be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The caller gave it.
-    Given,
-    /// The cost model ranked it first.
-    CostModel,
-    /// The kernel's default: the first value of each knob.
-    Default,
-}
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,19 +3,14 @@
 //! A launch executes the kernel's PTX on this machine, strictly: a race, a missing wait or a stray address is an
 //! error of the launch, where a GPU might give the right numbers. It has run when it returns.
 
-use crate::args::Arg;
-use crate::device::Device;
-use crate::error::{DeviceError, Result, RuntimeError};
-use crate::kernel::{Code, LaunchFacts, Lined, LoadedKernel};
-use crate::key::KernelKey;
+use crate::device::{Backend, Device};
+use crate::device_id::DeviceId;
+use crate::error::Result;
 use crate::launch_error::LaunchError;
-use crate::plan::{Slot, slot_bits};
 use crate::sim_fault::SimFault;
 use crate::store::CacheDir;
+use crate::virtual_gpu::{Lined, VirtualGpu, VirtualKernel};
 use atlas_codegen::{KernelImage, Machine};
-use atlas_dsl::KernelDef;
-use atlas_dsl::def::ParamDef;
-use atlas_dsl::ir::Access;
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::fault::Fault;
 use atlas_sim::launch::{Launch, Options, Policy, Report, run};
@@ -23,6 +18,7 @@ use atlas_sim::memory::Global;
 use atlas_sim::program::Program;
 use atlas_sim::stats::{Class, GlobalCounts, LineCounts, SharedCounts};
 use atlas_sim::{decode, syntax};
+use std::any::Any;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,9 +40,10 @@ impl Default for SimOptions {
 }
 
 /// A simulated GPU: global memory and the record of the latest launch.
-pub(crate) struct Simulator {
+struct Simulator {
+    device: DeviceId,
     options: SimOptions,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -78,54 +75,51 @@ pub struct SimAccess {
 }
 
 impl Device {
-    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
-    ///
-    /// # Errors
-    /// [`DeviceError::NoSuchArch`].
-    pub fn sim(arch: &str) -> Result<Device> {
-        let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
-        Device::shared(crate::DeviceId::Sim(machine))
-    }
-
     /// A simulator of its own, with its own memory and kernel store, that executes as the options say. A target stands
     /// for the usual GPU of its generation.
     pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
-        Device::simulator(machine.into(), Simulator::new(options), cache)
+        let machine = machine.into();
+        let gpu = Backend::Virtual(Box::new(Simulator::new(machine, options)));
+        Device::build(DeviceId::Sim(machine), gpu, Some(machine), cache)
     }
 
     /// What the latest launch on this simulator did; `None` before the first, and on any other device.
     pub fn simulated(&self) -> Option<Arc<SimRun>> {
-        self.as_simulator().and_then(|s| s.lock().latest.clone())
+        let Backend::Virtual(gpu) = self.backend() else { return None };
+        let gpu: &dyn Any = &**gpu;
+        gpu.downcast_ref::<Simulator>()?.lock().latest.clone()
     }
 }
 
 impl Simulator {
-    pub(crate) fn new(options: SimOptions) -> Simulator {
-        Simulator { options, state: Mutex::default() }
+    fn new(machine: Machine, options: SimOptions) -> Simulator {
+        Simulator { device: DeviceId::Sim(machine), options, state: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
+}
 
-    /// Allocates bytes that hold nothing: a kernel that reads them before they are written is found out.
-    pub(crate) fn alloc(&self, bytes: u64) -> u64 {
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl VirtualGpu for Simulator {
+    fn alloc(&self, bytes: u64) -> u64 {
         self.lock().memory.alloc_uninitialized(bytes as usize)
     }
 
-    /// Frees an allocation.
-    pub(crate) fn free(&self, address: u64) {
+    fn free(&self, address: u64) {
         self.lock().memory.free(address);
     }
 
-    /// Copies host bytes in; storage never asks for bytes outside its own.
-    pub(crate) fn write(&self, address: u64, from: &[u8]) {
+    fn write(&self, address: u64, from: &[u8]) {
         let written = self.lock().memory.write(address, from);
         debug_assert!(written.is_ok(), "{written:?}");
     }
 
-    /// Copies bytes out; what was never written reads as zero.
-    pub(crate) fn read(&self, address: u64, to: &mut [u8]) {
+    fn read(&self, address: u64, to: &mut [u8]) {
         let state = self.lock();
         let bytes = state.memory.read(address, to.len() as u64);
         debug_assert!(bytes.is_ok(), "{bytes:?}");
@@ -133,93 +127,95 @@ impl Simulator {
             to.copy_from_slice(bytes);
         }
     }
+
+    fn load(&self, image: Arc<KernelImage>, lined: Lined) -> Result<Box<dyn VirtualKernel>> {
+        let (device, options, state) = (self.device, self.options, self.state.clone());
+        match parse(&image) {
+            Ok(program) if program.params.len() == image.params.len() => {
+                Ok(Box::new(SimKernel { device, options, state, image, program, lined }))
+            }
+            Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
+            Err(fault) => Err(SimFault::new(device, &image, None, fault).into()),
+        }
+    }
 }
 
-/// Parses the PTX of a kernel and readies it for execution.
-pub(crate) fn load(image: Arc<KernelImage>, key: KernelKey, device: &Device, lined: Lined) -> Result<LoadedKernel> {
-    match parse(&image) {
-        Ok(program) if program.params.len() == image.params.len() => {
-            let local_bytes = program.local_bytes;
-            let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads };
-            Ok(LoadedKernel { key, image, facts, code: Code::Simulated(Box::new(program), lined) })
-        }
-        Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
-        Err(fault) => Err(SimFault::new(device, &image, None, fault).into()),
-    }
+/// A kernel's PTX, parsed.
+struct SimKernel {
+    device: DeviceId,
+    options: SimOptions,
+    state: Arc<Mutex<State>>,
+    image: Arc<KernelImage>,
+    program: Program,
+    /// A way to the same program with the source's lines, for a fault to name them.
+    lined: Lined,
 }
 
 fn parse(image: &KernelImage) -> std::result::Result<Program, Fault> {
     decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)
 }
 
-/// Says of a fault's parties what they come from in the source. What is shipped has no lines; the same kernel compiled
-/// with lines has the same instructions.
-pub(crate) fn name_source(error: RuntimeError, program: &Program, lined: &Lined) -> RuntimeError {
-    let RuntimeError::Fault(fault) = error else { return error };
-    let with_lines = lined().and_then(|image| parse(&image).ok());
-    RuntimeError::Fault(match with_lines.filter(|l| l.code.len() == program.code.len()) {
-        Some(lined) => Box::new(fault.with_source(program, &lined)),
-        None => fault,
-    })
-}
+impl VirtualKernel for SimKernel {
+    fn local_bytes(&self) -> u32 {
+        self.program.local_bytes
+    }
 
-/// Executes a kernel on checked arguments.
-pub(crate) fn launch_sim(
-    def: &'static KernelDef,
-    device: &Device,
-    simulator: &Simulator,
-    (image, program): (&Arc<KernelImage>, &Program),
-    grid: u32,
-    slots: &[Slot],
-    args: &[Arg<'_>],
-) -> Result<()> {
-    let mut params = vec![0; program.param_bytes as usize];
-    for (&slot, place) in slots.iter().zip(&program.params) {
-        let bits = slot_bits(def, slot, args)?.to_le_bytes();
-        let from = bits.get(..place.bytes as usize);
-        let to = params.get_mut(place.offset as usize..(place.offset + place.bytes) as usize);
-        match (to, from) {
-            (Some(to), Some(from)) => to.copy_from_slice(from),
-            _ => return Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
+    fn launch(&self, grid: u32, params: &[u64], outputs: &[Range<u64>]) -> Result<()> {
+        let (image, program) = (&self.image, &self.program);
+        let params = self.block(params)?;
+        let SimOptions { policy, seed, budget } = self.options;
+        let options = Options { policy, seed, budget, ..Options::default() };
+        let launch = Launch {
+            program,
+            grid: [grid, 1, 1],
+            block: [image.threads, 1, 1],
+            cluster: None,
+            shared_bytes: image.shared_bytes,
+            params: &params,
+        };
+        let mut state = lock(&self.state);
+        let read_only = read_only(&state.memory, outputs);
+        state.memory.begin_launch(&read_only);
+        let outcome = run(&launch, &mut state.memory, &options);
+        // The variables of this kernel's module would be in the way of the next kernel's.
+        for variable in &program.globals {
+            state.memory.free(variable.address);
         }
-    }
-    let SimOptions { policy, seed, budget } = simulator.options;
-    let options = Options { policy, seed, budget, ..Options::default() };
-    let launch = Launch {
-        program,
-        grid: [grid, 1, 1],
-        block: [image.threads, 1, 1],
-        cluster: None,
-        shared_bytes: image.shared_bytes,
-        params: &params,
-    };
-    let mut state = simulator.lock();
-    let read_only = read_only(&state.memory, &outputs(def, args));
-    state.memory.begin_launch(&read_only);
-    let outcome = run(&launch, &mut state.memory, &options);
-    // The variables of this kernel's module would be in the way of the next kernel's.
-    for variable in &program.globals {
-        state.memory.free(variable.address);
-    }
-    match outcome {
-        Ok(report) => {
-            state.latest = Some(Arc::new(SimRun { image: image.clone(), report }));
-            Ok(())
+        match outcome {
+            Ok(report) => {
+                state.latest = Some(Arc::new(SimRun { image: image.clone(), report }));
+                Ok(())
+            }
+            Err(fault) => Err(self.name_source(SimFault::new(self.device, image, Some(program), fault)).into()),
         }
-        Err(fault) => Err(SimFault::new(device, image, Some(program), fault).into()),
     }
 }
 
-/// The addresses that a launch writes and those between them, sorted by their start. Checked arguments share no
-/// element, but one may lie between the rows of another.
-fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
-    let written = def.params.iter().zip(args).filter_map(|(param, arg)| match param {
-        ParamDef::Tensor { access: Access::Out, .. } => arg.tensor().map(crate::Tensor::address_range),
-        _ => None,
-    });
-    let mut ranges: Vec<Range<u64>> = written.filter(|r| !r.is_empty()).collect();
-    ranges.sort_by_key(|r| r.start);
-    ranges
+impl SimKernel {
+    /// The parameters as the `.entry` lays them out.
+    fn block(&self, params: &[u64]) -> Result<Vec<u8>> {
+        let mut block = vec![0; self.program.param_bytes as usize];
+        for (bits, place) in params.iter().zip(&self.program.params) {
+            let bits = bits.to_le_bytes();
+            let from = bits.get(..place.bytes as usize);
+            let to = block.get_mut(place.offset as usize..(place.offset + place.bytes) as usize);
+            match (to, from) {
+                (Some(to), Some(from)) => to.copy_from_slice(from),
+                _ => return Err(LaunchError::WrongAbi { kernel: self.image.entry.clone() }.into()),
+            }
+        }
+        Ok(block)
+    }
+
+    /// Says of a fault's parties what they come from in the source. What is shipped has no lines; the same kernel
+    /// compiled with lines has the same instructions.
+    fn name_source(&self, fault: SimFault) -> SimFault {
+        let with_lines = (self.lined)().and_then(|image| parse(&image).ok());
+        match with_lines.filter(|l| l.code.len() == self.program.code.len()) {
+            Some(lined) => fault.with_source(&self.program, &lined),
+            None => fault,
+        }
+    }
 }
 
 /// All allocated memory but these sorted ranges, as addresses and lengths.

@@ -1,6 +1,6 @@
 //! A fault of the simulator in the runtime's words: the kernel, the line of PTX, the parties, the source.
 
-use crate::device::Device;
+use crate::device_id::DeviceId;
 use atlas_codegen::KernelImage;
 use atlas_sim::fault::{Fault, Party};
 use atlas_sim::program::Program;
@@ -22,8 +22,8 @@ pub struct SimFault {
 }
 
 impl SimFault {
-    pub(crate) fn new(device: &Device, image: &Arc<KernelImage>, program: Option<&Program>, fault: Fault) -> SimFault {
-        let (kernel, device) = (image.entry.clone(), device.id().to_string());
+    pub(crate) fn new(device: DeviceId, image: &Arc<KernelImage>, program: Option<&Program>, fault: Fault) -> SimFault {
+        let (kernel, device) = (image.entry.clone(), device.to_string());
         let parties = parties(&fault, image, program);
         SimFault { kernel, device, fault, parties, image: image.clone() }
     }

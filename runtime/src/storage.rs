@@ -1,4 +1,4 @@
-//! The memory behind tensors: bytes of the host, of one GPU, or of a simulated one.
+//! The memory behind tensors: bytes of the host, of one GPU, or of a virtual one.
 
 use crate::device::{Backend, Device};
 use crate::error::{Result, TensorError};
@@ -15,12 +15,12 @@ pub(crate) struct Storage {
 enum Memory {
     /// Host memory. The lock makes concurrent launches on shared views safe; it is held for copies alone.
     Host(RwLock<Vec<u8>>),
-    /// Memory of a GPU, simulated or not, freed on drop.
+    /// Memory of a GPU, virtual or not, freed on drop.
     Device,
 }
 
 impl Storage {
-    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a simulated one. Never empty, so
+    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a virtual one. Never empty, so
     /// that addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
         let room = bytes.max(16);
@@ -35,7 +35,7 @@ impl Storage {
             }
             Backend::Cuda(context) => (Memory::Device, context.alloc(room)?),
             // Exactly as long as asked for, so that a byte past the end is out of bounds.
-            Backend::Sim(simulator) => (Memory::Device, simulator.alloc(bytes)),
+            Backend::Virtual(gpu) => (Memory::Device, gpu.alloc(bytes)),
         };
         Ok(Storage { device: device.clone(), memory, address, bytes })
     }
@@ -54,9 +54,9 @@ impl Storage {
     pub(crate) fn zero(&self) -> Result<()> {
         match (&self.memory, self.device.backend()) {
             (Memory::Device, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
-            (_, Backend::Sim(_)) if self.bytes == 0 => Ok(()),
-            (_, Backend::Sim(simulator)) => {
-                simulator.write(self.address, &vec![0; self.bytes as usize]);
+            (_, Backend::Virtual(_)) if self.bytes == 0 => Ok(()),
+            (_, Backend::Virtual(gpu)) => {
+                gpu.write(self.address, &vec![0; self.bytes as usize]);
                 Ok(())
             }
             _ => {
@@ -71,11 +71,11 @@ impl Storage {
         debug_assert!(offset + from.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !from.is_empty() => context.upload(self.address + offset, from),
-            Backend::Sim(simulator) if !from.is_empty() => {
-                simulator.write(self.address + offset, from);
+            Backend::Virtual(gpu) if !from.is_empty() => {
+                gpu.write(self.address + offset, from);
                 Ok(())
             }
-            Backend::Cuda(_) | Backend::Sim(_) => Ok(()),
+            Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
             Backend::Cpu => {
                 self.with_host_mut(|data| data[offset as usize..][..from.len()].copy_from_slice(from));
                 Ok(())
@@ -88,11 +88,11 @@ impl Storage {
         debug_assert!(offset + to.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !to.is_empty() => context.download(self.address + offset, to),
-            Backend::Sim(simulator) if !to.is_empty() => {
-                simulator.read(self.address + offset, to);
+            Backend::Virtual(gpu) if !to.is_empty() => {
+                gpu.read(self.address + offset, to);
                 Ok(())
             }
-            Backend::Cuda(_) | Backend::Sim(_) => Ok(()),
+            Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
             Backend::Cpu => {
                 if let Some(data) = self.host() {
                     let data = data.read().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ impl Drop for Storage {
         match self.device.backend() {
             Backend::Cpu => {}
             Backend::Cuda(context) => context.free(self.address),
-            Backend::Sim(simulator) => simulator.free(self.address),
+            Backend::Virtual(gpu) => gpu.free(self.address),
         }
     }
 }

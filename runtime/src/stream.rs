@@ -1,7 +1,7 @@
 //! Streams: queues of launches on one device, and the events that time them.
 
+use crate::current::Handle;
 use crate::device::{Backend, Device};
-use crate::driver::Handle;
 use crate::error::Result;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -47,6 +47,13 @@ impl Drop for OwnedStream {
             // SAFETY: the handle came from `cuStreamCreate` and is destroyed once; queued work still runs.
             unsafe { (api.stream_destroy)(self.handle.0) };
         }
+    }
+}
+
+impl Device {
+    /// The default stream.
+    pub fn default_stream(&self) -> Stream {
+        Stream::default_of(self)
     }
 }
 
@@ -101,7 +108,7 @@ impl Stream {
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn synchronize(&self) -> Result<()> {
         match self.device.backend() {
-            Backend::Cpu | Backend::Sim(_) => Ok(()),
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
             Backend::Cuda(context) => context.synchronize(self.as_raw()),
         }
     }
@@ -125,7 +132,7 @@ impl Event {
     /// `RuntimeError::Driver` if the driver makes none.
     pub fn new(device: &Device) -> Result<Event> {
         let kind = match device.backend() {
-            Backend::Cpu | Backend::Sim(_) => EventKind::Host(std::sync::Mutex::new(None)),
+            Backend::Cpu | Backend::Virtual(_) => EventKind::Host(std::sync::Mutex::new(None)),
             Backend::Cuda(context) => {
                 let api = context.enter()?;
                 let mut handle = std::ptr::null_mut();

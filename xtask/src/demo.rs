@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         "--bin",
         "atlas",
         "--features",
-        "jit",
+        "cli,jit",
     ]))?;
     let built = start.elapsed();
     let mut demo = Command::new(command::target_dir(root)?.join("release/atlas"));

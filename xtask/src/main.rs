@@ -1,4 +1,5 @@
 //! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate`. Builds without LLVM.
+#![warn(clippy::too_many_lines)]
 
 mod command;
 mod demo;

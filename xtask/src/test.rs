@@ -19,23 +19,29 @@ pub(crate) struct Args {
 
 type Check = fn(&Path) -> Result<()>;
 
+/// Everything, with the parts that a user of the library does not build.
+const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/cli"];
+
 /// The packages in which the feature `jit` of the root package switches code on.
-const WITH_LLVM: [&str; 8] = ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit"];
+const WITH_LLVM: [&str; 8] =
+    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/cli"];
 
 /// The same with known mistakes that a test can plant; without that the compiler is the same, and no crate is built twice.
 const WITH_MUTATIONS: [&str; 8] =
-    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/mutations"];
+    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/cli,atlas/mutations"];
 /// The tests that plant them.
 const MUTATIONS: &str = "mutations::";
 
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, Check); 11] = [
+const STEPS: [(&str, Check); 12] = [
     ("setup", |root| setup::run(root, &setup::Args::default())),
     ("tidy", tidy::run),
     ("fmt", |root| command::run(command::cargo(root).args(["fmt", "--all", "--check"]))),
-    ("clippy", |root| clippy(root, &["--workspace"])),
-    ("clippy-llvm", |root| clippy(root, &WITH_LLVM)),
-    ("test", |root| command::run(command::cargo(root).args(["test", "--workspace", "--quiet"]))),
+    ("clippy", |root| clippy(root, &[&["--all-targets"][..], &WHOLE].concat())),
+    // What a user of the library builds, alone.
+    ("clippy-default", |root| clippy(root, &["-p", "atlas", "-p", "atlas-runtime", "-p", "atlas-ops"])),
+    ("clippy-llvm", |root| clippy(root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
+    ("test", |root| command::run(command::cargo(root).args(["test", "--quiet"]).args(WHOLE))),
     ("test-llvm", |root| {
         let mut test = command::cargo(root);
         test.args(["test", "--quiet"]).args(WITH_MUTATIONS).args(["--", "--skip", MUTATIONS]);
@@ -50,7 +56,7 @@ const STEPS: [(&str, Check); 11] = [
     ("doc", |root| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         let mut doc = command::cargo(root);
-        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/jit"]);
+        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/jit,atlas/cli"]);
         command::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim()))
     }),
     ("validate", |root| validate::run(root, &validate::Args::default())),
@@ -58,7 +64,7 @@ const STEPS: [(&str, Check); 11] = [
 
 fn clippy(root: &Path, packages: &[&str]) -> Result<()> {
     let mut clippy: Command = command::cargo(root);
-    clippy.args(["clippy", "--quiet", "--all-targets"]).args(packages);
+    clippy.args(["clippy", "--quiet"]).args(packages);
     command::run(clippy.args(["--", "-D", "warnings"]))
 }
 

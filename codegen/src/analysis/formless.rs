@@ -18,7 +18,7 @@ use atlas_dsl::{DType, Kernel, Op};
 
 /// True if a function of f64 has instructions; the others are expanded in f32 alone.
 pub(crate) fn is_function_of_f64(op: UnaryOp) -> bool {
-    matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt)
+    op.row().exact || matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt)
 }
 
 /// Refuses what has no instruction on any target.

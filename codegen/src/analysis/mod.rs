@@ -1,4 +1,5 @@
 //! Facts about a Tile IR kernel that passes ask for. Analyses are nouns and change nothing.
+#![warn(clippy::too_many_lines)]
 
 mod ahead;
 mod extents;

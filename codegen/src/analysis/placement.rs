@@ -219,12 +219,7 @@ impl Placement {
                 continue;
             };
             match op {
-                Op::Unary(..)
-                | Op::Binary(..)
-                | Op::Compare(..)
-                | Op::Select { .. }
-                | Op::Cast(..)
-                | Op::Other { .. } => {
+                op if op.is_elementwise() || matches!(op, Op::Other { .. }) => {
                     op.visit_operands(|v| {
                         if tied(v) {
                             classes.union(v, result);

@@ -172,10 +172,7 @@ impl Errors<'_> {
         }
         let ValueDef::Result(inst, _) = k.values[v].def else { return false };
         match &k.insts[inst] {
-            Op::Unary(op, _) => matches!(
-                op,
-                UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Sigmoid | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt
-            ),
+            Op::Unary(op, _) => op.row().never_negative,
             Op::Binary(BinaryOp::Mul, a, b) if a == b => true,
             Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Add | BinaryOp::Min, a, b) => {
                 self.has_no_sign(*a) && self.has_no_sign(*b)

@@ -138,19 +138,7 @@ impl Walk<'_> {
         if matches!(self.k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
             return true;
         }
-        let elementwise = |op: &Op| {
-            matches!(
-                op,
-                Op::Unary(..)
-                    | Op::Binary(..)
-                    | Op::Compare(..)
-                    | Op::Select(..)
-                    | Op::Cast(_)
-                    | Op::Again(_)
-                    | Op::Broadcast(_)
-                    | Op::Refill { .. }
-            )
-        };
+        let elementwise = |op: &Op| op.is_elementwise() || matches!(op, Op::Broadcast(_) | Op::Refill { .. });
         if !elementwise(&self.k.insts[def]) {
             return false;
         }
@@ -171,7 +159,7 @@ impl Walk<'_> {
         }
         let Op::Mma { a, atom, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
-            let polynomial = matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
+            let polynomial = matches!(op, Op::Unary(f, _) if !f.row().exact);
             let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
             return if polynomial && precise { 8 } else { 0 };
         };

@@ -17,6 +17,7 @@
 //!   (tests/random.rs).
 
 use atlas_dsl::ir::ValueDef;
+use atlas_dsl::op::Effect;
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 
@@ -49,7 +50,7 @@ impl Uses {
         };
         u.place(kernel, kernel.body);
         for (inst, op) in kernel.insts.iter() {
-            if matches!(op, Op::Store { .. }) && u.block_of[inst].is_some() {
+            if op.kind().effect() == Effect::Writes && u.block_of[inst].is_some() {
                 u.enliven(kernel, inst);
             }
         }

@@ -429,12 +429,12 @@ impl Walk<'_> {
 
     fn unary(&self, op: UnaryOp) -> f64 {
         let n = match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => return 1.0,
+            op if op.row().exact => return 1.0,
             UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
             // It has no approximate form.
             UnaryOp::Log => return 20.0,
             UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
-            UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 20.0,
+            _ => 20.0,
         };
         if self.k.approximate_math { n } else { 2.0 * n }
     }

@@ -4,6 +4,7 @@ use super::{Cache, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
+use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 
@@ -248,6 +249,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// The tables that its text begins with.
+    pub fn head(&self) -> Head<'_> {
+        Head { params: &self.params, dims: &self.dims, tables: &self.tables }
+    }
+
     /// A kernel with no roles and no programs.
     pub fn new(name: impl Into<String>, target: Target, threads: u32) -> Kernel {
         Kernel {

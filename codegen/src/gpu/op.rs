@@ -328,6 +328,29 @@ pub enum Op {
 }
 
 impl Op {
+    /// True if each element of the result comes from the elements at its place.
+    pub const fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))
+    }
+
+    /// The shared buffers whose elements it reads, and those whose elements it writes.
+    pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
+        match self {
+            Op::LoadShared(r) => (vec![r.buffer], vec![]),
+            Op::Copy { atom: CopyAtom::TmaStore, to, .. } => (vec![to.buffer], vec![]),
+            Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
+            Op::ZeroShared(b) => (vec![], vec![*b]),
+            Op::Mma { a, b, .. } => {
+                let shared = |o: &Operand| match o {
+                    Operand::Shared(r) => Some(r.buffer),
+                    Operand::Fragment(_) => None,
+                };
+                ([a, b].into_iter().filter_map(shared).collect(), vec![])
+            }
+            _ => (vec![], vec![]),
+        }
+    }
+
     /// Calls `f` on every value operand.
     pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
         let on_slices = |slices: &[Slice], f: &mut dyn FnMut(Value)| {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use crate::target::Target;
-use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, ParamData, ParamKind, Stride, TableData};
+use atlas_dsl::text::head::{HeadMut, Parsed, dtype};
 use atlas_dsl::text::{Cursor, Token, TokenKind as T};
 use atlas_dsl::{DType, Diagnostic, Diagnostics, Dim, Param, Table};
 use std::collections::BTreeMap;
@@ -36,8 +36,6 @@ pub fn parse_gpu(src: &str) -> Result<Kernel, Diagnostics> {
     Ok(parser.kernel)
 }
 
-pub(super) type Parsed<X> = Result<X, Diagnostic>;
-
 pub(super) struct Parser<'s> {
     pub(super) text: Cursor<'s>,
     pub(super) kernel: Kernel,
@@ -46,21 +44,6 @@ pub(super) struct Parser<'s> {
     buffers: BTreeMap<&'s str, Buffer>,
     rings: BTreeMap<&'s str, Ring>,
     depth: usize,
-}
-
-/// What one parameter's text says, before the dims are known.
-struct ParamText<'s> {
-    name: Token<'s>,
-    dtype: DType,
-    /// `None` for a scalar.
-    tensor: Option<TensorText<'s>>,
-}
-
-struct TensorText<'s> {
-    access: Access,
-    dims: Vec<Token<'s>>,
-    strides: Vec<Stride>,
-    align: u32,
 }
 
 impl<'s> Parser<'s> {
@@ -79,24 +62,8 @@ impl<'s> Parser<'s> {
         }
         self.kernel.approximate_math = text.eat_word("approximate");
         text.expect(T::LParen)?;
-        let params = text.list(T::RParen, param)?;
-        if text.eat_word("dims") {
-            loop {
-                let dim = dim(text)?;
-                self.kernel.dims.push(dim);
-                if !text.eat(T::Comma) {
-                    break;
-                }
-            }
-        }
-        for p in params {
-            let data = self.resolve_param(p)?;
-            self.kernel.params.push(data);
-        }
-        while self.text.eat_word("table") {
-            let table = table(&mut self.text)?;
-            self.kernel.tables.push(table);
-        }
+        let Kernel { params, dims, tables, .. } = &mut self.kernel;
+        HeadMut { params, dims, tables }.read(text)?;
         while self.text.eat_word("layout") {
             self.layout()?;
         }
@@ -114,16 +81,6 @@ impl<'s> Parser<'s> {
             return Err(self.text.expected("`role` or the end of the text"));
         }
         Ok(())
-    }
-
-    fn resolve_param(&self, p: ParamText<'s>) -> Parsed<ParamData> {
-        let name = p.name.name().to_owned();
-        let Some(t) = p.tensor else {
-            return Ok(ParamData { name, kind: ParamKind::Scalar { dtype: p.dtype } });
-        };
-        let dims = t.dims.into_iter().map(|d| self.find_dim(d)).collect::<Parsed<Vec<Dim>>>()?;
-        let kind = ParamKind::Tensor { dtype: p.dtype, dims, strides: t.strides, align: t.align, access: t.access };
-        Ok(ParamData { name, kind })
     }
 
     /// `#0 = [64, 64] threads (4:2@1) regs (2:1@1)`.
@@ -230,18 +187,7 @@ impl<'s> Parser<'s> {
             width = self.text.int()?;
             self.text.expect(T::RParen)?;
         }
-        self.text.expect(T::LParen)?;
-        let mut axes = Vec::new();
-        while !self.text.eat(T::RParen) {
-            axes.push(if self.text.at_word("tiles") && self.text.peek_nth(1).kind == T::LParen {
-                self.text.next();
-                let (dim, size) = self.dim_tiles()?;
-                GridExtent::Tiles { dim, size }
-            } else {
-                GridExtent::Points(self.dim()?)
-            });
-            self.comma_or(T::RParen)?;
-        }
+        let axes = self.kernel.head().read_extents(&mut self.text)?;
         self.kernel.index_map = match kind.text {
             "linear" => IndexMap::Linear(axes),
             "grouped" => IndexMap::Grouped { width, axes },
@@ -353,35 +299,19 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn param(&mut self) -> Parsed<Param> {
-        let token = self.text.expect(T::Value)?;
-        let found = self.kernel.params.iter().find(|(_, p)| p.name == token.name());
-        found.map(|(p, _)| p).ok_or_else(|| Diagnostic::new(3, token.loc, format!("no parameter is called {token}")))
+        self.kernel.head().read_param(&mut self.text)
     }
 
     pub(super) fn table(&mut self) -> Parsed<Table> {
-        let token = self.text.expect(T::Symbol)?;
-        let found = self.kernel.tables.iter().find(|(_, t)| t.name == token.name());
-        found.map(|(t, _)| t).ok_or_else(|| Diagnostic::new(3, token.loc, format!("no table is called {token}")))
-    }
-
-    fn find_dim(&self, name: Token<'_>) -> Parsed<Dim> {
-        let found = self.kernel.dims.iter().find(|(_, d)| d.name == name.text);
-        found.map(|(d, _)| d).ok_or_else(|| Diagnostic::new(3, name.loc, format!("no dim is called {name}")))
+        self.kernel.head().read_table(&mut self.text)
     }
 
     pub(super) fn dim(&mut self) -> Parsed<Dim> {
-        let name = self.text.expect(T::Ident)?;
-        self.find_dim(name)
+        self.kernel.head().read_dim(&mut self.text)
     }
 
-    /// `(M, 128)`.
     pub(super) fn dim_tiles(&mut self) -> Parsed<(Dim, u32)> {
-        self.text.expect(T::LParen)?;
-        let dim = self.dim()?;
-        self.text.expect(T::Comma)?;
-        let size = self.text.int()?;
-        self.text.expect(T::RParen)?;
-        Ok((dim, size))
+        self.kernel.head().read_tiles(&mut self.text)
     }
 
     /// `{`, statements and `}`.
@@ -476,58 +406,4 @@ fn target(text: &mut Cursor<'_>) -> Parsed<Target> {
     let target = parsed.ok_or_else(|| text.expected("a target such as `sm_80`"))?;
     text.next();
     Ok(target)
-}
-
-/// `%x: out bf16[N, D] strides [?8, 1] align 16` or `%eps: f32`.
-fn param<'s>(text: &mut Cursor<'s>) -> Parsed<ParamText<'s>> {
-    let name = text.expect(T::Value)?;
-    text.expect(T::Colon)?;
-    let access = if text.eat_word("out") { Access::Out } else { Access::In };
-    let dtype = dtype(text)?;
-    if access == Access::In && !text.at(T::LBracket) {
-        return Ok(ParamText { name, dtype, tensor: None });
-    }
-    text.expect(T::LBracket)?;
-    let dims = text.list(T::RBracket, |t| t.expect(T::Ident))?;
-    text.expect_word("strides")?;
-    text.expect(T::LBracket)?;
-    let strides = text.list(T::RBracket, |t| {
-        Ok(if t.eat(T::Question) { Stride::Dynamic { divisor: t.int()? } } else { Stride::Const(t.signed_int()?) })
-    })?;
-    text.expect_word("align")?;
-    let align = text.int()?;
-    Ok(ParamText { name, dtype, tensor: Some(TensorText { access, dims, strides, align }) })
-}
-
-/// `N: ?16` or `D = 64`.
-fn dim(text: &mut Cursor<'_>) -> Parsed<DimData> {
-    let name = text.expect(T::Ident)?.text.to_owned();
-    let size = if text.eat(T::Equals) {
-        DimSize::Const(text.int()?)
-    } else if text.eat(T::Colon) {
-        text.expect(T::Question)?;
-        DimSize::Dynamic { divisor: text.int()? }
-    } else {
-        return Err(text.expected("`: ?` and a divisor, or `=` and a size"));
-    };
-    Ok(DimData { name, size })
-}
-
-/// `@COEF: f32[5, 3] = [..]`.
-fn table(text: &mut Cursor<'_>) -> Parsed<TableData> {
-    let name = text.expect(T::Symbol)?.name().to_owned();
-    text.expect(T::Colon)?;
-    text.expect_word("f32")?;
-    text.expect(T::LBracket)?;
-    let shape = text.list(T::RBracket, Cursor::int)?;
-    text.expect(T::Equals)?;
-    text.expect(T::LBracket)?;
-    let values = text.list(T::RBracket, Cursor::float)?;
-    Ok(TableData { name, shape, values })
-}
-
-fn dtype(text: &mut Cursor<'_>) -> Parsed<DType> {
-    let dtype = DType::from_name(text.peek().text).ok_or_else(|| text.expected("an element type"))?;
-    text.next();
-    Ok(dtype)
 }

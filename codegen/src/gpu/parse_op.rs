@@ -1,10 +1,11 @@
 //! The operations of the text form of GPU IR, read.
 
 use super::atom::MmaAtom;
-use super::parse::{Parsed, Parser, pair};
+use super::parse::{Parser, pair};
 use super::{At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::text::head::Parsed;
 use atlas_dsl::text::{Cursor, TokenKind as T};
 
 impl Parser<'_> {

@@ -27,9 +27,9 @@
 
 use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Owner, Ring, RoleData, Scope, Type, Value};
 use crate::layout::Fragment;
-use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
-use atlas_dsl::text::float_text;
-use atlas_dsl::{DType, Dim, Param, Table};
+use atlas_dsl::DType;
+use atlas_dsl::text::head::Head;
+use atlas_dsl::text::{Name, commas};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter, Write};
@@ -137,33 +137,6 @@ fn ring_name(ring: Ring) -> String {
     format!("ring{}", ring.index())
 }
 
-/// Writes `items` with commas between them.
-pub(super) fn commas<T>(
-    f: &mut Formatter<'_>,
-    items: impl IntoIterator<Item = T>,
-    mut each: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
-) -> fmt::Result {
-    for (i, item) in items.into_iter().enumerate() {
-        if i > 0 {
-            f.write_str(", ")?;
-        }
-        each(f, item)?;
-    }
-    Ok(())
-}
-
-/// An entity's name, or a mark for one that does not exist.
-pub(super) struct Name<'k>(Option<&'k str>, usize);
-
-impl Display for Name<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => f.write_str(name),
-            None => write!(f, "missing_{}", self.1),
-        }
-    }
-}
-
 pub(super) struct Printer<'k> {
     pub(super) kernel: &'k Kernel,
     numbering: Numbering<'k>,
@@ -180,16 +153,8 @@ impl Display for Kernel {
 }
 
 impl Printer<'_> {
-    pub(super) fn dim(&self, d: Dim) -> Name<'_> {
-        Name(self.kernel.dims.get(d).map(|d| d.name.as_str()), d.index())
-    }
-
-    pub(super) fn param(&self, p: Param) -> Name<'_> {
-        Name(self.kernel.params.get(p).map(|p| p.name.as_str()), p.index())
-    }
-
-    pub(super) fn table(&self, t: Table) -> Name<'_> {
-        Name(self.kernel.tables.get(t).map(|t| t.name.as_str()), t.index())
+    pub(super) fn head(&self) -> Head<'_> {
+        self.kernel.head()
     }
 
     pub(super) fn buffer(&self, b: Buffer) -> Name<'_> {
@@ -249,8 +214,8 @@ impl Printer<'_> {
         if k.approximate_math {
             f.write_str(" approximate")?;
         }
-        self.params(f)?;
-        self.dims_and_tables(f)?;
+        f.write_str(" (")?;
+        self.head().write(f)?;
         for (i, layout) in self.numbering.layouts.iter().enumerate() {
             writeln!(f, "layout #{i} = {layout}")?;
         }
@@ -259,61 +224,14 @@ impl Printer<'_> {
         commas(f, &k.coords, |f, &v| f.write_str(&self.index(v)))?;
         f.write_str(") = ")?;
         match &k.index_map {
-            IndexMap::Linear(_) => f.write_str("linear (")?,
-            IndexMap::Grouped { width, .. } => write!(f, "grouped({width}) (")?,
-            IndexMap::Persistent { width, .. } => write!(f, "persistent({width}) (")?,
-            IndexMap::Triangular(_) => f.write_str("triangular (")?,
+            IndexMap::Linear(_) => f.write_str("linear ")?,
+            IndexMap::Grouped { width, .. } => write!(f, "grouped({width}) ")?,
+            IndexMap::Persistent { width, .. } => write!(f, "persistent({width}) ")?,
+            IndexMap::Triangular(_) => f.write_str("triangular ")?,
         }
-        commas(f, k.index_map.axes(), |f, axis| match *axis {
-            GridExtent::Points(d) => self.dim(d).fmt(f),
-            GridExtent::Tiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(dim)),
-        })?;
-        f.write_str(")\n")?;
+        self.head().write_extents(f, k.index_map.axes().iter().copied())?;
+        f.write_char('\n')?;
         k.roles.values().try_for_each(|role| self.role(f, role))
-    }
-
-    fn params(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let k = self.kernel;
-        f.write_str(" (")?;
-        for p in k.params.values() {
-            write!(f, "\n  %{}: ", p.name)?;
-            match &p.kind {
-                ParamKind::Scalar { dtype } => write!(f, "{dtype}")?,
-                ParamKind::Tensor { dtype, dims, strides, align, access } => {
-                    if *access == Access::Out {
-                        f.write_str("out ")?;
-                    }
-                    write!(f, "{dtype}[")?;
-                    commas(f, dims, |f, &d| self.dim(d).fmt(f))?;
-                    f.write_str("] strides [")?;
-                    commas(f, strides, |f, s| match s {
-                        Stride::Const(n) => write!(f, "{n}"),
-                        Stride::Dynamic { divisor } => write!(f, "?{divisor}"),
-                    })?;
-                    write!(f, "] align {align}")?;
-                }
-            }
-            f.write_char(',')?;
-        }
-        f.write_str(if k.params.is_empty() { ")\n" } else { "\n)\n" })
-    }
-
-    fn dims_and_tables(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let k = self.kernel;
-        if !k.dims.is_empty() {
-            f.write_str("dims ")?;
-            commas(f, k.dims.values(), |f, d| match d.size {
-                DimSize::Const(n) => write!(f, "{} = {n}", d.name),
-                DimSize::Dynamic { divisor } => write!(f, "{}: ?{divisor}", d.name),
-            })?;
-            f.write_char('\n')?;
-        }
-        for t in k.tables.values() {
-            write!(f, "table @{}: f32{:?} = [", t.name, t.shape)?;
-            commas(f, &t.values, |f, x| f.write_str(&float_text(x)))?;
-            f.write_str("]\n")?;
-        }
-        Ok(())
     }
 
     /// Buffers and rings.

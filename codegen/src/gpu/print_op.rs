@@ -1,9 +1,9 @@
 //! The operations of the text form of GPU IR, written.
 
-use super::print::{Printer, commas};
+use super::print::Printer;
 use super::{At, Block, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Value};
 use atlas_dsl::op::LoopKind;
-use atlas_dsl::text::float_text;
+use atlas_dsl::text::{commas, float_text};
 use std::fmt::{self, Display, Formatter, Write};
 
 impl Display for CopyAtom {
@@ -36,10 +36,10 @@ impl Printer<'_> {
             Op::Const(x) => write!(f, "const {}", float_text(x)),
             Op::Iota { axis, offset: 0 } => write!(f, "iota axis {axis}"),
             Op::Iota { axis, offset } => write!(f, "iota axis {axis} offset {offset}"),
-            Op::DimSize(d) => write!(f, "size {}", self.dim(*d)),
-            Op::DimTiles(d, size) => write!(f, "tiles({}, {size})", self.dim(*d)),
-            Op::ScalarParam(p) => write!(f, "scalar %{}", self.param(*p)),
-            Op::TableGet(table, indices) => write!(f, "get @{}[{}]", self.table(*table), self.values(indices)),
+            Op::DimSize(d) => write!(f, "size {}", self.head().dim(*d)),
+            Op::DimTiles(d, size) => write!(f, "tiles({}, {size})", self.head().dim(*d)),
+            Op::ScalarParam(p) => write!(f, "scalar %{}", self.head().param(*p)),
+            Op::TableGet(table, indices) => write!(f, "get @{}[{}]", self.head().table(*table), self.values(indices)),
             Op::Unary(op, x) => write!(f, "{} {}", op.name(), v(x)),
             Op::Binary(op, a, b) => write!(f, "{} {}, {}", op.name(), v(a), v(b)),
             Op::Compare(p, a, b) => write!(f, "{} {}, {}", p.name(), v(a), v(b)),
@@ -56,17 +56,17 @@ impl Printer<'_> {
                 commas(f, valid, |f, x| {
                     write!(f, "{}: ", x.axis)?;
                     self.slice(f, &x.slice)?;
-                    write!(f, " of {}", self.dim(x.dim))
+                    write!(f, " of {}", self.head().dim(x.dim))
                 })?;
                 f.write_char(')')
             }
             Op::Reduce { op, value, axes } => write!(f, "reduce {} {} axes {axes:?}", op.name(), v(value)),
             Op::LoadGlobal { param, slices, cache } => {
-                write!(f, "load.global{} %{}", cache.suffix(), self.param(*param))?;
+                write!(f, "load.global{} %{}", cache.suffix(), self.head().param(*param))?;
                 self.slices(f, slices)
             }
             Op::StoreGlobal { param, slices, value } => {
-                write!(f, "store.global %{}", self.param(*param))?;
+                write!(f, "store.global %{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
                 write!(f, ", {}", v(value))
             }
@@ -74,10 +74,10 @@ impl Printer<'_> {
                 write!(f, "copy {atom} ")?;
                 if *atom == CopyAtom::TmaStore {
                     self.shared(f, to)?;
-                    write!(f, " -> %{}", self.param(*param))?;
+                    write!(f, " -> %{}", self.head().param(*param))?;
                     return self.slices(f, slices);
                 }
-                write!(f, "%{}", self.param(*param))?;
+                write!(f, "%{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
                 f.write_str(" -> ")?;
                 self.shared(f, to)

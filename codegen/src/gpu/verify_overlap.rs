@@ -22,27 +22,9 @@
 //! - Lives that are too short show here before anything runs: tests/pipeline.rs::random_kernels_through_the_passes.
 
 use super::verify::{Verifier, body_of};
-use super::{Block, Buffer, CopyAtom, Op, Operand, Role};
+use super::{Block, Buffer, Op, Role};
 use atlas_dsl::ir::Loc;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The buffers that an operation reads, and those that it writes.
-fn accesses(op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
-    match op {
-        Op::LoadShared(r) => (vec![r.buffer], vec![]),
-        Op::Copy { atom: CopyAtom::TmaStore, to, .. } => (vec![to.buffer], vec![]),
-        Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
-        Op::ZeroShared(b) => (vec![], vec![*b]),
-        Op::Mma { a, b, .. } => {
-            let shared = |o: &Operand| match o {
-                Operand::Shared(r) => Some(r.buffer),
-                Operand::Fragment(_) => None,
-            };
-            ([a, b].into_iter().filter_map(shared).collect(), vec![])
-        }
-        _ => (vec![], vec![]),
-    }
-}
 
 /// What a walk knows.
 #[derive(Default)]
@@ -104,7 +86,7 @@ impl Verifier<'_> {
                 }
                 continue;
             }
-            let (reads, writes) = accesses(op);
+            let (reads, writes) = op.buffers();
             let loc = k.locs[inst];
             for b in reads {
                 walk.seen.insert(b);

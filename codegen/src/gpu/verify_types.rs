@@ -6,7 +6,6 @@ use super::verify::Verifier;
 use super::{CopyAtom, Inst, Op, Operand, Owner, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{DimSize, Loc, ParamKind};
-use atlas_dsl::op::{BinaryOp, UnaryOp};
 use atlas_dsl::types::broadcast_shapes;
 use atlas_dsl::{DType, Param};
 
@@ -146,20 +145,18 @@ impl<'k> Verifier<'k> {
                 is_scalar(DType::F32)
             }
             Op::Unary(op, v) => with(&[*v], &|d, l| {
-                let fits = match op {
-                    UnaryOp::Not => d == DType::Bool,
-                    UnaryOp::Neg | UnaryOp::Abs => d != DType::Bool,
-                    _ => d.is_float(),
-                };
-                if fits { unlike(d, l) } else { Some(format!("`{}` does not apply to {d}", op.name())) }
+                if op.row().takes.holds(d) {
+                    unlike(d, l)
+                } else {
+                    Some(format!("`{}` does not apply to {d}", op.name()))
+                }
             }),
             Op::Binary(op, a, b) => with(&[*a, *b], &|d, l| {
-                let fits = match op {
-                    BinaryOp::And | BinaryOp::Or => d == DType::Bool,
-                    BinaryOp::Rem => d.is_int(),
-                    _ => d != DType::Bool,
-                };
-                if fits { unlike(d, l) } else { Some(format!("`{}` does not apply to {d}", op.name())) }
+                if op.row().takes.holds(d) {
+                    unlike(d, l)
+                } else {
+                    Some(format!("`{}` does not apply to {d}", op.name()))
+                }
             }),
             Op::Compare(_, a, b) => with(&[*a, *b], &|_, l| unlike(DType::Bool, l)),
             Op::Select(c, a, b) => with(&[*a, *b], &|d, l| match self.fragment(*c) {

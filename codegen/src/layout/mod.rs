@@ -3,6 +3,7 @@
 //! One algebra, in CuTe's terms. A *mode* is `extent : stride @ axis`; a list of modes is a mixed-radix
 //! number, fastest digit first, and each digit adds `digit * stride` to a coordinate. A [`Fragment`]
 //! maps (thread, register) to tile coordinates; a [`SharedLayout`] maps tile coordinates to bytes.
+#![warn(clippy::too_many_lines)]
 
 mod fragment;
 mod shared;

@@ -219,6 +219,8 @@ impl<'c> Emitter<'c, '_> {
             (UnaryOp::Sqrt, x) if dtype == DType::F64 || !self.k.approximate_math => {
                 self.call(&format!("llvm.sqrt.{}", type_name(dtype)), ty, &[x])?
             }
+            (UnaryOp::Floor, x) => self.call(&format!("llvm.floor.{}", type_name(dtype)), ty, &[x])?,
+            (UnaryOp::Round, x) => self.call(&format!("llvm.roundeven.{}", type_name(dtype)), ty, &[x])?,
             (UnaryOp::Rsqrt, BasicValueEnum::FloatValue(f)) if dtype == DType::F64 => {
                 let root = self.call("llvm.sqrt.f64", ty, &[f.into()])?.into_float_value();
                 self.b.build_float_div(self.cx.f64_type().const_float(1.0), root, "")?.into()

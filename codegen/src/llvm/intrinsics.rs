@@ -1,4 +1,4 @@
-//! The only place that names NVVM intrinsics and inline PTX.
+//! Inline PTX, and intrinsics by what they do: copies, barriers, exchanges between lanes, accesses of global memory.
 
 use super::{Emitter, R, struct_of};
 use crate::error::CompileError;

@@ -15,11 +15,7 @@ impl<'c> Emitter<'c, '_> {
         let source = source.clone();
         let layout = self.k.tile(result).1.clone();
         let regs = self.regs(value)?.clone();
-        let combine = match op {
-            ReduceOp::Sum => BinaryOp::Add,
-            ReduceOp::Max => BinaryOp::Max,
-            ReduceOp::Min => BinaryOp::Min,
-        };
+        let combine = op.combine();
         // Group the registers that fold to one.
         let rank = source.shape.len();
         let mut groups: BTreeMap<Vec<u32>, Vec<BasicValueEnum<'c>>> = BTreeMap::new();

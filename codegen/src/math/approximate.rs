@@ -16,7 +16,6 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
         UnaryOp::Exp2 => a.approx_ex2(x),
-        UnaryOp::Log => precise::log(a, x),
         UnaryOp::Tanh => tanh(a, x),
         UnaryOp::Erf => erf(a, x),
         UnaryOp::Rsqrt => a.approx_rsqrt(x),
@@ -24,7 +23,8 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
         UnaryOp::Sqrt => a.approx_sqrt(x),
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => return None,
+        // It has no approximate form.
+        _ => precise::precise(a, op, x)?,
     })
 }
 

@@ -11,6 +11,7 @@
 //! Measured errors are in the documentation of the two; tests/math.rs asserts the bounds and the lengths.
 //!
 //! Coefficients come from `fit.py` in this directory.
+#![warn(clippy::too_many_lines)]
 
 mod approximate;
 #[allow(clippy::approx_constant, reason = "a fitted coefficient may lie near a constant that it is not")]

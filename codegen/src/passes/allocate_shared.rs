@@ -5,7 +5,7 @@
 //! Features: removes unplaced; adds offsets.
 
 use crate::error::CompileError;
-use crate::gpu::{Block, Buffer, Kernel, Op, Operand};
+use crate::gpu::{Block, Buffer, Kernel, Op};
 use crate::machine::Machine;
 use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
@@ -22,21 +22,11 @@ struct Walk {
     lives: SecondaryMap<Buffer, Life>,
 }
 
-/// The buffers that an operation reads, and those that it writes.
+/// The buffers that an operation reads, and those that it writes; a ring's protocol reads all of the ring's.
 pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
     match op {
-        Op::LoadShared(r) => (vec![r.buffer], vec![]),
-        Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
-        Op::ZeroShared(b) => (vec![], vec![*b]),
-        Op::Mma { a, b, .. } => {
-            let shared = |o: &Operand| match o {
-                Operand::Shared(r) => Some(r.buffer),
-                Operand::Fragment(_) => None,
-            };
-            ([a, b].into_iter().filter_map(shared).collect(), vec![])
-        }
         Op::Acquire(ring, _) | Op::Wait(ring, _) => (k.rings[*ring].buffers.clone(), vec![]),
-        _ => (vec![], vec![]),
+        op => op.buffers(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The syntax of `atlas_kernel!`: what was written, each node with its place.
 
 use crate::error::Place;
+use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Ident, Span};
 use syn::{Attribute, Path, Visibility};
 
@@ -93,13 +94,6 @@ pub(crate) enum Range {
     Between { lo: Expr, hi: Expr },
 }
 
-/// Whether loads may run ahead.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LoopKind {
-    Carried,
-    Pipeline,
-}
-
 /// An expression.
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
@@ -135,72 +129,4 @@ pub(crate) enum ExprKind {
     Whole,
     /// `axis = 1`, an argument with a name.
     Named(Ident, Box<Expr>),
-}
-
-/// Declares an operation enum with its spelling in kernels and its variant in emitted code.
-macro_rules! spelled {
-    ($(#[$m:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$m])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $name { $($variant),+ }
-        impl $name {
-            /// As users write it.
-            pub(crate) fn text(self) -> &'static str {
-                match self { $($name::$variant => $text),+ }
-            }
-            /// The name of the variant.
-            pub(crate) fn variant(self) -> Ident {
-                let name = match self { $($name::$variant => stringify!($variant)),+ };
-                Ident::new(name, Span::call_site())
-            }
-            /// Every variant.
-            pub(crate) const ALL: &'static [$name] = &[$($name::$variant),+];
-            /// The inverse of `text`.
-            pub(crate) fn from_text(text: &str) -> Option<$name> {
-                $name::ALL.iter().copied().find(|v| v.text() == text)
-            }
-        }
-    };
-}
-
-spelled! {
-    /// Element-wise operations of one operand.
-    UnaryOp {
-        Neg = "-", Not = "!", Abs = "abs", Exp = "exp", Exp2 = "exp2", Log = "log", Tanh = "tanh", Erf = "erf",
-        Sqrt = "sqrt", Rsqrt = "rsqrt", Sin = "sin", Cos = "cos", Sigmoid = "sigmoid",
-    }
-}
-spelled! {
-    /// Element-wise operations of two operands.
-    BinaryOp {
-        Add = "+", Sub = "-", Mul = "*", Div = "/", Rem = "%", And = "&&", Or = "||", Min = "min", Max = "max",
-    }
-}
-spelled! {
-    /// Comparisons.
-    Predicate { Eq = "==", Ne = "!=", Lt = "<", Le = "<=", Gt = ">", Ge = ">=" }
-}
-spelled! {
-    /// What a reduction folds with.
-    ReduceOp { Sum = "sum", Max = "max", Min = "min" }
-}
-spelled! {
-    /// How `dot` multiplies.
-    Precision { Default = "default", Tf32 = "tf32" }
-}
-spelled! {
-    /// Element types.
-    DType { Bool = "bool", I32 = "i32", I64 = "i64", F16 = "f16", Bf16 = "bf16", F32 = "f32", F64 = "f64" }
-}
-
-impl DType {
-    /// True for f16, bf16, f32 and f64.
-    pub(crate) fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64)
-    }
-
-    /// True for i32 and i64.
-    pub(crate) fn is_int(self) -> bool {
-        matches!(self, DType::I32 | DType::I64)
-    }
 }

@@ -2,11 +2,11 @@
 //!
 //! Tile fns are checked at each call, with the types of its arguments.
 
-use crate::ast::{BinaryOp, DType};
 use crate::check_memory::Access;
 use crate::error::{Errors, Place};
 use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
+use atlas_vocabulary::{BinaryOp, DType};
 use std::fmt::Display;
 
 /// Checks every kernel, and marks those with mistakes as broken.

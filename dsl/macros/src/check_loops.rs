@@ -1,9 +1,9 @@
 //! Loops: their bounds, what they carry, and what may not leave them.
 
-use crate::ast::DType;
 use crate::check::Checker;
 use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Loop, Range};
+use atlas_vocabulary::DType;
 
 impl Checker<'_> {
     /// `acc += dot(a, b)`, which accumulates in place.

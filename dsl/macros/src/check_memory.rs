@@ -1,10 +1,10 @@
 //! Loads and stores: what an index cuts out of a tensor, and that no program touches what another one writes.
 
-use crate::ast::DType;
 use crate::check::Checker;
 use crate::error::Place;
 use crate::symbolic::{Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
+use atlas_vocabulary::DType;
 use std::fmt::Display;
 
 /// A load or a store.

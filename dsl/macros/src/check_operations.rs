@@ -1,10 +1,10 @@
 //! Operations on tiles: element types that meet, extents that broadcast, axes that fold.
 
-use crate::ast::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use crate::check::Checker;
 use crate::error::Place;
 use crate::symbolic::{Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
+use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp};
 
 impl Checker<'_> {
     pub(crate) fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
@@ -64,11 +64,14 @@ impl Checker<'_> {
 
     pub(crate) fn unary(&mut self, op: UnaryOp, x: &Expr, e: &Expr) -> Ty {
         let ty = self.expr(x);
-        let (fits, wanted) = match op {
-            UnaryOp::Not => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
-            UnaryOp::Neg | UnaryOp::Abs => (!ty.elem.is_bool(), "a number"),
-            UnaryOp::Erf => (ty.elem.may_be_float() && !ty.is_literal(), "a float tile or scalar"),
-            _ => (ty.elem.may_be_float(), "a float"),
+        let (takes, tiles_alone) = (op.row().takes, op.row().of_number.is_none());
+        let fits = ty.elem.may_be(takes) && !(tiles_alone && ty.is_literal());
+        let wanted = match takes {
+            Takes::Bool => "bool",
+            Takes::Integers => "an integer",
+            Takes::Numbers => "a number",
+            Takes::Floats if tiles_alone => "a float tile or scalar",
+            Takes::Floats => "a float",
         };
         if !fits {
             return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {}{ty}", op.text(), self.named(x)));
@@ -133,12 +136,14 @@ impl Checker<'_> {
     pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: Place) -> Ty {
         let what = format!("`{}`", op.text());
         for ty in [x.0, y.0] {
-            let (fits, wanted) = match op {
-                BinaryOp::And | BinaryOp::Or => (ty.elem.is_bool() || ty.elem == Elem::Unknown, "bool"),
-                BinaryOp::Rem => (ty.elem.may_be_int(), "integers"),
-                _ => (!ty.elem.is_bool(), "numbers"),
-            };
-            if !fits {
+            let takes = op.row().takes;
+            if !ty.elem.may_be(takes) {
+                let wanted = match takes {
+                    Takes::Bool => "bool",
+                    Takes::Integers => "integers",
+                    Takes::Floats => "floats",
+                    Takes::Numbers => "numbers",
+                };
                 return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}"));
             }
         }
@@ -202,7 +207,7 @@ impl Checker<'_> {
     }
 
     pub(crate) fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, Place)>, value: Place) -> Ty {
-        let name = op.text();
+        let name = op.name();
         if ty.elem.is_bool() {
             return self.mistake(104, value, format!("`{name}` folds numbers, found {ty}"));
         }

@@ -1,10 +1,11 @@
 //! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
 
-use crate::ast::{self, BinaryOp, DType, LoopKind, Precision};
+use crate::ast;
 use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
 };
+use atlas_vocabulary::{BinaryOp, DType, Precision};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -160,8 +161,24 @@ fn doc_text(attrs: &[syn::Attribute]) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
+/// A number; a literal token carries no sign.
+fn literal(value: f64, whole: bool, root: &TokenStream) -> TokenStream {
+    let sign = (value < 0.0).then(|| quote!(-));
+    if whole {
+        let number = Literal::u64_unsuffixed(value.abs() as u64);
+        return quote!(#root::Operand::Whole(#sign #number));
+    }
+    let number = Literal::f64_unsuffixed(value.abs());
+    quote!(#root::Operand::Literal(#sign #number))
+}
+
+/// A variant of an enum of the vocabulary, by its name.
+fn variant(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
+}
+
 fn dtype(d: DType, root: &TokenStream) -> TokenStream {
-    let variant = d.variant();
+    let variant = variant(d.variant());
     quote!(#root::DType::#variant)
 }
 
@@ -243,7 +260,7 @@ impl Writer<'_> {
                         quote!(__b.dot_acc(#loc, #name, #a, #b, #precision))
                     }
                     (Some(op), _) => {
-                        let (value, op) = (self.operand(value, out), op.variant());
+                        let (value, op) = (self.operand(value, out), variant(op.variant()));
                         quote!(__b.binary(#loc, #root::BinaryOp::#op, #name, #value))
                     }
                 };
@@ -261,10 +278,7 @@ impl Writer<'_> {
     fn for_loop(&mut self, l: &Loop, out: &mut TokenStream) {
         let root = self.root;
         let loc = self.loc(l.place.start);
-        let kind = match l.kind {
-            LoopKind::Carried => quote!(Carried),
-            LoopKind::Pipeline => quote!(Pipeline),
-        };
+        let kind = variant(l.kind.variant());
         let (lo, hi, tile) = match &l.range {
             Range::Between { lo, hi } => {
                 (self.operand(lo, out), self.operand(hi, out), quote!(::core::option::Option::None))
@@ -297,7 +311,7 @@ impl Writer<'_> {
     }
 
     fn precision(&self, p: Precision) -> TokenStream {
-        let (root, p) = (self.root, p.variant());
+        let (root, p) = (self.root, variant(p.variant()));
         quote!(#root::Precision::#p)
     }
 
@@ -348,21 +362,21 @@ impl Writer<'_> {
         index.iter().map(|i| one(self, i, out)).collect()
     }
 
+    /// An element of a constant array.
+    fn table(&mut self, name: &syn::Path, indices: &[Expr], token: Span, out: &mut TokenStream) -> TokenStream {
+        let (root, loc) = (self.root, self.loc(token));
+        let text = name.segments.last().map_or(String::new(), |s| s.ident.to_string());
+        let indices: Vec<TokenStream> = indices.iter().map(|i| self.operand(i, out)).collect();
+        let table = self.bind(quote_spanned!(token=> #root::ConstTable::shape_and_values(&#name)), out);
+        quote!(__b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
+    }
+
     /// The operand that an expression denotes: a variable, a literal, or a temp bound in `out`.
     fn operand(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
         let root = self.root;
         let loc = self.loc(e.token);
         let call = match &e.kind {
-            ExprKind::Literal { value, whole } => {
-                // A literal token carries no sign.
-                let sign = (*value < 0.0).then(|| quote!(-));
-                if *whole {
-                    let number = Literal::u64_unsuffixed(value.abs() as u64);
-                    return quote!(#root::Operand::Whole(#sign #number));
-                }
-                let number = Literal::f64_unsuffixed(value.abs());
-                return quote!(#root::Operand::Literal(#sign #number));
-            }
+            ExprKind::Literal { value, whole } => return literal(*value, *whole, root),
             ExprKind::Const(path) => return quote_spanned!(e.token=> #root::Operand::from(#path)),
             ExprKind::Local(id) => {
                 let name = self.local(*id);
@@ -382,22 +396,17 @@ impl Writer<'_> {
                 let size = self.bind(quote!(__b.dim_size(#loc, #d)), out);
                 quote!(__b.cast(#loc, #root::DType::I32, #size))
             }
-            ExprKind::Table { name, indices } => {
-                let text = name.segments.last().map_or(String::new(), |s| s.ident.to_string());
-                let indices: Vec<TokenStream> = indices.iter().map(|i| self.operand(i, out)).collect();
-                let table = self.bind(quote_spanned!(e.token=> #root::ConstTable::shape_and_values(&#name)), out);
-                quote!(__b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
-            }
+            ExprKind::Table { name, indices } => self.table(name, indices, e.token, out),
             ExprKind::Unary(op, x) => {
-                let (x, op) = (self.operand(x, out), op.variant());
+                let (x, op) = (self.operand(x, out), variant(op.variant()));
                 quote!(__b.unary(#loc, #root::UnaryOp::#op, #x))
             }
             ExprKind::Binary(op, a, b) => {
-                let (a, b, op) = (self.operand(a, out), self.operand(b, out), op.variant());
+                let (a, b, op) = (self.operand(a, out), self.operand(b, out), variant(op.variant()));
                 quote!(__b.binary(#loc, #root::BinaryOp::#op, #a, #b))
             }
             ExprKind::Compare(p, a, b) => {
-                let (a, b, p) = (self.operand(a, out), self.operand(b, out), p.variant());
+                let (a, b, p) = (self.operand(a, out), self.operand(b, out), variant(p.variant()));
                 quote!(__b.compare(#loc, #root::Predicate::#p, #a, #b))
             }
             ExprKind::Select(parts) => {
@@ -420,7 +429,7 @@ impl Writer<'_> {
                 quote!(__b.dot(#loc, #a, #b, #precision))
             }
             ExprKind::Reduce { op, value, axis } => {
-                let (x, op) = (self.operand(value, out), op.variant());
+                let (x, op) = (self.operand(value, out), variant(op.variant()));
                 match axis {
                     Some((axis, _)) => quote!(__b.reduce(#loc, #root::ReduceOp::#op, #x, #axis)),
                     None => quote!(__b.reduce_all(#loc, #root::ReduceOp::#op, #x)),

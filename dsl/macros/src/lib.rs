@@ -31,6 +31,7 @@
 //! | 031 | dim, tensor or tile in a place of another kind |
 //! | 119 | coordinate of one dim as the index of another |
 //! | 120 | `or` with what is no constant |
+#![warn(clippy::too_many_lines)]
 
 mod ast;
 mod check;

@@ -1,10 +1,8 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
-use crate::ast::{
-    Axis, BinaryOp, Expr, ExprKind, Item, Kernel, Knob, LoopKind, Param, ParamKind, Predicate, Range, Stmt, TileFn,
-    TypeParam,
-};
+use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Knob, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, Place};
+use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};

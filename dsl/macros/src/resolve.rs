@@ -1,12 +1,13 @@
 //! Scopes and statements: names become params, dims, tune knobs, coordinates, lets and tile fns.
 
-use crate::ast::{self, LoopKind};
+use crate::ast;
 use crate::error::{Errors, Place, did_you_mean};
 use crate::signature::{SCHEDULE_KEYS, check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
     TileFn,
 };
+use atlas_vocabulary::LoopKind;
 use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
 use syn::ext::IdentExt;
@@ -28,7 +29,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
         }
     }
     for f in &fn_asts {
-        if crate::resolve_expr::FUNCTIONS.contains(&f.name.to_string().as_str()) {
+        if crate::resolve_expr::functions().any(|name| f.name == name) {
             errors.push(
                 4,
                 f.name.span(),

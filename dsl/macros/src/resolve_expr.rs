@@ -1,15 +1,16 @@
 //! Expressions: calls become operations, arguments are counted, names are looked up.
 
-use crate::ast::{self, BinaryOp, DType, Precision, ReduceOp, UnaryOp};
+use crate::ast;
 use crate::error::{Place, did_you_mean};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
+use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 use syn::Path;
 
-/// The built-in functions.
-pub(crate) const FUNCTIONS: [&str; 29] = [
+/// What is written as a function besides the element-wise operations of the vocabulary.
+const FORMS: [&str; 18] = [
     "load",
     "store",
     "dot",
@@ -26,42 +27,24 @@ pub(crate) const FUNCTIONS: [&str; 29] = [
     "tiles",
     "grid",
     "pipeline",
-    "abs",
-    "exp",
-    "exp2",
-    "log",
-    "tanh",
-    "erf",
-    "sqrt",
-    "rsqrt",
-    "sin",
-    "cos",
-    "sigmoid",
     "cast",
     "t",
 ];
 
-/// The methods.
-const METHODS: [&str; 15] = [
-    "cast",
-    "t",
-    "or",
-    "precision",
-    "abs",
-    "exp",
-    "exp2",
-    "log",
-    "tanh",
-    "erf",
-    "sqrt",
-    "rsqrt",
-    "sin",
-    "cos",
-    "sigmoid",
-];
+/// The same of methods.
+const METHODS: [&str; 4] = ["cast", "t", "or", "precision"];
+
+fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
+    UnaryOp::functions().map(|op| op.name())
+}
+
+/// The built-in functions.
+pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
+    FORMS.into_iter().chain(elementwise())
+}
 
 fn unary_named(name: &Ident) -> Option<UnaryOp> {
-    UnaryOp::from_text(&name.to_string()).filter(|op| !matches!(op, UnaryOp::Neg | UnaryOp::Not))
+    UnaryOp::function(&name.to_string())
 }
 
 pub(crate) fn is_const_name(name: &Ident) -> bool {
@@ -169,7 +152,7 @@ impl Resolver<'_> {
         }
         let message = if self.ended.contains(&name.to_string()) {
             format!("`{name}` exists only inside the loop that binds it; declare `let mut {name}` before the loop")
-        } else if FUNCTIONS.contains(&name.to_string().as_str()) || self.fns.iter().any(|f| f.name == *name) {
+        } else if functions().any(|f| *name == f) || self.fns.iter().any(|f| f.name == *name) {
             format!("`{name}` is a function; call it")
         } else {
             let mut names = self.bound_names();
@@ -282,7 +265,7 @@ impl Resolver<'_> {
             }
             _ => {
                 let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
-                let hint = did_you_mean(&text, FUNCTIONS.iter().copied().chain(names.iter().map(String::as_str)));
+                let hint = did_you_mean(&text, functions().chain(names.iter().map(String::as_str)));
                 self.errors.push(5, name.span(), format!("unknown function `{name}`{hint}"));
                 return None;
             }
@@ -296,13 +279,8 @@ impl Resolver<'_> {
 
     /// `sum(x)`, `sum(x, axis = 1)` and the same of `max` and `min`; `max(x, y)`, which is element-wise.
     fn fold(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
-        let op = ReduceOp::from_text(&name.to_string())?;
-        let elementwise = match op {
-            ReduceOp::Sum => None,
-            ReduceOp::Max => Some(BinaryOp::Max),
-            ReduceOp::Min => Some(BinaryOp::Min),
-        };
-        match (args, elementwise) {
+        let op = ReduceOp::from_name(&name.to_string())?;
+        match (args, op.row().elementwise) {
             ([value], _) => Some(ExprKind::Reduce { op, value: self.boxed(value), axis: None }),
             ([value, ast::Expr { kind: ast::ExprKind::Named(what, axis), .. }], _) if what == "axis" => {
                 Some(ExprKind::Reduce { op, value: self.boxed(value), axis: Some(self.axis(axis)?) })
@@ -318,7 +296,7 @@ impl Resolver<'_> {
                 None
             }
             _ => {
-                let elementwise = if op == ReduceOp::Sum { String::new() } else { format!(", or `{name}(x, y)`") };
+                let elementwise = op.row().elementwise.map(|_| format!(", or `{name}(x, y)`")).unwrap_or_default();
                 let message = format!(
                     "`{name}` is written `{name}(x)` or `{name}(x, axis = 1)`{elementwise}; found {} arguments",
                     args.len()
@@ -391,7 +369,7 @@ impl Resolver<'_> {
                     ast::ExprKind::Name(n) => Some(n.to_string()),
                     _ => None,
                 };
-                let Some(precision) = named.as_deref().and_then(Precision::from_text) else {
+                let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
                     let hint = did_you_mean(named.as_deref().unwrap_or(""), ["default", "tf32"]);
                     self.errors.push(
                         30,
@@ -404,11 +382,11 @@ impl Resolver<'_> {
             }
             text => {
                 self.expr(receiver);
-                let as_function = FUNCTIONS.contains(&text) || self.fns.iter().any(|f| f.name == *name);
+                let as_function = functions().any(|f| f == text) || self.fns.iter().any(|f| f.name == *name);
                 let hint = if as_function {
                     format!("; it is a function: write `{name}(..)`")
                 } else {
-                    did_you_mean(text, METHODS)
+                    did_you_mean(text, METHODS.into_iter().chain(elementwise()))
                 };
                 self.errors.push(5, name.span(), format!("unknown method `{name}`{hint}"));
                 return None;

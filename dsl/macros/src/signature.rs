@@ -1,8 +1,9 @@
 //! Signatures: parameters, dims, element types and knobs.
 
-use crate::ast::{self, DType};
+use crate::ast;
 use crate::error::{Errors, did_you_mean};
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
+use atlas_vocabulary::DType;
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
@@ -108,11 +109,11 @@ pub(crate) fn dtype_ref(kernel: Option<&ast::Kernel>, name: &Ident, errors: &mut
     if let Some(i) = types.iter().position(|t| t.name == *name) {
         return Some(DTypeRef::Generic(i));
     }
-    if let Some(d) = DType::from_text(&name.to_string()) {
+    if let Some(d) = DType::from_name(&name.to_string()) {
         return Some(DTypeRef::Fixed(d));
     }
     let generics: Vec<String> = types.iter().map(|t| t.name.to_string()).collect();
-    let known: Vec<&str> = DType::ALL.iter().map(|d| d.text()).chain(generics.iter().map(String::as_str)).collect();
+    let known: Vec<&str> = DType::ALL.iter().map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
     let hint = did_you_mean(&name.to_string(), known.iter().copied());
     let place = if kernel.is_none() { " of a tile fn" } else { "" };
     errors.push(

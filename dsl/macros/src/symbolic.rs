@@ -1,8 +1,8 @@
 //! Types before sizes are known: element types by parameter, extents by name.
 
-use crate::ast::{BinaryOp, DType};
 use crate::error::Place;
 use crate::tree::{DTypeRef, Extent, Kernel};
+use atlas_vocabulary::{BinaryOp, DType, Takes};
 use std::fmt::{self, Display};
 
 /// The element type of an expression.
@@ -37,6 +37,16 @@ impl Elem {
             Elem::Fixed(d) => d.is_int(),
             Elem::Generic(..) => false,
             Elem::Literal(_) | Elem::Unknown => true,
+        }
+    }
+
+    /// True unless an operation surely does not take it.
+    pub(crate) fn may_be(&self, takes: Takes) -> bool {
+        match takes {
+            Takes::Bool => self.is_bool() || *self == Elem::Unknown,
+            Takes::Integers => self.may_be_int(),
+            Takes::Floats => self.may_be_float(),
+            Takes::Numbers => !self.is_bool(),
         }
     }
 
@@ -78,7 +88,7 @@ impl Display for Elem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Elem::Literal(_) => f.write_str("a number"),
-            Elem::Fixed(d) => f.write_str(d.text()),
+            Elem::Fixed(d) => f.write_str(d.name()),
             Elem::Generic(_, name) => f.write_str(name),
             Elem::Unknown => f.write_str("?"),
         }

@@ -1,7 +1,8 @@
 //! Resolved kernels: every name replaced by what it means. Read by `check` and `expand`.
 
-use crate::ast::{self, BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+use crate::ast;
 use crate::error::Place;
+use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use syn::Path;
 

@@ -1,6 +1,6 @@
 //! Element-wise operations, comparisons, choices and conversions.
 
-use super::{Builder, Operand, fold_binary, fold_unary, fold_whole};
+use super::{Builder, Operand, fold_binary, fold_whole};
 use crate::ir::Loc;
 use crate::op::{BinaryOp, Op, Predicate, UnaryOp};
 use crate::types::{DType, broadcast_shapes};
@@ -14,7 +14,7 @@ impl Builder {
             (Operand::Poison, _) => Operand::Poison,
             (Operand::Whole(n), UnaryOp::Neg) => Operand::Whole(n.saturating_neg()),
             (Operand::Whole(n), UnaryOp::Abs) => Operand::Whole(n.saturating_abs()),
-            _ => match x.number().and_then(|x| fold_unary(op, x)) {
+            _ => match x.number().filter(|_| op != UnaryOp::Not).and_then(|x| op.of_number(x)) {
                 Some(y) => Operand::Literal(y),
                 None => {
                     self.error(104, loc, format!("`{}` does not apply to a literal", op.name()));

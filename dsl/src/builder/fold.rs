@@ -1,25 +1,6 @@
 //! Element-wise operations of constants.
 
-use crate::op::{BinaryOp, UnaryOp};
-
-/// The value of an element-wise operation of a constant, in f64; `None` where it has none.
-pub fn fold_unary(op: UnaryOp, x: f64) -> Option<f64> {
-    Some(match op {
-        UnaryOp::Neg => -x,
-        UnaryOp::Abs => x.abs(),
-        UnaryOp::Exp => x.exp(),
-        UnaryOp::Exp2 => x.exp2(),
-        UnaryOp::Log => x.ln(),
-        UnaryOp::Tanh => x.tanh(),
-        UnaryOp::Sqrt => x.sqrt(),
-        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
-        UnaryOp::Sin => x.sin(),
-        UnaryOp::Cos => x.cos(),
-        UnaryOp::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        UnaryOp::Erf if x == 0.0 => 0.0,
-        UnaryOp::Erf | UnaryOp::Not => return None,
-    })
-}
+use crate::op::BinaryOp;
 
 /// The value of an element-wise operation of two constants, in f64; `None` where it has none.
 pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
@@ -40,13 +21,6 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
 ///
 /// `5 / 2` would be 2 for a reader of Rust and 2.5 for one of mathematics, so it is refused.
 pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
-    let symbol = match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        op => op.name(),
-    };
     let value = match op {
         BinaryOp::Add => x.checked_add(y),
         BinaryOp::Sub => x.checked_sub(y),
@@ -61,5 +35,5 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         BinaryOp::Max => Some(x.max(y)),
         BinaryOp::And | BinaryOp::Or => None,
     };
-    value.ok_or_else(|| format!("{x} {symbol} {y} is out of the range of i64"))
+    value.ok_or_else(|| format!("{x} {} {y} is out of the range of i64", op.text()))
 }

@@ -17,7 +17,7 @@ mod fold;
 mod loops;
 mod operands;
 
-pub use fold::{fold_binary, fold_unary, fold_whole};
+pub use fold::{fold_binary, fold_whole};
 pub use operands::{Index, Operand};
 
 use crate::config::Config;

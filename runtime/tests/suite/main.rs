@@ -9,6 +9,7 @@ mod keys;
 mod launching;
 mod ptx;
 mod selection;
+#[cfg(feature = "sim")]
 mod sim;
 mod storing;
 mod views;

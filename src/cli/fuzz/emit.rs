@@ -246,6 +246,7 @@ impl<'r> Emitter<'r> {
             Expr::Table(i) => return self.table(i),
             Expr::Unary(op, a) => {
                 let a = self.expr(a)?;
+                let a = if op.row().leaps { self.pushed(a)? } else { a };
                 return self.function(*op, a);
             }
             Expr::Binary(op, pair) => {
@@ -350,9 +351,8 @@ impl<'r> Emitter<'r> {
 
     fn function(&mut self, op: UnaryOp, a: Value) -> R<Value> {
         let exact = match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not => true,
             UnaryOp::Sqrt => !self.approximate,
-            _ => false,
+            op => op.row().exact,
         };
         let ty = self.kernel.ty(a).clone();
         if exact || self.noise.is_none() || !ty.dtype.is_float() {

@@ -27,24 +27,6 @@ pub(super) struct Scope {
 /// Constants that arithmetic meets; the last ones tell roundings to 16 bits apart.
 const CONSTANTS: [f64; 10] = [1.0, -1.0, 0.5, 0.75, 2.0, -0.25, 3.0, 1.0, 256.0, -258.0];
 
-const FUNCTIONS: [UnaryOp; 12] = [
-    UnaryOp::Neg,
-    UnaryOp::Abs,
-    UnaryOp::Exp,
-    UnaryOp::Exp2,
-    UnaryOp::Log,
-    UnaryOp::Tanh,
-    UnaryOp::Erf,
-    UnaryOp::Sqrt,
-    UnaryOp::Rsqrt,
-    UnaryOp::Sin,
-    UnaryOp::Cos,
-    UnaryOp::Sigmoid,
-];
-
-const PREDICATES: [Predicate; 6] =
-    [Predicate::Eq, Predicate::Ne, Predicate::Lt, Predicate::Le, Predicate::Gt, Predicate::Ge];
-
 impl Generator {
     /// An expression of a type, of at most so many levels.
     pub(super) fn express(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
@@ -139,11 +121,9 @@ impl Generator {
 
     fn function(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         let of = |g: &mut Generator| g.express(scope, ty, depth - 1);
-        if !ty.dtype.is_float() {
-            let op = self.rng.of(&[UnaryOp::Neg, UnaryOp::Abs]);
-            return Expr::unary(op, of(self));
-        }
-        let op = self.rng.of(&FUNCTIONS);
+        let functions: Vec<UnaryOp> =
+            UnaryOp::ALL.iter().copied().filter(|op| op.row().takes.holds(ty.dtype)).collect();
+        let op = self.rng.of(&functions);
         let x = of(self);
         let x = match op {
             UnaryOp::Sqrt if self.rng.percent(25) => {
@@ -194,7 +174,7 @@ impl Generator {
     }
 
     fn condition(&mut self, scope: &Scope, shape: &[Ext], depth: usize) -> Expr {
-        let p = self.rng.of(&PREDICATES);
+        let p = self.rng.of(Predicate::ALL);
         let one = match self.rng.below(10) {
             0..4 if !shape.is_empty() => {
                 let axis = self.rng.below(shape.len()) as u8;

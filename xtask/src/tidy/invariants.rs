@@ -8,7 +8,7 @@ use super::tree::Tree;
 const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
 
 /// Packages that compute and do nothing else.
-const PURE: [&str; 4] = ["dsl/src/", "codegen/src/", "interp/src/", "ops/src/"];
+const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "interp/src/", "ops/src/"];
 
 /// The one file that launches.
 const LAUNCHER: &str = "runtime/src/launch.rs";
@@ -119,6 +119,37 @@ pub(crate) fn launches(tree: &Tree) -> Vec<Finding> {
     out
 }
 
+/// The words of machines are only where a schedule is carried.
+pub(crate) fn machines_in_tile_ir(tree: &Tree) -> Vec<Finding> {
+    const CARRIES: &str = "dsl/src/config.rs";
+    const WORDS: [&str; 11] =
+        ["warp", "warps", "thread", "threads", "lane", "lanes", "cta", "gpu", "ptx", "cuda", "occupancy"];
+    let mut out = Vec::new();
+    let chosen = |path: &str| (path.starts_with("dsl/src/") || path.starts_with("dsl/vocabulary/")) && path != CARRIES;
+    each(tree, chosen, |path, all, i| {
+        let name = all[i].text.to_lowercase();
+        let scoped = spells(all, i, &["thread", ":", ":"]) || spells(all, i, &["thread", "_local"]);
+        if all[i].kind == Kind::Word && !scoped && name.split('_').any(|part| WORDS.contains(&part)) {
+            let message = format!("`{}`: Tile IR knows no machine; {CARRIES} carries a schedule", all[i].text);
+            out.push(Finding::new(path, all[i].line, message));
+        }
+    });
+    out
+}
+
+/// Intrinsics are named where LLVM is.
+pub(crate) fn intrinsics(tree: &Tree) -> Vec<Finding> {
+    const LLVM: &str = "codegen/src/llvm/";
+    let mut out = Vec::new();
+    let chosen = |path: &str| path.contains("/src/") && !path.starts_with(LLVM) && !path.starts_with("xtask/");
+    each(tree, chosen, |path, all, i| {
+        if all[i].kind == Kind::Literal && all[i].text.starts_with("\"llvm.") {
+            out.push(Finding::new(path, all[i].line, format!("{}: only {LLVM} names intrinsics", all[i].text)));
+        }
+    });
+    out
+}
+
 /// What a file says of a hash map that it only looks things up in.
 const LOOKED_UP: &str = "never iterated";
 
@@ -146,7 +177,9 @@ pub(crate) fn ordered_output(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::plant::{check, fails, passes};
-    use super::{launches, ordered_output, placement_of_unsafe, purity, reasons_for_unsafe};
+    use super::{
+        intrinsics, launches, machines_in_tile_ir, ordered_output, placement_of_unsafe, purity, reasons_for_unsafe,
+    };
 
     const BLOCK: &str = "fn f() {\n    unsafe { g() }\n}";
 
@@ -214,6 +247,22 @@ mod tests {
             "runtime/src/a.rs",
             "launch.rs",
         );
+    }
+
+    #[test]
+    fn tile_ir_knows_no_machine() {
+        passes(machines_in_tile_ir, &[("dsl/src/config.rs", "struct Schedule { warps: u32 }")]);
+        passes(machines_in_tile_ir, &[("dsl/src/a.rs", "//! No threads.\nuse std::thread::sleep;\nlet gather = 1;")]);
+        for bad in ["let warps = 4;", "fn threads_of() {}", "struct A { lane: u32 }"] {
+            fails(machines_in_tile_ir, &[("dsl/src/a.rs", bad)], "dsl/src/a.rs", "no machine");
+        }
+    }
+
+    #[test]
+    fn intrinsics_are_named_where_llvm_is() {
+        let call = "fn f() { call(\"llvm.nvvm.barrier0\") }";
+        passes(intrinsics, &[("codegen/src/llvm/a.rs", call)]);
+        fails(intrinsics, &[("codegen/src/passes/a.rs", call)], "codegen/src/passes/a.rs", "barrier0");
     }
 
     #[test]

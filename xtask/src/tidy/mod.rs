@@ -5,11 +5,13 @@
 //! | `files` | headers, sizes, names |
 //! | `map` | the documents against the tree |
 //! | `arrows` | which package may depend on which |
+//! | `circles` | imports in a circle |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
 //! | `prose` | words and paths that belong to nobody's reader |
 
 mod arrows;
+mod circles;
 mod codes;
 mod files;
 mod invariants;
@@ -49,7 +51,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 17] = [
+const CHECKS: [Check; 20] = [
     files::headers,
     files::sizes,
     files::names,
@@ -59,10 +61,13 @@ const CHECKS: [Check; 17] = [
     map::changelog,
     map::examples,
     map::passes,
+    circles::none,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
     invariants::purity,
     invariants::launches,
+    invariants::machines_in_tile_ir,
+    invariants::intrinsics,
     invariants::ordered_output,
     codes::tested,
     prose::marks,

@@ -144,7 +144,7 @@ impl Lower<'_> {
                     }
                     leaf = Some(v);
                 }
-                Some((inst, op)) if is_elementwise(op) && self.uses.block_of(inst) == block => {
+                Some((inst, op)) if op.is_elementwise() && self.uses.block_of(inst) == block => {
                     tree.push(inst);
                     op.visit_operands(|o| open.push(o));
                 }
@@ -193,7 +193,7 @@ impl Lower<'_> {
             let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);
             return place(inst) < place(at);
         }
-        is_elementwise(op)
+        op.is_elementwise()
             && self.tile.results[inst]
                 .iter()
                 .all(|&r| self.uses.get(r).iter().all(|u| self.feeds_earlier_folds_only(u.inst, at)))
@@ -221,8 +221,4 @@ impl Lower<'_> {
         }
         Ok(())
     }
-}
-
-fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..))
 }

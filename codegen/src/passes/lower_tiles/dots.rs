@@ -5,8 +5,8 @@ use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Operand, SharedRef, Type};
 use crate::layout::{Fragment, Mode};
-use atlas_dsl::op::{BinaryOp, ReduceOp};
-use atlas_dsl::{DType, Inst, Op, Value};
+use atlas_dsl::op::ReduceOp;
+use atlas_dsl::{Inst, Op, Value};
 
 impl Lower<'_> {
     /// `acc + a · b`, or columns of it.
@@ -63,13 +63,13 @@ impl Lower<'_> {
         for columns in self.ranges_of(inst, value) {
             let layout = self.layout_for_fold(value, columns)?;
             let f = self.fragment(value, columns, &layout)?;
-            let f = self.refill(value, f, columns, &axes, neutral(op, dtype))?;
+            let f = self.refill(value, f, columns, &axes, op.neutral(dtype))?;
             let f = if wide == dtype { f } else { self.push_tile(GpuOp::Cast(f), wide, &layout) };
             let (partial, _) = fold_in_warps(&layout, &axes);
             let part = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
             folded = Some(match folded {
                 None => part,
-                Some(before) => self.push_tile(GpuOp::Binary(combiner(op), before, part), wide, &partial),
+                Some(before) => self.push_tile(GpuOp::Binary(op.combine(), before, part), wide, &partial),
             });
         }
         let folded = folded.ok_or_else(|| CompileError::bug("a fold of nothing"))?;
@@ -104,27 +104,6 @@ impl Lower<'_> {
             return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));
         }
         self.layout_of_range(value, columns)
-    }
-}
-
-/// What leaves a fold unchanged.
-fn neutral(op: ReduceOp, dtype: DType) -> f64 {
-    match (op, dtype) {
-        (ReduceOp::Sum, _) => 0.0,
-        (ReduceOp::Max, DType::I32) => f64::from(i32::MIN),
-        (ReduceOp::Min, DType::I32) => f64::from(i32::MAX),
-        (ReduceOp::Max, DType::I64) => i64::MIN as f64,
-        (ReduceOp::Min, DType::I64) => i64::MAX as f64,
-        (ReduceOp::Max, _) => f64::NEG_INFINITY,
-        (ReduceOp::Min, _) => f64::INFINITY,
-    }
-}
-
-fn combiner(op: ReduceOp) -> BinaryOp {
-    match op {
-        ReduceOp::Sum => BinaryOp::Add,
-        ReduceOp::Max => BinaryOp::Max,
-        ReduceOp::Min => BinaryOp::Min,
     }
 }
 

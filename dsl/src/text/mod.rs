@@ -1,15 +1,17 @@
 //! Tokens and a cursor over them: the ground under every text form of the compiler.
 //!
-//! Tile IR and GPU IR use the same tokens. A text form is a hand-written recursive descent over
+//! Tile IR and GPU IR use the same tokens, and the same tables at their heads: `head`. A text form is a hand-written recursive descent over
 //! [`Cursor`]; words are [`TokenKind::Ident`]s with a meaning by place, so no name is reserved.
 //! Dotted mnemonics such as `mma.m16n8k16.bf16` are read with [`Cursor::dotted`].
 //!
 //! Codes: ATL001 unexpected token, ATL002 number out of range. The parsers add ATL003 to ATL009.
 
+pub mod head;
+
 use crate::diag::Diagnostic;
 use crate::ir::Loc;
 use logos::Logos;
-use std::fmt;
+use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -363,6 +365,33 @@ impl<'s> Cursor<'s> {
 
     fn out_of_range(&self) -> Diagnostic {
         Diagnostic::new(2, self.peek().loc, format!("the number {} is out of range", self.peek()))
+    }
+}
+
+/// Writes `items` with commas between them.
+pub fn commas<T>(
+    f: &mut Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        each(f, item)?;
+    }
+    Ok(())
+}
+
+/// An entity's name, or a mark for one that does not exist, with its number.
+pub struct Name<'k>(pub Option<&'k str>, pub usize);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => f.write_str(name),
+            None => write!(f, "missing_{}", self.1),
+        }
     }
 }
 

@@ -1,0 +1,99 @@
+//! The kinds of operations of Tile IR: element-wise or not, with which effect.
+
+/// What an operation does besides giving results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Reads a tensor.
+    Reads,
+    /// Writes a tensor.
+    Writes,
+    /// Runs a body.
+    Runs,
+    /// Ends a body.
+    Ends,
+}
+
+/// A row of [`Kind`].
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// The mnemonic in the text form; a family's, where each operation of the family has its own.
+    pub name: &'static str,
+    /// Each element of the result comes from the elements at its place in operands of the result's extents.
+    pub elementwise: bool,
+    /// What it does besides.
+    pub effect: Effect,
+}
+
+const fn value(name: &'static str) -> Operation {
+    Operation { name, elementwise: false, effect: Effect::None }
+}
+
+const fn elementwise(name: &'static str) -> Operation {
+    Operation { elementwise: true, ..value(name) }
+}
+
+const fn effect(name: &'static str, effect: Effect) -> Operation {
+    Operation { effect, ..value(name) }
+}
+
+table! {
+    /// The kinds of operations of Tile IR.
+    Kind: Operation {
+        /// A constant tile.
+        Splat = value("splat"),
+        /// Indices along an axis.
+        Iota = value("iota"),
+        /// The size of a dim.
+        DimSize = value("size"),
+        /// The number of tiles of a dim.
+        DimTiles = value("tiles"),
+        /// A scalar parameter.
+        ScalarParam = value("scalar"),
+        /// An element of a constant table.
+        TableGet = value("get"),
+        /// The family of [`UnaryOp`](crate::UnaryOp).
+        Unary = elementwise("unary"),
+        /// The family of [`BinaryOp`](crate::BinaryOp).
+        Binary = elementwise("binary"),
+        /// The family of [`Predicate`](crate::Predicate).
+        Compare = elementwise("compare"),
+        /// A choice between two tiles.
+        Select = elementwise("select"),
+        /// A conversion.
+        Cast = elementwise("cast"),
+        /// A number past the edges; where they are is a matter of places, not of elements.
+        Other = value("other"),
+        /// Repeats elements.
+        Broadcast = value("broadcast"),
+        /// Adds or drops axes of extent 1.
+        Reshape = value("reshape"),
+        /// Exchanges two axes.
+        Transpose = value("transpose"),
+        /// Folds axes.
+        Reduce = value("reduce"),
+        /// A product of matrices.
+        Dot = value("dot"),
+        /// Reads a tile.
+        Load = effect("load", Effect::Reads),
+        /// Writes a tile.
+        Store = effect("store", Effect::Writes),
+        /// A loop; each kind of [`LoopKind`](crate::LoopKind) has its own mnemonic.
+        Loop = effect("loop", Effect::Runs),
+        /// Ends a loop's body.
+        Yield = effect("yield", Effect::Ends),
+    }
+}
+
+impl Kind {
+    /// True if each element of the result comes from the elements at its place.
+    pub const fn is_elementwise(self) -> bool {
+        self.row().elementwise
+    }
+
+    /// What it does besides giving results.
+    pub const fn effect(self) -> Effect {
+        self.row().effect
+    }
+}

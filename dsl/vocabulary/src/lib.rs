@@ -1,0 +1,76 @@
+//! The words of kernels: element types and the table of operations, as data.
+//!
+//! What is true of an operation wherever it is met stands in its row: its name, the element types it takes, what it
+//! makes of constants, what a fold begins with. Macro, builder, verifiers, both text forms, interpreter and code
+//! generator read the rows, so that a new operation is a row, its evaluation and its lowering.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `table` | what makes an enum of a table |
+//! | `dtype` | element types |
+//! | `takes` | which element types an operation takes |
+//! | `unary`, `binary` | element-wise operations, and comparisons |
+//! | `fold` | what a reduction folds with |
+//! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
+//! | `word` | how `dot` multiplies, kinds of loops |
+#![warn(clippy::too_many_lines)]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod table;
+mod binary;
+mod dtype;
+mod fold;
+mod kind;
+mod takes;
+mod unary;
+mod word;
+
+pub use binary::{Binary, BinaryOp, Comparison, Predicate};
+pub use dtype::DType;
+pub use fold::{Fold, ReduceOp};
+pub use kind::{Effect, Kind, Operation};
+pub use takes::Takes;
+pub use unary::{Unary, UnaryOp};
+pub use word::{LoopKind, Precision};
+
+#[cfg(test)]
+mod tests {
+    use super::{BinaryOp, DType, Kind, Predicate, ReduceOp, UnaryOp};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_language_page_has_every_word() {
+        let page = include_str!("../../LANGUAGE.md");
+        let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        let functions = UnaryOp::functions().map(UnaryOp::name);
+        for word in functions.chain(ReduceOp::ALL.iter().map(|op| op.name())) {
+            assert!(words.contains(word), "dsl/LANGUAGE.md does not name `{word}`");
+        }
+    }
+
+    #[test]
+    fn a_name_means_one_operation() {
+        let families = ["unary", "binary", "compare"];
+        let kinds = Kind::ALL.iter().map(|k| k.name()).filter(|name| !families.contains(name));
+        let elementwise = UnaryOp::ALL.iter().map(|op| op.name()).chain(BinaryOp::ALL.iter().map(|op| op.name()));
+        let all: Vec<&str> = kinds.chain(elementwise).chain(Predicate::ALL.iter().map(|p| p.name())).collect();
+        let distinct: BTreeSet<&str> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len(), "{all:?}");
+    }
+
+    #[test]
+    fn exact_operations_say_what_they_make_of_numbers() {
+        for op in UnaryOp::ALL.iter().filter(|op| op.row().exact) {
+            assert!(op.of_number(0.25).is_some(), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn a_neutral_element_changes_no_fold() {
+        assert_eq!(ReduceOp::Max.neutral(DType::I64) as i64, i64::MIN);
+        assert_eq!(ReduceOp::Min.neutral(DType::I64) as i64, i64::MAX);
+        assert_eq!(ReduceOp::Sum.neutral(DType::F32), 0.0);
+    }
+}

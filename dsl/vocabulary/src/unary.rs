@@ -1,0 +1,122 @@
+//! Element-wise operations of one operand.
+
+use crate::Takes;
+
+/// A row of [`UnaryOp`].
+#[derive(Clone, Copy, Debug)]
+pub struct Unary {
+    /// In messages and in the text forms; and the function and the method in kernels, unless it is an operator there.
+    pub name: &'static str,
+    /// The operator in kernels, for what is no function.
+    pub operator: Option<&'static str>,
+    /// The element types that it takes; the result has the operand's.
+    pub takes: Takes,
+    /// The result is one of its type without rounding, so that every device gives the same.
+    pub exact: bool,
+    /// The value at a number that is known when the kernel is built; `None` if there is no function of f64 at hand.
+    pub of_number: Option<fn(f64) -> f64>,
+    /// The value at 0, where every device gives exactly this; only asked of what is not `exact`.
+    pub at_zero: Option<f64>,
+    /// The result is never below 0. It may be NaN.
+    pub never_negative: bool,
+    /// The result leaps between arguments that lie as near as they can, as a conversion to integers does.
+    pub leaps: bool,
+}
+
+impl Unary {
+    /// A function of floats of which nothing more is known.
+    const fn function(name: &'static str, of_number: fn(f64) -> f64) -> Unary {
+        Unary {
+            name,
+            operator: None,
+            takes: Takes::Floats,
+            exact: false,
+            of_number: Some(of_number),
+            at_zero: None,
+            never_negative: false,
+            leaps: false,
+        }
+    }
+
+    /// An operator that is exact.
+    const fn operator(name: &'static str, operator: &'static str, takes: Takes, of_number: fn(f64) -> f64) -> Unary {
+        Unary { operator: Some(operator), takes, exact: true, ..Unary::function(name, of_number) }
+    }
+
+    const fn exact(self) -> Unary {
+        Unary { exact: true, ..self }
+    }
+
+    const fn at_zero(self, y: f64) -> Unary {
+        Unary { at_zero: Some(y), ..self }
+    }
+
+    const fn never_negative(self) -> Unary {
+        Unary { never_negative: true, ..self }
+    }
+}
+
+table! {
+    /// Element-wise operations of one operand; the result has the operand's type.
+    UnaryOp: Unary {
+        /// Negation.
+        Neg = Unary::operator("neg", "-", Takes::Numbers, |x| -x),
+        /// Absolute value.
+        Abs = Unary { takes: Takes::Numbers, ..Unary::function("abs", f64::abs).exact().never_negative() },
+        /// Natural exponential.
+        Exp = Unary::function("exp", f64::exp).at_zero(1.0).never_negative(),
+        /// Base-2 exponential.
+        Exp2 = Unary::function("exp2", f64::exp2).at_zero(1.0).never_negative(),
+        /// Natural logarithm.
+        Log = Unary::function("log", f64::ln),
+        /// Hyperbolic tangent.
+        Tanh = Unary::function("tanh", f64::tanh).at_zero(0.0),
+        /// Gauss error function, which the standard library lacks.
+        Erf = Unary { of_number: None, ..Unary::function("erf", f64::abs).at_zero(0.0) },
+        /// Square root, correctly rounded.
+        Sqrt = Unary::function("sqrt", f64::sqrt).at_zero(0.0).never_negative(),
+        /// Reciprocal square root.
+        Rsqrt = Unary::function("rsqrt", |x| 1.0 / x.sqrt()).never_negative(),
+        /// Sine; the argument is in radians.
+        Sin = Unary::function("sin", f64::sin).at_zero(0.0),
+        /// Cosine; the argument is in radians.
+        Cos = Unary::function("cos", f64::cos).at_zero(1.0),
+        /// Logistic function 1 / (1 + exp(-x)). A half at 0 may be computed by approximate instructions.
+        Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
+        /// The greatest whole number that is not above.
+        Floor = Unary { leaps: true, ..Unary::function("floor", f64::floor).exact() },
+        /// The nearest whole number; of two as near, the even one.
+        Round = Unary { leaps: true, ..Unary::function("round", f64::round_ties_even).exact() },
+        /// Logical negation.
+        Not = Unary::operator("not", "!", Takes::Bool, |x| 1.0 - x),
+    }
+}
+
+impl UnaryOp {
+    /// As kernels write it: the operator, or the name of the function.
+    pub const fn text(self) -> &'static str {
+        match self.row().operator {
+            Some(operator) => operator,
+            None => self.name(),
+        }
+    }
+
+    /// Those that kernels write as functions and methods.
+    pub fn functions() -> impl Iterator<Item = UnaryOp> {
+        UnaryOp::ALL.iter().copied().filter(|op| op.row().operator.is_none())
+    }
+
+    /// The function of this name.
+    pub fn function(name: &str) -> Option<UnaryOp> {
+        UnaryOp::functions().find(|op| op.name() == name)
+    }
+
+    /// The value at a number that is known when the kernel is built; `None` where it is not known.
+    pub fn of_number(self, x: f64) -> Option<f64> {
+        let row = self.row();
+        match row.of_number {
+            Some(f) => Some(f(x)),
+            None => row.at_zero.filter(|_| x == 0.0),
+        }
+    }
+}

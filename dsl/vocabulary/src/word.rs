@@ -1,0 +1,32 @@
+//! How `dot` multiplies, and kinds of loops.
+
+/// A row of words that have a name and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// In kernels and in the text forms.
+    pub name: &'static str,
+}
+
+const fn word(name: &'static str) -> Word {
+    Word { name }
+}
+
+table! {
+    /// How `dot` multiplies. The default is exact products of the operand type, accumulated in its accumulator.
+    Precision: Word {
+        /// f32 by FMA; f16 and bf16 on tensor cores with f32 accumulation.
+        Default = word("default"),
+        /// f32 operands rounded to tf32, multiplied on tensor cores.
+        Tf32 = word("tf32"),
+    }
+}
+
+table! {
+    /// What kind of loop: both run in order; a pipeline may have its loads issued ahead.
+    LoopKind: Word {
+        /// A carried loop (`for step in 0..5`).
+        Carried = word("loop"),
+        /// A loop whose loads may run ahead (`for h in pipeline(tiles(H, BH))`).
+        Pipeline = word("pipeline"),
+    }
+}

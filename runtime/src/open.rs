@@ -1,0 +1,85 @@
+//! Opening devices, and the one of each that a process shares.
+
+use crate::device::{Backend, Device};
+use crate::device_id::DeviceId;
+use crate::driver::{self, Context};
+use crate::error::{DeviceError, Result, RuntimeError};
+use crate::store::CacheDir;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+impl Device {
+    /// The first GPU that a supported target runs on, else the CPU.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened. A machine with no driver is no error.
+    pub fn best() -> Result<Device> {
+        for ordinal in 0..driver::driver().map_or(0, |d| d.count) {
+            match Device::cuda(ordinal) {
+                Err(RuntimeError::Device(DeviceError::UnsupportedGpu { .. })) => {}
+                answer => return answer,
+            }
+        }
+        Ok(Device::cpu())
+    }
+
+    /// The CPU. There is one per process.
+    pub fn cpu() -> Device {
+        match Device::shared(DeviceId::Cpu) {
+            Ok(device) => device,
+            // Opening the CPU calls nothing that fails; this arm keeps the signature plain.
+            Err(_) => Device::build(DeviceId::Cpu, Backend::Cpu, None, CacheDir::Off),
+        }
+    }
+
+    /// GPU number `ordinal`. There is one per process and number.
+    ///
+    /// # Errors
+    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, or one that no target runs on.
+    pub fn cuda(ordinal: usize) -> Result<Device> {
+        Device::shared(DeviceId::Cuda(ordinal))
+    }
+
+    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoSuchArch`], also in a program that was built without the feature `sim`.
+    pub fn sim(arch: &str) -> Result<Device> {
+        let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
+        Device::shared(DeviceId::Sim(machine))
+    }
+
+    /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
+    /// shared ones.
+    ///
+    /// # Errors
+    /// As [`Device::cuda`].
+    pub fn open(id: DeviceId, cache: CacheDir) -> Result<Device> {
+        match id {
+            DeviceId::Cpu => Ok(Device::build(id, Backend::Cpu, None, cache)),
+            DeviceId::Cuda(ordinal) => {
+                let context = Context::open(ordinal)?;
+                let machine = context.machine()?;
+                Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
+            }
+            #[cfg(feature = "sim")]
+            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, crate::sim::SimOptions::default(), cache)),
+            #[cfg(not(feature = "sim"))]
+            DeviceId::Sim(_) => {
+                let reason = "this program was built without the simulator (feature `sim`)".to_owned();
+                Err(DeviceError::NoSuchArch { reason }.into())
+            }
+        }
+    }
+
+    fn shared(id: DeviceId) -> Result<Device> {
+        static DEVICES: Mutex<BTreeMap<DeviceId, Device>> = Mutex::new(BTreeMap::new());
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = devices.get(&id) {
+            return Ok(device.clone());
+        }
+        let device = Device::open(id, CacheDir::from_env())?;
+        devices.insert(id, device.clone());
+        Ok(device)
+    }
+}

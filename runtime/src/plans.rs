@@ -1,0 +1,192 @@
+//! What a device keeps: plans of launches by their words, loaded kernels, refusals. All of it is bounded.
+
+use crate::error::RuntimeError;
+use crate::kernel::LoadedKernel;
+use crate::key::KernelKey;
+use atlas_dsl::{Config, DType, Kernel, Verified};
+use lru::LruCache;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes.
+const MOST_PLANS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+const MOST_LOADED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+const MOST_REFUSED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+
+/// A config that was refused, or left for a better one, and why.
+pub(crate) type PassedOver = (Config, String);
+
+/// A launch of one exact problem.
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+    pub(crate) body: Body,
+    /// Configs that stood before this one.
+    pub(crate) passed_over: Vec<PassedOver>,
+}
+
+impl Plan {
+    /// The kernel that a failed launch speaks against, if another config may do: the driver refused it before it ran,
+    /// and the caller did not ask for it.
+    pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {
+        match (&self.body, error) {
+            (Body::Gpu { kernel, .. }, RuntimeError::Driver(e)) if e.refuses() && self.source != Source::Given => {
+                Some((kernel.key, e.to_string()))
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(crate) enum Body {
+    /// Nothing to run.
+    Empty,
+    /// Tile IR for the interpreter.
+    Cpu { kernel: Arc<Verified<Kernel>>, dims: Vec<u64> },
+    /// A loaded kernel, its grid and how its parameters are made.
+    Gpu { kernel: Arc<LoadedKernel>, grid: u32, slots: Vec<Slot> },
+}
+
+/// One parameter of the `.entry`, as far as the plan knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// Known: a size, a stride or a count.
+    Bits(u64),
+    /// The address of an argument.
+    Address(usize),
+    /// The number that an argument is.
+    Number(usize, DType),
+}
+
+/// Plans by their words.
+type ByProblem = LruCache<Box<[u64]>, Arc<Plan>, BuildHasherDefault<WordHasher>>;
+
+/// The plans of a device, its loaded kernels, and what was refused on it. Each is bounded.
+///
+/// A kernel that is pushed out is not unloaded under anybody's feet: plans, prepared launches and launches that are
+/// being queued hold it by `Arc`, and when the last of them goes, [`Module`](crate::kernel::Module) waits for the
+/// device before it unloads, so that a launch in flight on any stream has ended.
+pub(crate) struct Plans {
+    by_problem: Mutex<ByProblem>,
+    loaded: Mutex<LruCache<KernelKey, Arc<LoadedKernel>>>,
+    refused: Mutex<LruCache<KernelKey, String>>,
+}
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans {
+            by_problem: Mutex::new(LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default())),
+            loaded: Mutex::new(LruCache::new(MOST_LOADED)),
+            refused: Mutex::new(LruCache::new(MOST_REFUSED)),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a config came to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller gave it.
+    Given,
+    /// The cost model ranked it first.
+    CostModel,
+    /// The kernel's default: the first value of each knob.
+    Default,
+}
+
+/// Hashes words by rotation and multiplication. Keys are compared whole, so collisions cost time alone.
+#[derive(Default)]
+pub(crate) struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|&w| self.write_u64(u64::from_ne_bytes(w)));
+        rest.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes its bucket from the low bits, which multiplication mixes least.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+impl Plans {
+    /// The plan of a problem seen before.
+    pub(crate) fn find(&self, words: &[u64]) -> Option<Arc<Plan>> {
+        lock(&self.by_problem).get(words).cloned()
+    }
+
+    /// Keeps a plan.
+    pub(crate) fn keep(&self, words: &[u64], plan: &Arc<Plan>) {
+        // What is pushed out may unload a kernel, which waits for the device: not while the lock is held.
+        let evicted = lock(&self.by_problem).push(words.into(), plan.clone());
+        drop(evicted);
+    }
+
+    /// A loaded kernel.
+    pub(crate) fn loaded(&self, key: &KernelKey) -> Option<Arc<LoadedKernel>> {
+        lock(&self.loaded).get(key).cloned()
+    }
+
+    /// Keeps a loaded kernel, or gives the one that another thread loaded meanwhile. If one is pushed out, so are the
+    /// plans that hold it.
+    pub(crate) fn keep_loaded(&self, kernel: Arc<LoadedKernel>) -> Arc<LoadedKernel> {
+        let mut all = lock(&self.loaded);
+        if let Some(first) = all.get(&kernel.key) {
+            return first.clone();
+        }
+        let evicted = all.push(kernel.key, kernel.clone());
+        drop(all);
+        if let Some((key, _)) = &evicted {
+            self.forget(key);
+        }
+        kernel
+    }
+
+    /// Why a kernel is not tried on this device.
+    pub(crate) fn refusal(&self, key: &KernelKey) -> Option<String> {
+        lock(&self.refused).get(key).cloned()
+    }
+
+    /// Remembers that a kernel is refused here, and drops it and its plans. Another device may take it.
+    pub(crate) fn refuse(&self, key: &KernelKey, reason: &str) {
+        lock(&self.refused).put(*key, reason.to_owned());
+        let loaded = lock(&self.loaded).pop(key);
+        self.forget(key);
+        drop(loaded);
+    }
+
+    /// Drops the plans of a kernel.
+    fn forget(&self, key: &KernelKey) {
+        let mut plans = lock(&self.by_problem);
+        let uses = |plan: &Plan| matches!(&plan.body, Body::Gpu { kernel, .. } if kernel.key == *key);
+        let words: Vec<Box<[u64]>> = plans.iter().filter(|(_, p)| uses(p)).map(|(words, _)| words.clone()).collect();
+        let dropped: Vec<_> = words.iter().filter_map(|words| plans.pop(words)).collect();
+        drop(plans);
+        drop(dropped);
+    }
+
+    /// True if something has been refused here.
+    pub(crate) fn has_refused(&self) -> bool {
+        !lock(&self.refused).is_empty()
+    }
+
+    /// Bytes of local memory of a thread of a loaded kernel whose registers spill.
+    pub(crate) fn spills(&self, key: &KernelKey) -> Option<u32> {
+        let bytes = lock(&self.loaded).peek(key).map(|k| k.facts.local_bytes)?;
+        (bytes > 0).then_some(bytes)
+    }
+}
