@@ -116,7 +116,7 @@ fn a_product_and_a_fold_share_a_pipeline() {
 #[test]
 fn products_of_many_steps() {
     for k in [128, 176, 192, 256, 320] {
-        for (m, n) in [(64, 64), (40, 48), (32, 128)] {
+        for (m, n) in [(64, 64), (40, 48), (32, 96)] {
             agrees(&deep, &[random(F16, &[m, k]), random(F16, &[k, n]), output(F32, &[m, n])], 2e-5);
         }
         agrees(&deep_gram, &[random(Bf16, &[2, k, 64]), output(F32, &[2, 64, 64])], 2e-5);

@@ -15,37 +15,100 @@ use super::placement::vector_elements;
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Value};
+use std::collections::BTreeSet;
+
+/// Shared memory that rings of tiles may take that registers would hold: what every GPU has for a CTA, and a little more.
+const ROOM: u32 = 96 * 1024;
 
 /// True if a scalar is known where an iterate starts, or, without what the loop carries, before that.
 pub(crate) fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried: bool) -> bool {
-    match kernel.values[v].def {
-        ValueDef::Grid(_) => true,
-        ValueDef::BlockParam(of, n) => n == 0 || of != body || carried,
-        ValueDef::Result(inst, _) => {
-            let op = &kernel.insts[inst];
-            let mut known = !matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Dot { .. });
-            op.visit_operands(|o| known &= is_known_before(kernel, uses, o, body, carried));
-            known || uses.block_of(inst) != Some(body)
+    let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
+    while let Some(v) = open.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        match kernel.values[v].def {
+            ValueDef::Grid(_) => {}
+            ValueDef::BlockParam(of, n) if n == 0 || of != body || carried => {}
+            ValueDef::BlockParam(..) => return false,
+            ValueDef::Result(inst, _) if uses.block_of(inst) != Some(body) => {}
+            ValueDef::Result(inst, _) => {
+                let op = &kernel.insts[inst];
+                if matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Dot { .. }) {
+                    return false;
+                }
+                op.visit_operands(|o| open.push(o));
+            }
         }
     }
+    true
 }
 
-/// True if a load of a pipelined loop can be copied ahead of its iterate: an input, at a place known before, in chunks that
-/// `cp.async` takes.
-pub(crate) fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst) -> bool {
+/// The loads of pipelined loops that run ahead of their iterates though registers alone read them: inputs at places that
+/// the index decides and that are known before, in chunks that `cp.async` takes, read where they are loaded. Of a loop so
+/// many as there is room for beside what is staged in any case.
+pub(crate) fn running_ahead(
+    kernel: &Kernel,
+    uses: &Uses,
+    stages: u32,
+    is_staged: impl Fn(Value) -> bool,
+) -> BTreeSet<Value> {
+    let mut found = BTreeSet::new();
+    if stages < 2 {
+        return found;
+    }
+    for op in kernel.insts.values() {
+        let Op::Loop { kind: LoopKind::Pipeline, body, .. } = *op else { continue };
+        let loads = kernel.blocks[body].insts.iter().filter(|&&i| matches!(kernel.insts[i], Op::Load { .. }));
+        let loads: Vec<(Inst, Value)> = loads.map(|&i| (i, kernel.results[i][0])).collect();
+        let bytes = |v: Value| {
+            let ty = kernel.ty(v);
+            u32::try_from(ty.elements() * u64::from(ty.dtype.bytes() * stages)).unwrap_or(u32::MAX)
+        };
+        let staged = loads.iter().filter(|(_, v)| is_staged(*v)).map(|&(_, v)| bytes(v));
+        let mut taken = staged.fold(0, u32::saturating_add);
+        for &(load, v) in loads.iter().filter(|(_, v)| !is_staged(*v)) {
+            if can_run_ahead(kernel, uses, load, body) && taken.saturating_add(bytes(v)) <= ROOM {
+                taken += bytes(v);
+                found.insert(v);
+            }
+        }
+    }
+    found
+}
+
+fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool {
     let Op::Load { param, slices } = &kernel.insts[load] else { return false };
-    let Some(body) = uses.block_of(load) else { return false };
-    let pipelined = uses
-        .loop_of(body)
-        .is_some_and(|owner| matches!(kernel.insts[owner], Op::Loop { kind: LoopKind::Pipeline, .. }));
     let kind = &kernel.params[*param].kind;
-    let ty = kernel.ty(kernel.results[load][0]);
-    if !pipelined || !kind.is_read_only() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
+    let v = kernel.results[load][0];
+    let ty = kernel.ty(v);
+    if !kind.is_read_only() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
         return false;
     }
-    let mut known = true;
-    kernel.insts[load].visit_operands(|v| known &= is_known_before(kernel, uses, v, body, false));
-    known && vector_elements(kind, inner_extent(kernel, *param, slices)) * ty.dtype.bytes() >= 4
+    // A loop inside would read it from shared memory in each of its iterates.
+    if uses.get(v).is_empty() || uses.get(v).iter().any(|u| u.block != body) {
+        return false;
+    }
+    let (mut known, mut by_index) = (true, false);
+    kernel.insts[load].visit_operands(|o| {
+        known &= is_known_before(kernel, uses, o, body, false);
+        by_index |= comes_from(kernel, o, kernel.blocks[body].params[0]);
+    });
+    known && by_index && vector_elements(kind, inner_extent(kernel, *param, slices)) * ty.dtype.bytes() >= 4
+}
+
+/// True if a value is computed from another.
+fn comes_from(kernel: &Kernel, v: Value, source: Value) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
+    while let Some(v) = open.pop() {
+        if v == source {
+            return true;
+        }
+        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
+            kernel.insts[inst].visit_operands(|o| open.push(o));
+        }
+    }
+    false
 }
 
 /// What is known to divide the first element and the extent of a load along the last axis of its tensor.

@@ -14,6 +14,7 @@
 use crate::gpu::IndexMap;
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::{Kernel, Op, Value};
+use std::collections::BTreeSet;
 
 /// Rows of a group: with some hundred programs at once, as many as make them about a square.
 const ROWS: u32 = 8;
@@ -26,27 +27,26 @@ pub fn order(kernel: &Kernel) -> IndexMap {
     for op in kernel.insts.values() {
         let Op::Load { param, .. } = op else { continue };
         let ParamKind::Tensor { .. } = kernel.params[*param].kind else { continue };
-        let (mut on_row, mut on_column) = (false, false);
-        op.visit_operands(|v| {
-            on_row |= depends_on(kernel, v, row.coord);
-            on_column |= depends_on(kernel, v, column.coord);
-        });
+        let from = sources(kernel, op);
+        let (on_row, on_column) = (from.contains(&row.coord), from.contains(&column.coord));
+        if from.iter().any(|&v| matches!(kernel.values[v].def, ValueDef::BlockParam(_, n) if n > 0)) {
+            // What a loop carries may come from anywhere.
+            continue;
+        }
         by[0] |= on_row && !on_column;
         by[1] |= on_column && !on_row;
     }
     if by == [true, true] { IndexMap::Grouped { width: ROWS, axes } } else { IndexMap::Linear(axes) }
 }
 
-/// True if a scalar is computed from a coordinate. What a loop carries may be.
-fn depends_on(kernel: &Kernel, v: Value, coord: Value) -> bool {
-    match kernel.values[v].def {
-        _ if v == coord => true,
-        ValueDef::Grid(_) => false,
-        ValueDef::BlockParam(_, n) => n > 0,
-        ValueDef::Result(inst, _) => {
-            let mut found = false;
-            kernel.insts[inst].visit_operands(|o| found |= depends_on(kernel, o, coord));
-            found
+/// All that an operation is computed from, each once.
+fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
+    let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
+    op.visit_operands(|v| open.push(v));
+    while let Some(v) = open.pop() {
+        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
+            kernel.insts[inst].visit_operands(|o| open.push(o));
         }
     }
+    seen
 }

@@ -42,7 +42,7 @@
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
-use super::ahead::can_run_ahead;
+use super::ahead::running_ahead;
 use super::splits::splits;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
@@ -351,10 +351,6 @@ impl Placement {
 
     /// Decides homes from demands.
     fn place(&mut self, kernel: &Kernel, uses: &Uses, stages: u32) {
-        let runs_ahead = |v: Value| match kernel.values[v].def {
-            ValueDef::Result(inst, _) => stages > 1 && can_run_ahead(kernel, uses, inst),
-            _ => false,
-        };
         let mut demanded: Vec<(Value, StagingReason)> = Vec::new();
         for (inst, op) in kernel.insts.iter() {
             match *op {
@@ -397,9 +393,15 @@ impl Placement {
                     _ => Home::Stored,
                 },
                 (None, true) if self.poorly_coalesced(kernel, v) => Home::Copied(StagingReason::Coalescing),
-                (None, true) if runs_ahead(v) => Home::Copied(StagingReason::Ahead),
                 (None, _) => Home::Registers,
             });
+        }
+        let staged = |v: Value| matches!(self.homes[v], Some(Home::Copied(_)));
+        let free = |v: Value| self.homes[v] != Some(Home::Registers);
+        let ahead = running_ahead(kernel, uses, stages, staged);
+        let ahead: Vec<Value> = ahead.into_iter().filter(|&v| !free(v)).collect();
+        for v in ahead {
+            self.homes[v] = Some(Home::Copied(StagingReason::Ahead));
         }
         self.carry_whole_loops(kernel);
     }

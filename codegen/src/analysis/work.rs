@@ -12,6 +12,7 @@ use crate::passes::inner_divisor;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::{DType, Param};
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 /// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
@@ -163,7 +164,8 @@ const UNKNOWN_TRIPS: f64 = 8.0;
 impl WorkFormula {
     /// Counts a kernel's work.
     pub fn of(k: &Kernel) -> WorkFormula {
-        let mut walk = Walk { k, formulas: Formulas::default(), read: Vec::new(), pending: false };
+        let mut walk =
+            Walk { k, formulas: Formulas::default(), scalars: BTreeMap::new(), read: Vec::new(), pending: false };
         let roles = k.roles.values().map(|role| {
             let mut part = walk.block(role.body, None);
             part.fixed.rounds += walk.round();
@@ -267,6 +269,8 @@ impl AtSizes {
 struct Walk<'a> {
     k: &'a Kernel,
     formulas: Formulas,
+    /// What scalars are, as far as asked.
+    scalars: BTreeMap<Value, Option<Formula>>,
     /// The tensors that are read.
     read: Vec<Param>,
     /// A load is on its way that nothing has waited for yet.
@@ -491,6 +495,15 @@ impl Walk<'_> {
 
     /// The value of a scalar, with grid coordinates in the middle; `None` if it depends on data or on a loop.
     fn scalar(&mut self, v: Value) -> Option<Formula> {
+        if let Some(&known) = self.scalars.get(&v) {
+            return known;
+        }
+        let made = self.make_scalar(v);
+        self.scalars.insert(v, made);
+        made
+    }
+
+    fn make_scalar(&mut self, v: Value) -> Option<Formula> {
         let inst = match self.k.values[v].def {
             ValueDef::Program(axis) => {
                 let count = self.formulas.count(*self.k.index_map.axes().get(axis as usize)?);

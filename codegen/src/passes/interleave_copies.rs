@@ -21,7 +21,7 @@
 //! tests/cases/passes/interleave_copies.
 
 use crate::error::CompileError;
-use crate::gpu::{Block, Inst, Kernel, Op, Operand, SharedRef, Type};
+use crate::gpu::{Block, Inst, Kernel, Op, Operand, SharedRef, Type, Value};
 use crate::pipeline::Cx;
 
 /// Moves the refills of every loop.
@@ -49,20 +49,10 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
     })? - 1;
     let after = &insts[refill + 2..];
     let product = refill + 2 + after.iter().position(|&i| matches!(k.insts[i], Op::Mma { .. }))?;
-    // Nothing on the way takes part in the protocol of a ring, and nothing else loops.
+    // On the way stand scalars and constants alone: what computes tiles would hold the copies up.
     let plain = |&i: &Inst| {
-        !matches!(
-            k.insts[i],
-            Op::Acquire(..)
-                | Op::Commit(..)
-                | Op::Wait(..)
-                | Op::Release(_)
-                | Op::Drain(_)
-                | Op::Loop { .. }
-                | Op::If(..)
-                | Op::Programs(_)
-                | Op::StoreGlobal { .. }
-        )
+        let scalar = |&v: &Value| matches!(&k.values[v].ty, Type::Fragment { layout, .. } if layout.shape.is_empty());
+        matches!(k.insts[i], Op::Const(_)) || (!k.results[i].is_empty() && k.results[i].iter().all(scalar))
     };
     (insts[refill + 2..product].iter().all(plain) && has_first_step(k, insts[product])).then_some((refill, product))
 }

@@ -23,7 +23,9 @@ use crate::gpu::{At, Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef};
 use crate::pipeline::Cx;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
-use std::collections::BTreeMap;
+
+/// Sums and differences above each other that are followed; numbers of iterations have few.
+const DEEPEST: u32 = 8;
 
 /// Replaces every number of an iteration.
 pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -40,8 +42,8 @@ struct Around {
     index: Value,
     lo: Value,
     body: Block,
-    /// The cursors that it carries so far: one for each number of stages.
-    cursors: BTreeMap<u32, Value>,
+    /// The cursors that it carries so far, in the order of its parameters: one for each number of stages.
+    cursors: Vec<(u32, Value)>,
 }
 
 struct Walk<'k> {
@@ -62,7 +64,7 @@ impl Walk<'_> {
                 }
                 Op::Loop { lo, body, .. } => {
                     let index = self.k.blocks[body].params[0];
-                    self.loops.push(Around { index, lo, body, cursors: BTreeMap::new() });
+                    self.loops.push(Around { index, lo, body, cursors: Vec::new() });
                     self.block(body);
                     if let Some(done) = self.loops.pop() {
                         self.carry(inst, done, &mut out);
@@ -114,18 +116,25 @@ impl Walk<'_> {
 
     /// `index - lo + constant`: the index and what is subtracted from it, if there are such, and the constant.
     fn offset(&self, v: Value) -> Option<(Option<(Value, Option<Value>)>, i64)> {
+        self.offset_within(v, DEEPEST)
+    }
+
+    /// The same of a formula that is no deeper than so much.
+    fn offset_within(&self, v: Value, deepest: u32) -> Option<(Option<(Value, Option<Value>)>, i64)> {
+        let deepest = deepest.checked_sub(1)?;
         let ValueDef::Result(inst, _) = self.k.values[v].def else {
             return self.loops.iter().any(|l| l.index == v).then_some((Some((v, None)), 0));
         };
         match self.k.insts[inst] {
             Op::Const(x) => Some((None, x as i64)),
-            Op::Binary(BinaryOp::Add, a, b) => match (self.offset(a)?, self.offset(b)?) {
+            Op::Binary(BinaryOp::Add, a, b) => match (self.offset_within(a, deepest)?, self.offset_within(b, deepest)?)
+            {
                 ((base, x), (None, y)) | ((None, x), (base, y)) => Some((base, x + y)),
                 _ => None,
             },
             Op::Binary(BinaryOp::Sub, a, b) => {
-                let (base, x) = self.offset(a)?;
-                match (base, self.offset(b)) {
+                let (base, x) = self.offset_within(a, deepest)?;
+                match (base, self.offset_within(b, deepest)) {
                     (Some((index, None)), _) if self.loops.iter().any(|l| l.index == index && l.lo == b) => {
                         Some((Some((index, Some(b))), x))
                     }
@@ -140,12 +149,12 @@ impl Walk<'_> {
     /// The cursor of a loop around, which it carries from now on.
     fn cursor(&mut self, at: usize, stages: u32) -> Value {
         let body = self.loops[at].body;
-        if let Some(&cursor) = self.loops[at].cursors.get(&stages) {
+        if let Some(&(_, cursor)) = self.loops[at].cursors.iter().find(|c| c.0 == stages) {
             return cursor;
         }
         let int = self.k.scalar_type(DType::I32);
         let cursor = self.k.push_block_param(body, int);
-        self.loops[at].cursors.insert(stages, cursor);
+        self.loops[at].cursors.push((stages, cursor));
         cursor
     }
 

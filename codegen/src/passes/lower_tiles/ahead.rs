@@ -4,7 +4,7 @@ use super::Lower;
 use crate::error::CompileError;
 use crate::gpu;
 use atlas_dsl::ir::ValueDef;
-use atlas_dsl::op::{BinaryOp, LoopKind};
+use atlas_dsl::op::LoopKind;
 use atlas_dsl::{Block, Inst, Op, Value};
 
 /// 32-bit registers of one thread that loads issued ahead of their use may hold.
@@ -69,8 +69,7 @@ impl Lower<'_> {
         let index = self.tile.blocks[body].params[0];
         for s in 0..stages - 1 {
             let s = self.int(i64::from(s));
-            let i = self.int_op(BinaryOp::Add, lo, s);
-            self.produce_if_below(loads, ring, index, i, s, hi)?;
+            self.produce_if_below(loads, ring, index, (lo, s), s, hi)?;
         }
         Ok(ring)
     }

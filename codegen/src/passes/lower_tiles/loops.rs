@@ -89,9 +89,8 @@ impl Lower<'_> {
             token = Some(ready);
             if ahead > 0 {
                 let step = self.int(i64::from(ahead));
-                let next = self.int_op(BinaryOp::Add, index, step);
                 let next_n = self.int_op(BinaryOp::Add, n, step);
-                self.produce_if_below(&loads, ring, params[0], next, next_n, hi)?;
+                self.produce_if_below(&loads, ring, params[0], (index, step), next_n, hi)?;
                 self.fragments.insert((params[0], None), index);
             }
             for &load in &loads {
@@ -142,18 +141,20 @@ impl Lower<'_> {
         self.tile.blocks[body].insts.iter().copied().filter(staged).collect()
     }
 
-    /// Fills the stage of iteration `n`, the loop index being `i`, if `i < hi`; commits in any case, so
-    /// that every thread counts the same groups.
+    /// Fills the stage of iteration `n`, the loop index being `from + step`, if that is below `hi`; commits in any case, so
+    /// that every thread counts the same groups. The sum may be past the last number, the difference of bounds is not.
     pub(super) fn produce_if_below(
         &mut self,
         loads: &[Inst],
         ring: gpu::Ring,
         index: Value,
-        i: gpu::Value,
+        (from, step): (gpu::Value, gpu::Value),
         n: gpu::Value,
         hi: gpu::Value,
     ) -> Result<(), CompileError> {
-        let inside = self.less(i, hi);
+        let left = self.int_op(BinaryOp::Sub, hi, from);
+        let inside = self.less(step, left);
+        let i = self.int_op(BinaryOp::Add, from, step);
         let (outer, saved) = (self.at, self.fragments.clone());
         let block = self.k.blocks.push(BlockData::default());
         self.at = block;
