@@ -134,9 +134,14 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
         registers: u64::from(work.registers),
         held,
         resident_threads: held.min(per_sm) * u64::from(work.threads),
-        ahead_bytes: if work.prefetched.is_empty() { 0 } else { held.min(per_sm) * u64::from(work.shared_bytes) },
+        ahead_bytes: (held.min(per_sm) as f64 * f64::from(work.shared_bytes) * ahead_share(work)) as u64,
         cycles,
     }
+}
+
+/// The share of a ring that loads fill ahead: all stages but the one in use.
+fn ahead_share(work: &Work) -> f64 {
+    work.prefetched.iter().map(|l| l.ahead / (l.ahead + 1.0)).fold(0.0, f64::max)
 }
 
 /// Programs that an SM has room for.

@@ -22,7 +22,8 @@
 //!   snapshots/resources.txt holds what it said.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
-use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Type, Value};
+use super::work::access_elements;
+use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Type, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
@@ -115,7 +116,7 @@ impl Walk<'_> {
     /// What must be held for an operand to be had: itself, or what it is made of where it passes register by register.
     fn leaves(&self, v: Value, live: &mut BTreeSet<Value>) {
         match self.k.values[v].def {
-            crate::gpu::ValueDef::Result(inst, _) if self.passes(v) => {
+            ValueDef::Result(inst, _) if self.passes(v) => {
                 self.k.insts[inst].visit_operands(|o| self.leaves(o, live));
             }
             _ => {
@@ -125,6 +126,14 @@ impl Walk<'_> {
     }
 
     fn cost(&self, v: Value) -> u32 {
+        if let (ValueDef::Result(inst, _), Type::Fragment { dtype, layout }) =
+            (self.k.values[v].def, &self.k.values[v].ty)
+            && let Op::LoadGlobal { param, slices, .. } = &self.k.insts[inst]
+            && access_elements(self.k, *param, slices) * dtype.bytes() < 4
+        {
+            // What is loaded in halves of a word is not packed before it is used.
+            return layout.reg_count();
+        }
         match &self.k.values[v].ty {
             Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
             Type::Token(_) => 1,
@@ -134,7 +143,7 @@ impl Walk<'_> {
     /// True for what is never held whole: constants, repeated elements, and an element-wise result that one
     /// element-wise operation, fold or store takes up register by register.
     fn passes(&self, v: Value) -> bool {
-        let crate::gpu::ValueDef::Result(def, _) = self.k.values[v].def else { return false };
+        let ValueDef::Result(def, _) = self.k.values[v].def else { return false };
         if matches!(self.k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
             return true;
         }

@@ -334,7 +334,7 @@ impl Walk<'_> {
         let from_memory = OfByte { global: 1.0, ..OfByte::default() };
         match op {
             Op::LoadGlobal { param, slices, cache } => {
-                part.fixed.element_wise += self.accesses(result, false, 4.0, self.vector(*param, slices));
+                part.fixed.element_wise += self.accesses(result, false, 4.0, access_elements(self.k, *param, slices));
                 self.pending = true;
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(match cache {
@@ -347,7 +347,8 @@ impl Walk<'_> {
                 });
             }
             Op::StoreGlobal { param, slices, value } => {
-                part.fixed.element_wise += self.accesses(Some(*value), false, 4.0, self.vector(*param, slices));
+                part.fixed.element_wise +=
+                    self.accesses(Some(*value), false, 4.0, access_elements(self.k, *param, slices));
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each: from_memory, moved: Moved::Written });
             }
@@ -450,17 +451,6 @@ impl Walk<'_> {
         each * f64::from(self.k.threads) * f64::from(layout.reg_count()) / f64::from(run)
     }
 
-    /// Elements that one access of a tensor moves.
-    fn vector(&self, param: Param, slices: &[Slice]) -> u32 {
-        let kind = &self.k.params[param].kind;
-        let ParamKind::Tensor { dims, .. } = kind else { return 1 };
-        let inner = match (slices.last(), dims.last()) {
-            (Some(&slice), Some(&dim)) => inner_divisor(slice, self.k.dims[dim].size.divisor()),
-            _ => 1,
-        };
-        vector_elements(kind, inner)
-    }
-
     /// Bytes of shared memory's rate that a fragment takes: a lane takes four in any case.
     fn fragment_bytes(&self, v: Option<Value>, transposed: bool) -> f64 {
         let Some((dtype, layout)) = v.and_then(|v| self.k.values[v].ty.tile()) else { return 0.0 };
@@ -529,6 +519,17 @@ impl Walk<'_> {
             _ => None,
         }
     }
+}
+
+/// Elements that one access of a tensor moves.
+pub(super) fn access_elements(k: &Kernel, param: Param, slices: &[Slice]) -> u32 {
+    let kind = &k.params[param].kind;
+    let ParamKind::Tensor { dims, .. } = kind else { return 1 };
+    let inner = match (slices.last(), dims.last()) {
+        (Some(&slice), Some(&dim)) => inner_divisor(slice, k.dims[dim].size.divisor()),
+        _ => 1,
+    };
+    vector_elements(kind, inner)
 }
 
 /// Digits of the thread index that are a warp's lanes.
