@@ -18,6 +18,7 @@
 pub mod analysis;
 #[cfg(feature = "llvm")]
 mod compile;
+mod context;
 pub mod error;
 mod explain;
 pub mod gpu;

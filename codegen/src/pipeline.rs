@@ -1,28 +1,15 @@
 //! The compiler on one page: the passes of each phase, in order.
 
+pub use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Scheduled};
-use crate::machine::{Machine, Platform};
+use crate::machine::Platform;
 use crate::notes::Notes;
 use crate::passes::{
     allocate_shared, check_registers, choose_caching, insert_barriers, interleave_copies, lower_converts, lower_rings,
     lower_tiles, split_casts,
 };
-use crate::target::Target;
 use atlas_dsl::{Schedule, Verified};
-
-/// What every pass may read, and where it says what it decided.
-#[derive(Debug)]
-pub struct Cx<'a> {
-    /// The config's part that says how a kernel runs.
-    pub schedule: &'a Schedule,
-    /// What code may say: which instructions are legal.
-    pub target: Target,
-    /// What the GPU holds: which configs are refused.
-    pub machine: &'a Machine,
-    /// What the pass decided and why, for people.
-    pub notes: &'a mut Notes,
-}
 
 /// A pass: its name, which is its file's, what it does to a kernel, and what of [`Features`] it takes out and puts in.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! FLOPs: `4 H M N D`.
 
 use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
 use rayon::prelude::*;
 
 atlas_kernel! {
@@ -39,6 +40,7 @@ atlas_kernel! {
 }
 
 /// Row by row, with the maximum taken off; `scale` as the kernel takes it.
+#[cfg(feature = "verify")]
 pub fn reference(q: &[f64], k: &[f64], v: &[f64], scale: f64, [m, n, d]: [usize; 3]) -> Vec<f64> {
     let scale = scale / std::f64::consts::LOG2_E;
     let row = |(i, q): (usize, &[f64])| {

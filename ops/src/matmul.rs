@@ -3,6 +3,7 @@
 //! FLOPs: `2 M N K`. Sums in f32.
 
 use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
 use rayon::prelude::*;
 
 atlas_kernel! {
@@ -21,6 +22,7 @@ atlas_kernel! {
 }
 
 /// `c[m,n] = sum_k a[m,k] b[n,k]`, row-major.
+#[cfg(feature = "verify")]
 pub fn reference(a: &[f64], b: &[f64], [n, k]: [usize; 2]) -> Vec<f64> {
     if k == 0 {
         return vec![0.0; n * a.len()];

@@ -5,6 +5,7 @@
 //! the cosines and sines of token `n`. Bytes: `s N D (4 H + 2)`; bound by memory.
 
 use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
 use rayon::prelude::*;
 
 atlas_kernel! {
@@ -29,6 +30,7 @@ atlas_kernel! {
 }
 
 /// As the head says, for two halves.
+#[cfg(feature = "verify")]
 pub fn reference(x: &[f64], c: &[f64], s: &[f64], [h, d]: [usize; 2]) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     y.par_chunks_mut((2 * d).max(1)).zip(x.par_chunks((2 * d).max(1))).enumerate().for_each(|(i, (y, x))| {

@@ -11,7 +11,7 @@
 //! Loads whose place a carried number decides: tests/agreement/wrong_code.rs and sequences of the gallery.
 
 use super::Uses;
-use super::placement::vector_elements;
+use super::vectors::vector_elements;
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Value};

@@ -13,13 +13,8 @@
 
 use super::{Home, Placement, Uses};
 use crate::error::CompileError;
-use atlas_dsl::op::UnaryOp;
+use crate::gpu::is_function_of_f64;
 use atlas_dsl::{DType, Kernel, Op};
-
-/// True if a function of f64 has instructions; the others are expanded in f32 alone.
-pub(crate) fn is_function_of_f64(op: UnaryOp) -> bool {
-    op.row().exact || matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt)
-}
 
 /// Refuses what has no instruction on any target.
 pub(crate) fn refuse_formless(kernel: &Kernel, uses: &Uses, placement: &Placement) -> Result<(), CompileError> {

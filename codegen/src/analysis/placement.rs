@@ -44,12 +44,13 @@
 use super::Uses;
 use super::ahead::running_ahead;
 use super::splits::splits;
+use super::vectors::root;
 use crate::error::CompileError;
+use crate::gpu::Split;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Split, WarpGrid};
 use crate::layout::Fragment;
 use crate::target::Target;
-use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
+use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
@@ -92,17 +93,6 @@ pub struct Placement {
     vectors: SecondaryMap<Value, u32>,
     splits: SecondaryMap<Value, Split>,
     warps: u32,
-}
-
-/// The left and right operand of every product, seen through transposes.
-pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
-    match kernel.def_op(v) {
-        Some((_, &Op::Transpose(inner))) => {
-            let (r, t) = root(kernel, inner);
-            (r, !t)
-        }
-        _ => (v, false),
-    }
 }
 
 struct Classes {
@@ -165,7 +155,7 @@ impl Placement {
 
     /// The layout in which an atom makes a tile `[m, n]` of a value's class.
     pub fn accumulator(&self, v: Value, atom: MmaAtom, [m, n]: [u32; 2]) -> Fragment {
-        atom.accumulator(m, n, WarpGrid::choose(atom, m, n, self.warps, self.splits[v]), self.warps)
+        atom.accumulator(m, n, atom.warp_grid(m, n, self.warps, self.splits[v]), self.warps)
     }
 
     /// A layout that reads and writes global memory in full vectors.
@@ -438,7 +428,7 @@ impl Placement {
         }
         let (m, k) = (kernel.ty(a).shape[0], kernel.ty(a).shape[1]);
         let n = kernel.ty(r).shape[1];
-        let grid = WarpGrid::choose(atom, m, n, self.warps, self.splits[r]);
+        let grid = atom.warp_grid(m, n, self.warps, self.splits[r]);
         layout.same_map(&MmaAtom::left_operand(m, k, grid, self.warps))
     }
 
@@ -477,17 +467,4 @@ fn memory_bytes(kernel: &Kernel, v: Value) -> Option<u32> {
     let loaded = matches!(kernel.def_op(v), Some((_, Op::Load { .. })));
     let stored = kernel.insts.values().any(|op| matches!(op, Op::Store { value, .. } if *value == v));
     (loaded || stored).then(|| kernel.ty(v).dtype.bytes())
-}
-
-/// The widest vector, in elements, in which a tile of a tensor can be copied: limited by 16 bytes, the
-/// base alignment, and what is known of strides, dims and the tile's place along the last axis.
-pub(crate) fn vector_elements(kernel_params: &ParamKind, inner_divisor: u64) -> u32 {
-    let ParamKind::Tensor { dtype, strides, align, .. } = kernel_params else { return 1 };
-    let Some((Stride::Const(1), outer)) = strides.split_last() else { return 1 };
-    let mut v = u64::from(16 / dtype.bytes()).min(u64::from(align / dtype.bytes()).max(1));
-    let divides = |v: u64, n: u64| n.is_multiple_of(v);
-    while v > 1 && !(outer.iter().all(|s| divides(v, s.divisor())) && divides(v, inner_divisor)) {
-        v /= 2;
-    }
-    v as u32
 }

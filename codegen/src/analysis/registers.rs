@@ -22,7 +22,7 @@
 //!   snapshots/resources.txt holds what it said.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
-use super::work::access_elements;
+use super::vectors::access_elements;
 use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Type, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;

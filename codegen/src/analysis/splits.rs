@@ -13,7 +13,7 @@
 //! Nothing computes another value for it; tests/agreement runs products by both splits. What it saves is measured.
 
 use super::Uses;
-use super::placement::root;
+use super::vectors::root;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, WarpGrid};
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
@@ -136,7 +136,7 @@ fn weight(uses: &Uses, inst: Inst) -> u64 {
 
 impl Product {
     fn grid(&self, warps: u32, split: Split) -> WarpGrid {
-        WarpGrid::choose(self.atom, self.shape.0, self.shape.1, warps, split)
+        self.atom.warp_grid(self.shape.0, self.shape.1, warps, split)
     }
 
     /// Reads of operand blocks by a warp, given the grid of the product that makes the left operand.
@@ -144,7 +144,7 @@ impl Product {
         let (m, n, k) = self.shape;
         let grid = self.grid(warps, split);
         let steps = u64::from(k.div_ceil(self.atom.info().shape.2));
-        let (rows, cols) = grid.blocks(self.atom, m, n);
+        let (rows, cols) = self.atom.warp_blocks(grid, m, n);
         let in_registers = left.is_some_and(|l| l.cols == 1 && l.rows == grid.rows);
         if in_registers {
             return self.weight * steps * u64::from(self.atom.operand_reads(0, cols));

@@ -5,10 +5,9 @@
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::formula::{Formula, Formulas, count};
-use crate::analysis::{peak_registers, registers_per_thread, vector_elements};
+use crate::analysis::{access_elements, peak_registers, registers_per_thread};
 use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
-use crate::passes::inner_divisor;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::{DType, Param};
@@ -519,17 +518,6 @@ impl Walk<'_> {
             _ => None,
         }
     }
-}
-
-/// Elements that one access of a tensor moves.
-pub(super) fn access_elements(k: &Kernel, param: Param, slices: &[Slice]) -> u32 {
-    let kind = &k.params[param].kind;
-    let ParamKind::Tensor { dims, .. } = kind else { return 1 };
-    let inner = match (slices.last(), dims.last()) {
-        (Some(&slice), Some(&dim)) => inner_divisor(slice, k.dims[dim].size.divisor()),
-        _ => 1,
-    };
-    vector_elements(kind, inner)
 }
 
 /// Digits of the thread index that are a warp's lanes.

@@ -1,6 +1,6 @@
 //! The table of matrix atoms: PTX form, shape, operand layouts, and what a target must offer.
 
-use super::warp_grid::WarpGrid;
+use super::warp_grid::{Split, WarpGrid};
 use crate::layout::{Fragment, Mode};
 use crate::target::Target;
 use atlas_dsl::DType;
@@ -124,6 +124,31 @@ impl MmaAtom {
         (atom.info().sm <= target.sm).then_some(atom)
     }
 
+    /// The grid of `warps` warps over a tile `[m, n]`: fewest products first, then as asked.
+    pub fn warp_grid(self, m: u32, n: u32, warps: u32, split: Split) -> WarpGrid {
+        let blocks_n = n.div_ceil(self.warp_block().1);
+        let mut grids = Vec::new();
+        for rows in (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)) {
+            let mut cols = (warps / rows).min(blocks_n.next_power_of_two());
+            while !(warps / rows).is_multiple_of(cols) {
+                cols -= 1;
+            }
+            grids.push(WarpGrid { rows, cols });
+        }
+        let key = |g: &WarpGrid| {
+            let (m, n) = self.warp_blocks(*g, m, n);
+            (m * n, if split == Split::Both { self.operand_reads(m, n) } else { 0 })
+        };
+        // Of equals the first, which has most rows.
+        grids.into_iter().min_by_key(key).unwrap_or(WarpGrid { rows: 1, cols: 1 })
+    }
+
+    /// Blocks of rows and of columns of a product `[m, n]` that a warp has.
+    pub fn warp_blocks(self, grid: WarpGrid, m: u32, n: u32) -> (u32, u32) {
+        let (block_m, block_n) = self.warp_block();
+        (m.div_ceil(block_m * grid.rows), n.div_ceil(block_n * grid.cols))
+    }
+
     /// Rows and columns of the smallest tile that a warp makes: a pair of instructions on tensor cores, a vector of each lane
     /// elsewhere.
     pub fn warp_block(self) -> (u32, u32) {
@@ -209,7 +234,6 @@ impl MmaAtom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Split;
 
     #[test]
     fn an_accumulator_is_the_next_left_operand_when_warps_split_rows() {
@@ -230,7 +254,7 @@ mod tests {
         for atom in [MmaAtom::M16N8K16Bf16, MmaAtom::FmaF32] {
             for (m, n, warps) in [(48, 192, 3), (1, 8, 4), (64, 256, 4), (208, 96, 8), (16, 16, 8)] {
                 for split in [Split::Rows, Split::Both] {
-                    let grid = WarpGrid::choose(atom, m, n, warps, split);
+                    let grid = atom.warp_grid(m, n, warps, split);
                     let f = atom.accumulator(m, n, grid, warps);
                     assert_eq!(f.thread_count(), warps * 32);
                     assert!(f.cover(0) >= m && f.cover(1) >= n, "{f}");

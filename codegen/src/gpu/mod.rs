@@ -40,5 +40,6 @@ pub use op::{At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, Shared
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;
+pub(crate) use verify_features::is_function_of_f64;
 pub use verify_features::verify_features;
 pub use warp_grid::{Split, WarpGrid};

@@ -42,7 +42,7 @@ mod tests {
         for (atom, warps, len) in
             [(MmaAtom::M16N8K16Bf16, 8, 64), (MmaAtom::M16N8K16Bf16, 4, 16), (MmaAtom::FmaF32, 4, 32)]
         {
-            let whole = atom.accumulator(64, 256, WarpGrid::choose(atom, 64, 256, warps, Split::Rows), warps);
+            let whole = atom.accumulator(64, 256, atom.warp_grid(64, 256, warps, Split::Rows), warps);
             for offset in (0..256).step_by(len as usize) {
                 let Some(part) = part_layout(&whole, 1, offset, len) else { continue };
                 for thread in 0..whole.thread_count() {

@@ -6,8 +6,8 @@
 
 use super::atom::MmaAtom;
 use super::{At, Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
-use crate::analysis::is_function_of_f64;
 use atlas_dsl::ir::Loc;
+use atlas_dsl::op::UnaryOp;
 use atlas_dsl::{DType, Diagnostic, Diagnostics};
 
 /// Checks that nothing stands in a kernel but what these features allow. The kernel has passed `verify_gpu`.
@@ -143,4 +143,9 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// True if a function of f64 has instructions; the others are expanded in f32 alone.
+pub(crate) fn is_function_of_f64(op: UnaryOp) -> bool {
+    op.row().exact || matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt)
 }

@@ -3,12 +3,11 @@
 use super::coords::Masked;
 use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
-use crate::analysis::vector_elements;
+use crate::analysis::{inner_divisor, vector_elements};
 use crate::error::CompileError;
 use crate::gpu::{Cache, Reach, Slice, Value};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
-use crate::passes::inner_divisor;
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;

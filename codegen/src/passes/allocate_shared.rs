@@ -4,10 +4,10 @@
 //! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
 //! Features: removes unplaced; adds offsets.
 
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op};
 use crate::machine::Machine;
-use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
 

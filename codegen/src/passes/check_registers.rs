@@ -15,9 +15,9 @@
 //! has one that is refused beside one that runs.
 
 use crate::analysis::{peak_registers, registers_per_thread};
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::Kernel;
-use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 
 /// Refuses a kernel whose tiles need more than four fifths of a thread's registers; the rest is for

@@ -18,9 +18,9 @@
 //! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.
 //! - A written tensor that shares bytes with one that is read: runtime/tests/suite/binding.rs::an_output_shares_no_memory.
 
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Cache, Kernel, Op};
-use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 
 /// Marks the loads of tensors that are only read.

@@ -55,13 +55,13 @@
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use super::allocate_shared::buffers_of;
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{
     Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, is_read_by_matrix, is_written_by_matrix,
 };
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
-use crate::pipeline::Cx;
 use atlas_dsl::Param;
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;

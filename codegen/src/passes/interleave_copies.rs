@@ -20,9 +20,9 @@
 //! A refill moved past another wait, or a step that reads what the refill writes: the simulator's races in tests/agreement;
 //! tests/cases/passes/interleave_copies.
 
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Inst, Kernel, Op, Operand, SharedRef, Type, Value};
-use crate::pipeline::Cx;
 
 /// Moves the refills of every loop.
 pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {

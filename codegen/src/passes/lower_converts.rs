@@ -4,10 +4,10 @@
 //! that no CTA has room for. Features: removes converts; adds nothing.
 
 use crate::analysis::refuse_bits_in_shared;
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::pipeline::Cx;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
 pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {

@@ -18,9 +18,9 @@
 //! Rings of three stages and more than three iterations, and of loops that begin elsewhere than at 0:
 //! tests/cases/passes/lower_rings; tests/agreement runs pipelines of every depth.
 
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{At, Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef};
-use crate::pipeline::Cx;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 
@@ -45,6 +45,9 @@ struct Around {
     /// The cursors that it carries so far, in the order of its parameters: one for each number of stages.
     cursors: Vec<(u32, Value)>,
 }
+
+/// The index of a loop and what is subtracted from it, if there are such, and a constant.
+type Offset = (Option<(Value, Option<Value>)>, i64);
 
 struct Walk<'k> {
     k: &'k mut Kernel,
@@ -81,7 +84,7 @@ impl Walk<'_> {
     /// The slot of iteration `n`; what computes it goes before `like`.
     fn slot(&mut self, ring: Ring, n: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
         let stages = self.k.rings[ring].stages;
-        match self.from_start(n) {
+        match self.distance(n) {
             _ if stages == 1 => self.int(0, like, out),
             Some((None, n)) => self.int(n % stages, like, out),
             Some((Some(at), ahead)) => {
@@ -101,7 +104,7 @@ impl Walk<'_> {
     }
 
     /// A number as a constant beyond 0, or beyond the start of one of the loops around, of which it gives the number.
-    fn from_start(&self, n: Value) -> Option<(Option<usize>, u32)> {
+    fn distance(&self, n: Value) -> Option<(Option<usize>, u32)> {
         let (base, ahead) = self.offset(n)?;
         match base {
             None => Some((None, u32::try_from(ahead).ok()?)),
@@ -114,13 +117,13 @@ impl Walk<'_> {
         }
     }
 
-    /// `index - lo + constant`: the index and what is subtracted from it, if there are such, and the constant.
-    fn offset(&self, v: Value) -> Option<(Option<(Value, Option<Value>)>, i64)> {
+    /// A number as `index - lo + constant`.
+    fn offset(&self, v: Value) -> Option<Offset> {
         self.offset_within(v, DEEPEST)
     }
 
     /// The same of a formula that is no deeper than so much.
-    fn offset_within(&self, v: Value, deepest: u32) -> Option<(Option<(Value, Option<Value>)>, i64)> {
+    fn offset_within(&self, v: Value, deepest: u32) -> Option<Offset> {
         let deepest = deepest.checked_sub(1)?;
         let ValueDef::Result(inst, _) = self.k.values[v].def else {
             return self.loops.iter().any(|l| l.index == v).then_some((Some((v, None)), 0));

@@ -17,6 +17,5 @@ pub use insert_barriers::insert_barriers;
 pub use interleave_copies::interleave_copies;
 pub use lower_converts::lower_converts;
 pub use lower_rings::lower_rings;
-pub(crate) use lower_tiles::inner_divisor;
 pub use lower_tiles::lower_tiles;
 pub use split_casts::split_casts;

@@ -13,9 +13,9 @@
 //!                         %y = mul %z, %b
 //! ```
 
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Cache, Inst, Kernel, Op, Type, Value, ValueDef};
-use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeMap;
 

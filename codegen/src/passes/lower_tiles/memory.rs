@@ -1,7 +1,7 @@
 //! Loads, stores, and tiles kept in shared memory.
 
 use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, contiguous_run, vector_elements};
+use crate::analysis::{Home, StagingReason, contiguous_run, inner_divisor, vector_elements};
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
@@ -285,23 +285,5 @@ impl Lower<'_> {
             return Ok(fragment);
         }
         self.refill(value, fragment, columns, &axes, 0.0)
-    }
-}
-
-/// What is known to divide the first element and the extent of a slice of a dim.
-pub(crate) fn inner_divisor(slice: gpu::Slice, dim: u64) -> u64 {
-    let gcd = |a: u64, b: u64| {
-        let (mut a, mut b) = (a, b);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    match slice {
-        gpu::Slice::At { .. } | gpu::Slice::Span { .. } => 1,
-        gpu::Slice::Tile { size, offset, len, .. } => {
-            gcd(gcd(u64::from(size), u64::from(offset)), gcd(u64::from(len), dim))
-        }
-        gpu::Slice::Whole { offset, len } => gcd(gcd(u64::from(offset), u64::from(len)), dim),
     }
 }

@@ -19,14 +19,12 @@ mod loops;
 mod memory;
 mod values;
 
-pub(crate) use memory::inner_divisor;
-
 use super::allocate_shared::refuse_large_buffers;
 use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
+use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::pipeline::Cx;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
