@@ -17,7 +17,7 @@ atlas_kernel! {
         scale: f32,
         o: &mut Tensor<T, [H, M, D]>,
     )
-    tune { BM: [128, 64], BN: [64, 128, 32], stages: 2..=3, warps: [4, 8] }
+    tune { BM: [128, 64, 32], BN: [64, 128, 32], stages: 2..=3, warps: [4, 8] }
     {
         for (h, m) in grid(H, tiles(M, BM)) {
             let qs = load(q[h, m, ..]);
