@@ -21,7 +21,7 @@ struct Blocks {
 /// Steps of 16 along K that are written out one after the other, and so many instructions above which a product of more
 /// steps becomes a loop over groups of them: more in line is compiled slowly, and no faster.
 const STEPS_AT_ONCE: u32 = 4;
-const MOST_IN_LINE: u32 = 128;
+const MOST_IN_LINE: u32 = 512;
 
 /// A product on 16-bit operands.
 struct Steps<'o> {

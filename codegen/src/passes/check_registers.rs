@@ -20,12 +20,12 @@ use crate::error::CompileError;
 use crate::gpu::Kernel;
 use atlas_dsl::ir::Loc;
 
-/// Refuses a kernel whose tiles need more than four fifths of a thread's registers; the rest is for
+/// Refuses a kernel whose tiles need more than three quarters of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let machine = cx.machine;
     let held = machine.sm_registers / (k.threads * k.occupancy).max(1);
-    let limit = registers_per_thread(k.threads, k.occupancy).min(held) * 4 / 5;
+    let limit = registers_per_thread(k.threads, k.occupancy).min(held) * 3 / 4;
     let peak = peak_registers(k);
     if peak > limit {
         return Err(CompileError::refusal(format!(
@@ -35,7 +35,7 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     }
     cx.notes.push("registers", Loc::default(), || {
         let because = format!(
-            "the estimate for tiles; 80 % of what {} threads at an occupancy of {} have",
+            "the estimate for tiles; 75 % of what {} threads at an occupancy of {} have",
             k.threads, k.occupancy
         );
         (format!("about {peak} of {limit} a thread"), because)
