@@ -7,7 +7,7 @@ use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::{DType, Kernel, Schedule, Verified, parse_kernel, registry, verify};
 use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 use atlas::ops::cases;
-use atlas::runtime::{grid_count, programs};
+use atlas::runtime::programs;
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
@@ -98,7 +98,7 @@ impl Trial<'_> {
             AbiParam::Ptr(p) => addresses[p.as_u32() as usize],
             AbiParam::Scalar(p) => self.bits(p.as_u32() as usize),
             AbiParam::Dim(d) => dims[d.as_u32() as usize],
-            AbiParam::GridCount(axis) => grid_count(image.grid[usize::from(axis)], &self.dims),
+            AbiParam::GridCount(axis) => image.grid[usize::from(axis)].count(&self.dims),
             AbiParam::Stride(p, axis) => {
                 let shape = self.shape(p.as_u32() as usize).map_or(Vec::new(), |(_, shape, _)| shape);
                 shape[usize::from(axis) + 1..].iter().product()

@@ -136,6 +136,17 @@ pub enum GridExtent {
     },
 }
 
+impl GridExtent {
+    /// Coordinates of the axis for these sizes of the dims, in the kernel's order; of a dim that is not among them, none.
+    pub fn count(self, dims: &[u64]) -> u64 {
+        let size_of = |dim: Dim| dims.get(dim.as_u32() as usize).copied().unwrap_or(0);
+        match self {
+            GridExtent::Points(dim) => size_of(dim),
+            GridExtent::Tiles { dim, size } => size_of(dim).div_ceil(u64::from(size.max(1))),
+        }
+    }
+}
+
 /// One axis of the grid and the i32 scalar that holds the program's coordinate on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridAxis {

@@ -88,16 +88,7 @@ pub struct Cost {
 
 /// Programs of a launch: the product of the grid's counts; saturates.
 pub fn programs(grid: &[GridExtent], dims: &[u64]) -> u64 {
-    grid.iter().map(|&extent| grid_count(extent, dims)).fold(1, u64::saturating_mul)
-}
-
-/// Coordinates of one grid axis for these dim sizes, in the kernel's order of dims.
-pub fn grid_count(extent: GridExtent, dims: &[u64]) -> u64 {
-    let size = |dim: atlas_dsl::Dim| dims.get(dim.as_u32() as usize).copied().unwrap_or(0);
-    match extent {
-        GridExtent::Points(dim) => size(dim),
-        GridExtent::Tiles { dim, size: tile } => size(dim).div_ceil(u64::from(tile.max(1))),
-    }
+    grid.iter().map(|&extent| extent.count(dims)).fold(1, u64::saturating_mul)
 }
 
 /// The cost of a kernel's work on a machine.

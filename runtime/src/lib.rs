@@ -74,7 +74,7 @@ pub use atlas_codegen::{KernelImage, Machine, Target};
 pub use atlas_sim as simulator;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
-pub use cost::{Cost, estimate, grid_count, programs};
+pub use cost::{Cost, estimate, programs};
 pub use device::{Device, DeviceStats};
 pub use device_id::DeviceId;
 pub use element::Element;

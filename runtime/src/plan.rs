@@ -6,7 +6,7 @@
 
 use crate::args::Arg;
 use crate::bind::{BoundArg, BoundLaunch, is_written, scalar_bits};
-use crate::cost::{grid_count, programs};
+use crate::cost::programs;
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::launch_error::LaunchError;
@@ -123,7 +123,7 @@ pub(crate) fn slots(bound: &BoundLaunch, image: &KernelImage) -> std::result::Re
             BoundArg::Tensor { .. } => Err(wrong()),
         },
         AbiParam::GridCount(axis) => {
-            image.grid.get(usize::from(axis)).map(|&g| Slot::Bits(grid_count(g, bound.dims()))).ok_or_else(wrong)
+            image.grid.get(usize::from(axis)).map(|&g| Slot::Bits(g.count(bound.dims()))).ok_or_else(wrong)
         }
     };
     image.params.iter().map(slot).collect()

@@ -4,7 +4,7 @@
 //! here, and that each tensor lies in its bytes; what then runs reaches nothing else.
 
 use crate::compile::{CompileProblem, compile};
-use crate::cost::{grid_count, programs};
+use crate::cost::programs;
 use crate::device::Device;
 use crate::error::{CompileFailure, Result};
 use crate::launch_error::LaunchError;
@@ -147,7 +147,7 @@ fn block(kernel: &Kernel, image: &KernelImage, dims: &[u64], args: &[TileArg<'_>
                 TileArg::Tensor { .. } => (0, dtype(p).bytes()),
             },
             AbiParam::Dim(d) => (at(d), 4),
-            AbiParam::GridCount(axis) => (grid_count(image.grid[usize::from(axis)], dims), 4),
+            AbiParam::GridCount(axis) => (image.grid[usize::from(axis)].count(dims), 4),
             AbiParam::Stride(p, axis) => match args[index(p)] {
                 TileArg::Tensor { strides, .. } => (strides[usize::from(axis)] as u64, 8),
                 TileArg::Number(_) => (0, 8),

@@ -11,10 +11,10 @@
 //! Loads whose place a carried number decides: tests/agreement/wrong_code.rs and sequences of the gallery.
 
 use super::Uses;
-use super::vectors::vector_elements;
-use atlas_dsl::ir::ValueDef;
+use super::vectors::{gcd, sources, vector_elements};
+use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::{LoopKind, Slice};
-use atlas_dsl::{Block, DType, Inst, Kernel, Op, Value};
+use atlas_dsl::{Block, DType, Inst, Kernel, Op, Param, Value};
 use std::collections::BTreeSet;
 
 /// Shared memory that rings of tiles may take that registers would hold: what every GPU has for a CTA, and a little more.
@@ -89,31 +89,15 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     if uses.get(v).is_empty() || uses.get(v).iter().any(|u| u.block != body) {
         return false;
     }
-    let (mut known, mut by_index) = (true, false);
-    kernel.insts[load].visit_operands(|o| {
-        known &= is_known_before(kernel, uses, o, body, false);
-        by_index |= comes_from(kernel, o, kernel.blocks[body].params[0]);
-    });
+    let mut known = true;
+    kernel.insts[load].visit_operands(|o| known &= is_known_before(kernel, uses, o, body, false));
+    let by_index = sources(kernel, &kernel.insts[load]).contains(&kernel.blocks[body].params[0]);
     known && by_index && vector_elements(kind, inner_extent(kernel, *param, slices)) * ty.dtype.bytes() >= 4
 }
 
-/// True if a value is computed from another.
-fn comes_from(kernel: &Kernel, v: Value, source: Value) -> bool {
-    let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
-    while let Some(v) = open.pop() {
-        if v == source {
-            return true;
-        }
-        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
-            kernel.insts[inst].visit_operands(|o| open.push(o));
-        }
-    }
-    false
-}
-
 /// What is known to divide the first element and the extent of a load along the last axis of its tensor.
-fn inner_extent(kernel: &Kernel, param: atlas_dsl::Param, slices: &[Slice]) -> u64 {
-    let atlas_dsl::ir::ParamKind::Tensor { dims, .. } = &kernel.params[param].kind else { return 1 };
+fn inner_extent(kernel: &Kernel, param: Param, slices: &[Slice]) -> u64 {
+    let ParamKind::Tensor { dims, .. } = &kernel.params[param].kind else { return 1 };
     let (Some(slice), Some(&dim)) = (slices.last(), dims.last()) else { return 1 };
     let divisor = kernel.dims[dim].size.divisor();
     match *slice {
@@ -121,8 +105,4 @@ fn inner_extent(kernel: &Kernel, param: atlas_dsl::Param, slices: &[Slice]) -> u
         Slice::Whole => divisor,
         Slice::At(_) | Slice::Span { .. } => 1,
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

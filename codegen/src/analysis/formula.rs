@@ -86,7 +86,7 @@ impl Formulas {
             let of = |f: Formula| values[f as usize];
             values.push(match *expr {
                 Expr::Const(x) => x,
-                Expr::Count(extent) => count(extent, dims) as f64,
+                Expr::Count(extent) => extent.count(dims) as f64,
                 Expr::Inside { dim, tiles, size, len } => {
                     size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
                 }
@@ -114,14 +114,6 @@ fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
 
 fn size_of(dim: Dim, dims: &[u64]) -> u64 {
     dims.get(dim.as_u32() as usize).copied().unwrap_or(0)
-}
-
-/// Coordinates of one grid axis for these sizes of the dims.
-pub(crate) fn count(extent: GridExtent, dims: &[u64]) -> u64 {
-    match extent {
-        GridExtent::Points(dim) => size_of(dim, dims),
-        GridExtent::Tiles { dim, size } => size_of(dim, dims).div_ceil(u64::from(size.max(1))),
-    }
 }
 
 #[cfg(test)]

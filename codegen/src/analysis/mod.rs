@@ -24,5 +24,5 @@ pub use placement::{Home, Placement, StagingReason};
 pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
-pub(crate) use vectors::{access_elements, inner_divisor, root as placement_root, vector_elements};
+pub(crate) use vectors::{access_elements, inner_divisor, root as placement_root};
 pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};

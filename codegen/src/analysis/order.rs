@@ -11,10 +11,10 @@
 //! # Breaks it
 //! A grid whose rows are no multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
+use super::vectors::sources;
 use crate::gpu::IndexMap;
 use atlas_dsl::ir::{ParamKind, ValueDef};
-use atlas_dsl::{Kernel, Op, Value};
-use std::collections::BTreeSet;
+use atlas_dsl::{Kernel, Op};
 
 /// Rows of a group: with some hundred programs at once, as many as make them about a square.
 const ROWS: u32 = 8;
@@ -37,16 +37,4 @@ pub fn order(kernel: &Kernel) -> IndexMap {
         by[1] |= on_column && !on_row;
     }
     if by == [true, true] { IndexMap::Grouped { width: ROWS, axes } } else { IndexMap::Linear(axes) }
-}
-
-/// All that an operation is computed from, each once.
-fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
-    let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
-    op.visit_operands(|v| open.push(v));
-    while let Some(v) = open.pop() {
-        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
-            kernel.insts[inst].visit_operands(|o| open.push(o));
-        }
-    }
-    seen
 }

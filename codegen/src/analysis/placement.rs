@@ -387,10 +387,7 @@ impl Placement {
             });
         }
         let staged = |v: Value| matches!(self.homes[v], Some(Home::Copied(_)));
-        let free = |v: Value| self.homes[v] != Some(Home::Registers);
-        let ahead = running_ahead(kernel, uses, stages, staged);
-        let ahead: Vec<Value> = ahead.into_iter().filter(|&v| !free(v)).collect();
-        for v in ahead {
+        for v in running_ahead(kernel, uses, stages, staged) {
             self.homes[v] = Some(Home::Copied(StagingReason::Ahead));
         }
         self.carry_whole_loops(kernel);

@@ -1,8 +1,9 @@
-//! How wide tensors can be accessed, and where operands lie: small questions that several analyses ask.
+//! How wide tensors can be accessed, where operands lie and what they come from: small questions that several ask.
 
 use crate::gpu::{self, Slice};
-use atlas_dsl::ir::{ParamKind, Stride};
+use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
 use atlas_dsl::{Kernel, Op, Param, Value};
+use std::collections::BTreeSet;
 
 /// A value seen through transposes, and whether there is an odd number of them.
 pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
@@ -28,15 +29,24 @@ pub(crate) fn vector_elements(kernel_params: &ParamKind, inner_divisor: u64) -> 
     v as u32
 }
 
+/// All that an operation is computed from, each once.
+pub(crate) fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
+    let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
+    op.visit_operands(|v| open.push(v));
+    while let Some(v) = open.pop() {
+        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
+            kernel.insts[inst].visit_operands(|o| open.push(o));
+        }
+    }
+    seen
+}
+
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// What is known to divide the first element and the extent of a slice of a dim.
 pub(crate) fn inner_divisor(slice: Slice, dim: u64) -> u64 {
-    let gcd = |a: u64, b: u64| {
-        let (mut a, mut b) = (a, b);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
     match slice {
         Slice::At { .. } | Slice::Span { .. } => 1,
         Slice::Tile { size, offset, len, .. } => gcd(gcd(u64::from(size), u64::from(offset)), gcd(u64::from(len), dim)),

@@ -4,7 +4,7 @@
 //! in the middle of the grid. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
-use crate::analysis::formula::{Formula, Formulas, count};
+use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::{access_elements, peak_registers, registers_per_thread};
 use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
 use crate::layout::{Fragment, Mode};
@@ -251,7 +251,7 @@ impl AtSizes {
     pub fn work(&mut self, of: &WorkFormula, dims: &[u64]) -> &Work {
         let AtSizes { values, work } = self;
         of.formulas.values(dims, values);
-        work.programs = of.grid.iter().map(|&axis| count(axis, dims)).fold(1, u64::saturating_mul);
+        work.programs = of.grid.iter().map(|&axis| axis.count(dims)).fold(1, u64::saturating_mul);
         (work.threads, work.shared_bytes, work.registers) = (of.threads, of.shared_bytes, of.registers);
         (work.total, work.written) = (Counts::default(), 0.0);
         work.prefetched.clear();

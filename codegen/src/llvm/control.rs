@@ -4,6 +4,7 @@ use super::{Emitter, R, Regs};
 use crate::error::CompileError;
 use crate::gpu::{Block, Inst, Op, Value};
 use inkwell::IntPredicate;
+use inkwell::values::IntValue;
 
 impl<'c> Emitter<'c, '_> {
     pub(super) fn emit_loop(&mut self, inst: Inst) -> R<()> {
@@ -60,6 +61,41 @@ impl<'c> Emitter<'c, '_> {
             self.values[result] = Some(regs);
         }
         Ok(())
+    }
+
+    /// Runs a body for an index from `first` on by `step` while it is below `end`, at least once, and carries registers.
+    pub(super) fn repeat(
+        &mut self,
+        name: &str,
+        (first, step, end): (IntValue<'c>, u32, u32),
+        carried: Regs<'c>,
+        body: impl FnOnce(&mut Self, IntValue<'c>, Regs<'c>) -> R<Regs<'c>>,
+    ) -> R<Regs<'c>> {
+        let before = self.current()?;
+        let head = self.cx.append_basic_block(self.function, name);
+        let after = self.cx.append_basic_block(self.function, "done");
+        self.b.build_unconditional_branch(head)?;
+        self.b.position_at_end(head);
+        let index = self.b.build_phi(self.i32_type(), name)?;
+        index.add_incoming(&[(&first, before)]);
+        let mut phis = Vec::new();
+        for r in &carried {
+            let phi = self.b.build_phi(r.get_type(), "")?;
+            phi.add_incoming(&[(r, before)]);
+            phis.push(phi);
+        }
+        let at = index.as_basic_value().into_int_value();
+        let out = body(self, at, phis.iter().map(|p| p.as_basic_value()).collect())?;
+        let next = self.b.build_int_add(at, self.i32(i64::from(step)), "")?;
+        let more = self.b.build_int_compare(IntPredicate::ULT, next, self.i32(i64::from(end)), "")?;
+        let last = self.current()?;
+        self.b.build_conditional_branch(more, head, after)?;
+        index.add_incoming(&[(&next, last)]);
+        for (p, r) in phis.iter().zip(&out) {
+            p.add_incoming(&[(r, last)]);
+        }
+        self.b.position_at_end(after);
+        Ok(out)
     }
 
     pub(super) fn emit_if(&mut self, cond: Value, body: Block) -> R<()> {

@@ -64,23 +64,12 @@ impl<'c> Emitter<'c, '_> {
     /// A loop over groups of [`COPIED_AT_ONCE`] chunks of each thread.
     fn copy_in_groups(&mut self, c: &Copy<'c>, groups: u32) -> R<()> {
         let step = self.k.threads * COPIED_AT_ONCE;
-        let before = self.current()?;
-        let inside = self.cx.append_basic_block(self.function, "copies");
-        let after = self.cx.append_basic_block(self.function, "copied");
-        self.b.build_unconditional_branch(inside)?;
-        self.b.position_at_end(inside);
-        let first = self.b.build_phi(self.i32_type(), "chunk")?;
-        first.add_incoming(&[(&self.tid, before)]);
-        let chunk = first.as_basic_value().into_int_value();
         self.loops += 1;
-        self.copy_group(c, chunk, COPIED_AT_ONCE, groups * step > c.total)?;
+        self.repeat("copies", (self.tid, step, groups * step), vec![], |e, chunk, none| {
+            e.copy_group(c, chunk, COPIED_AT_ONCE, groups * step > c.total)?;
+            Ok(none)
+        })?;
         self.loops -= 1;
-        let next = self.b.build_int_add(chunk, self.i32(i64::from(step)), "")?;
-        let end = self.i32(i64::from(groups * step));
-        let more = self.b.build_int_compare(IntPredicate::ULT, next, end, "")?;
-        first.add_incoming(&[(&next, self.current()?)]);
-        self.b.build_conditional_branch(more, inside, after)?;
-        self.b.position_at_end(after);
         Ok(())
     }
 

@@ -428,11 +428,6 @@ impl<'c> Emitter<'c, '_> {
 pub(super) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "i1",
-        DType::I32 => "i32",
-        DType::I64 => "i64",
-        DType::F16 => "f16",
-        DType::Bf16 => "bf16",
-        DType::F32 => "f32",
-        DType::F64 => "f64",
+        _ => dtype.name(),
     }
 }

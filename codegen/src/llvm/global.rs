@@ -3,7 +3,7 @@
 use super::coords::Masked;
 use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
-use crate::analysis::{inner_divisor, vector_elements};
+use crate::analysis::{access_elements, inner_divisor};
 use crate::error::CompileError;
 use crate::gpu::{Cache, Reach, Slice, Value};
 use crate::layout::Fragment;
@@ -94,7 +94,7 @@ impl<'c> Emitter<'c, '_> {
 
     pub(super) fn view(&mut self, param: Param, slices: &[Slice]) -> R<View<'c>> {
         let kind = self.k.params[param].kind.clone();
-        let ParamKind::Tensor { dtype, dims, strides, .. } = &kind else {
+        let ParamKind::Tensor { dtype, strides, .. } = &kind else {
             return Err(CompileError::bug("a scalar has no elements"));
         };
         let base = self.pointers[&param];
@@ -109,10 +109,6 @@ impl<'c> Emitter<'c, '_> {
                 tile_strides.push(s);
             }
         }
-        let inner = match (slices.last(), dims.last()) {
-            (Some(s), Some(&d)) => inner_divisor(*s, self.k.dims[d].size.divisor()),
-            _ => 1,
-        };
         let origin = self.offset_pointer(*dtype, base, offset)?;
         Ok(View {
             dtype: *dtype,
@@ -120,7 +116,7 @@ impl<'c> Emitter<'c, '_> {
             base,
             origin,
             strides: tile_strides,
-            vector: vector_elements(&kind, inner),
+            vector: access_elements(self.k, param, slices),
         })
     }
 

@@ -184,48 +184,14 @@ impl<'c> Emitter<'c, '_> {
             16 * STEPS_AT_ONCE * if k_contiguous { buffer.dtype.bytes() } else { buffer.layout.pitch }
         };
         let strides = (stride(self, left, !left.transposed), stride(self, right, right.transposed));
-        let acc = self.loop_over(groups, acc, |e, group, acc| {
+        self.loops += 1;
+        let acc = self.repeat("k", (self.i32(0), 1, groups), acc, |e, group, acc| {
             let far = |e: &Self, stride: u32| e.b.build_int_mul(group, e.i32(i64::from(stride)), "");
             let ahead = (far(e, strides.0)?, far(e, strides.1)?);
             e.mma_steps(&product, acc, 0..STEPS_AT_ONCE, Some(ahead))
         })?;
-        self.mma_steps(&product, acc, groups * STEPS_AT_ONCE..steps, None)
-    }
-
-    /// A loop of a constant number of iterates over registers.
-    fn loop_over(
-        &mut self,
-        count: u32,
-        carried: Regs<'c>,
-        body: impl FnOnce(&mut Self, IntValue<'c>, Regs<'c>) -> R<Regs<'c>>,
-    ) -> R<Regs<'c>> {
-        let before = self.current()?;
-        let head = self.cx.append_basic_block(self.function, "k");
-        let after = self.cx.append_basic_block(self.function, "k_done");
-        self.b.build_unconditional_branch(head)?;
-        self.b.position_at_end(head);
-        let index = self.b.build_phi(self.i32_type(), "k")?;
-        index.add_incoming(&[(&self.i32(0), before)]);
-        let mut phis = Vec::new();
-        for r in &carried {
-            let phi = self.b.build_phi(r.get_type(), "")?;
-            phi.add_incoming(&[(r, before)]);
-            phis.push(phi);
-        }
-        let at = index.as_basic_value().into_int_value();
-        self.loops += 1;
-        let out = body(self, at, phis.iter().map(|p| p.as_basic_value()).collect())?;
         self.loops -= 1;
-        let next = self.b.build_int_add(at, self.i32(1), "")?;
-        let more = self.b.build_int_compare(inkwell::IntPredicate::ULT, next, self.i32(i64::from(count)), "")?;
-        let end = self.current()?;
-        self.b.build_conditional_branch(more, head, after)?;
-        index.add_incoming(&[(&next, end)]);
-        for (p, r) in phis.iter().zip(&out) {
-            p.add_incoming(&[(r, end)]);
-        }
-        self.b.position_at_end(after);
-        Ok(out)
+        self.mma_steps(&product, acc, groups * STEPS_AT_ONCE..steps, None)
     }
 
     /// Steps of a product; `ahead` is how far, in bytes, the operands lie behind what the steps' numbers say.
@@ -419,22 +385,7 @@ impl<'c> Emitter<'c, '_> {
             return Err(CompileError::bug("operands of fused multiply-adds lie in shared memory"));
         };
         const STEP: u32 = 4;
-        let before = self.current()?;
-        let head = self.cx.append_basic_block(self.function, "k");
-        let after = self.cx.append_basic_block(self.function, "k_done");
         let (row, col) = (self.thread_coord(layout, 0)?, self.thread_coord(layout, 1)?);
-        self.b.build_unconditional_branch(head)?;
-        self.b.position_at_end(head);
-        let index = self.b.build_phi(self.i32_type(), "k")?;
-        index.add_incoming(&[(&self.i32(0), before)]);
-        let mut phis = Vec::new();
-        for r in &acc {
-            let phi = self.b.build_phi(r.get_type(), "")?;
-            phi.add_incoming(&[(r, before)]);
-            phis.push(phi);
-        }
-        let k = Masked { value: index.as_basic_value().into_int_value(), bits: !(STEP - 1) };
-        let mut sums: Vec<FloatValue<'c>> = phis.iter().map(|p| p.as_basic_value().into_float_value()).collect();
         let coords: Vec<Vec<u32>> = (0..layout.reg_count()).map(|r| layout.reg_coord(r)).collect();
         let mut rows: Vec<u32> = coords.iter().map(|c| c[0]).collect();
         rows.sort_unstable();
@@ -443,37 +394,32 @@ impl<'c> Emitter<'c, '_> {
         cols.sort_unstable();
         cols.dedup();
         let run = Self::register_run(layout, 1, 16 / dtype.bytes());
-        // left[row][dk], right[col][dk].
-        let mut left = std::collections::BTreeMap::new();
-        for &m in &rows {
-            let at = self.inside_operand(a, !a.transposed, (row, m), layout.max_thread_coord(0), 1)?;
-            left.insert(m, self.operand_quad(a, !a.transposed, at, k, STEP, 1)?[0].clone());
-        }
-        let mut right = std::collections::BTreeMap::new();
-        for n in cols.iter().copied().step_by(run as usize) {
-            let at = self.inside_operand(b, b.transposed, (col, n), layout.max_thread_coord(1), run)?;
-            for (i, quad) in self.operand_quad(b, b.transposed, at, k, STEP, run)?.into_iter().enumerate() {
-                right.insert(n + i as u32, quad);
-            }
-        }
         let ty = element(self.cx, dtype);
         let name = if dtype == DType::F64 { "llvm.fma.f64" } else { "llvm.fma.f32" };
-        for dk in 0..STEP as usize {
-            for (s, c) in sums.iter_mut().zip(&coords) {
-                let (x, y) = (left[&c[0]][dk], right[&c[1]][dk]);
-                *s = self.call(name, ty, &[x, y, (*s).into()])?.into_float_value();
+        self.repeat("k", (self.i32(0), STEP, shape.2), acc, |e, k, sums| {
+            let k = Masked { value: k, bits: !(STEP - 1) };
+            let mut sums: Vec<FloatValue<'c>> = sums.into_iter().map(BasicValueEnum::into_float_value).collect();
+            // left[row][dk], right[col][dk].
+            let mut left = std::collections::BTreeMap::new();
+            for &m in &rows {
+                let at = e.inside_operand(a, !a.transposed, (row, m), layout.max_thread_coord(0), 1)?;
+                left.insert(m, e.operand_quad(a, !a.transposed, at, k, STEP, 1)?[0].clone());
             }
-        }
-        let next = self.b.build_int_add(k.value, self.i32(i64::from(STEP)), "")?;
-        let more = self.b.build_int_compare(inkwell::IntPredicate::ULT, next, self.i32(i64::from(shape.2)), "")?;
-        let end = self.current()?;
-        self.b.build_conditional_branch(more, head, after)?;
-        index.add_incoming(&[(&next, end)]);
-        for (p, s) in phis.iter().zip(&sums) {
-            p.add_incoming(&[(s, end)]);
-        }
-        self.b.position_at_end(after);
-        Ok(sums.into_iter().map(Into::into).collect())
+            let mut right = std::collections::BTreeMap::new();
+            for n in cols.iter().copied().step_by(run as usize) {
+                let at = e.inside_operand(b, b.transposed, (col, n), layout.max_thread_coord(1), run)?;
+                for (i, quad) in e.operand_quad(b, b.transposed, at, k, STEP, run)?.into_iter().enumerate() {
+                    right.insert(n + i as u32, quad);
+                }
+            }
+            for dk in 0..STEP as usize {
+                for (s, c) in sums.iter_mut().zip(&coords) {
+                    let (x, y) = (left[&c[0]][dk], right[&c[1]][dk]);
+                    *s = e.call(name, ty, &[x, y, (*s).into()])?.into_float_value();
+                }
+            }
+            Ok(sums.into_iter().map(Into::into).collect())
+        })
     }
 
     /// A position of `run` neighbours along M or N kept inside the buffer; layouts may be padded beyond it.

@@ -3,7 +3,7 @@
 use super::values::Argument;
 use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::{Kernel, Schedule, Verified};
-use atlas_runtime::{Device, TileArg, grid_count, launch_tile_ir, programs};
+use atlas_runtime::{Device, TileArg, launch_tile_ir, programs};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::fault::{Fault, FaultKind};
 use atlas_sim::launch::{Launch, Options, Policy};
@@ -107,7 +107,7 @@ impl<'a> Ready<'a> {
         let argument = |p: atlas_dsl::Param| &self.arguments[p.as_u32() as usize];
         match param {
             AbiParam::Dim(d) => self.dims[d.as_u32() as usize],
-            AbiParam::GridCount(axis) => grid_count(self.image.grid[usize::from(axis)], self.dims),
+            AbiParam::GridCount(axis) => self.image.grid[usize::from(axis)].count(self.dims),
             AbiParam::Ptr(p) => match argument(p) {
                 Argument::Tensor { placed, .. } => {
                     addresses[p.as_u32() as usize] + placed.offset * u64::from(placed.dtype.bytes())

@@ -1,7 +1,7 @@
 //! Loads, stores, and tiles kept in shared memory.
 
 use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, contiguous_run, inner_divisor, vector_elements};
+use crate::analysis::{Home, StagingReason, access_elements, contiguous_run};
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
@@ -134,12 +134,8 @@ impl Lower<'_> {
     }
 
     fn copy_atom(&self, param: Param, slices: &[gpu::Slice]) -> CopyAtom {
-        let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return CopyAtom::Direct };
-        let inner = match (slices.last(), dims.last()) {
-            (Some(s), Some(&d)) => inner_divisor(*s, self.k.dims[d].size.divisor()),
-            _ => 1,
-        };
-        match vector_elements(&self.k.params[param].kind, inner) * dtype.bytes() {
+        let ParamKind::Tensor { dtype, .. } = self.k.params[param].kind else { return CopyAtom::Direct };
+        match access_elements(&self.k, param, slices) * dtype.bytes() {
             bytes @ (4 | 8 | 16) => CopyAtom::CpAsync(bytes),
             _ => CopyAtom::Direct,
         }
