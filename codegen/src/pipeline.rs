@@ -6,8 +6,8 @@ use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Schedule
 use crate::machine::Platform;
 use crate::notes::Notes;
 use crate::passes::{
-    allocate_shared, check_registers, choose_caching, insert_barriers, interleave_copies, lower_converts, lower_rings,
-    lower_tiles, split_casts,
+    allocate_shared, check_registers, choose_caching, expand_loops, insert_barriers, interleave_copies, lower_converts,
+    lower_rings, lower_tiles, schedule_loops, split_casts, start_loads,
 };
 use atlas_dsl::{Schedule, Verified};
 
@@ -52,8 +52,13 @@ pub const PLACE: &[Pass] = &[
     Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
 ];
 
-/// Who does what when. `lower_tiles` still starts copies ahead.
-pub const SCHEDULE: &[Pass] = &[pass("interleave_copies", interleave_copies)];
+/// Who does what when.
+pub const SCHEDULE: &[Pass] = &[
+    pass("schedule_loops", schedule_loops),
+    pass("expand_loops", expand_loops),
+    pass("start_loads", start_loads),
+    pass("interleave_copies", interleave_copies),
+];
 
 /// How: memory, order, limits.
 pub const LOWER: &[Pass] = &[

@@ -24,5 +24,7 @@ pub use placement::{Home, Placement, StagingReason};
 pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
-pub(crate) use vectors::{access_elements, inner_divisor, root as placement_root};
+#[cfg(feature = "llvm")]
+pub(crate) use vectors::inner_divisor;
+pub(crate) use vectors::{access_elements, root as placement_root};
 pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};

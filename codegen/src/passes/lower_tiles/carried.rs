@@ -168,18 +168,18 @@ impl Lower<'_> {
             return Ok(None);
         }
         let Some(Resident { buffer, .. }) = self.residents[leaf] else { return Ok(None) };
+        // A pipelined loop has several stages of it.
+        let around = block.and_then(|b| self.uses.loop_of(b));
+        if around.is_some_and(|l| self.runs_ahead(l)) {
+            return Ok(None);
+        }
         let ty = self.tile.ty(init);
         let wanted = crate::layout::SharedLayout::conflict_free(
             ty.shape[0].next_multiple_of(16),
             ty.shape[1].next_multiple_of(16),
             ty.dtype.bytes(),
         );
-        let data = &self.k.buffers[buffer];
-        if data.layout != wanted || data.stages != 1 {
-            return Ok(None);
-        }
-        self.resident(leaf)?;
-        Ok(Some(buffer))
+        Ok((self.k.buffers[buffer].layout == wanted).then_some(buffer))
     }
 
     /// True if all that an instruction computes ends in folds that come before `at` in its block.

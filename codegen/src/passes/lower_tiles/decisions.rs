@@ -1,4 +1,4 @@
-//! What the pass decided, for people: products, loads, tiles in shared memory, rings, functions.
+//! What the pass decided, for people: products, loads, tiles in shared memory, functions.
 
 use super::Lower;
 use crate::analysis::{Home, StagingReason};
@@ -31,17 +31,6 @@ impl Lower<'_> {
             }
         }
         self.note_tiles(notes);
-        for ring in self.k.rings.values() {
-            notes.push("ring", Loc::default(), || {
-                let names: Vec<&str> = ring.buffers.iter().map(|&b| self.k.buffers[b].name.as_str()).collect();
-                let bytes: u32 = ring.buffers.iter().map(|&b| self.k.buffers[b].layout.bytes()).sum();
-                let because = match ring.stages {
-                    1 => "its loads do not run ahead",
-                    _ => "a pipelined loop; the config",
-                };
-                (format!("{} stages of {bytes} bytes: {}", ring.stages, names.join(", ")), because.to_owned())
-            });
-        }
         let is_function =
             |op: &Op| matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
         if self.tile.insts.values().any(is_function) {

@@ -3,9 +3,9 @@
 use super::{Lower, Resident};
 use crate::analysis::{Home, is_known_before};
 use crate::error::CompileError;
-use crate::gpu::{self, At, BlockData, Op as GpuOp, Type};
+use crate::gpu::{self, BlockData, Op as GpuOp, Type};
 use atlas_dsl::op::{BinaryOp, LoopKind};
-use atlas_dsl::{Block, DType, Inst, Op, Value};
+use atlas_dsl::{Block, DType, Inst, Op};
 
 impl Lower<'_> {
     pub(super) fn lower_loop(&mut self, inst: Inst) -> Result<(), CompileError> {
@@ -26,12 +26,12 @@ impl Lower<'_> {
             if *self.placement.home(param) == Home::Carried {
                 let buffer = match self.dying_buffer(init, inst)? {
                     Some(buffer) => {
-                        self.residents[param] = Some(Resident { buffer, token: None, pending: None });
+                        self.residents[param] = Some(Resident { buffer, token: None });
                         buffer
                     }
                     None => self.resident_buffer(param, init, &self.ranges_of(inst, init))?,
                 };
-                self.residents[results[k]] = Some(Resident { buffer, token: None, pending: None });
+                self.residents[results[k]] = Some(Resident { buffer, token: None });
                 for columns in self.ranges_of(inst, init) {
                     self.store_columns(init, param, buffer, columns)?;
                 }
@@ -41,31 +41,11 @@ impl Lower<'_> {
             }
         }
 
-        // Loads that go through shared memory share a ring; a pipeline's run ahead by all stages but one.
+        // Loads that go through shared memory share a ring.
         let loads = self.staged_loads(body);
-        let stages = if kind == LoopKind::Pipeline { self.schedule.stages } else { 1 };
-        let ahead = stages - 1;
-        for &load in &loads {
-            let mut known = true;
-            self.tile.insts[load]
-                .visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, ahead == 0));
-            if !known {
-                return Err(CompileError::refusal(format!(
-                    "a load of `{}` in a loop is kept in shared memory, but the loop computes where it reads",
-                    match &self.tile.insts[load] {
-                        Op::Load { param, .. } => &self.tile.params[*param].name,
-                        _ => "",
-                    }
-                )));
-            }
-        }
+        self.refuse_unknown_places(inst, &loads)?;
         let outer = self.fragments.clone();
-        let ring = match (self.started[inst], loads.is_empty()) {
-            (Some(ring), _) => Some(ring),
-            (None, true) => None,
-            (None, false) => Some(self.start_ring(inst, body, &loads, lo, hi)?),
-        };
-        self.settle()?;
+        let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads)?) };
 
         let outside = self.at;
         let inside = self.k.blocks.push(BlockData::default());
@@ -81,23 +61,7 @@ impl Lower<'_> {
         let mut token = None;
         if let Some(ring) = ring {
             let n = self.int_op(BinaryOp::Sub, index, lo);
-            if ahead == 0 {
-                let filled = self.copy_in(&loads, ring, n)?;
-                self.push_effect(GpuOp::Commit(ring, Some(filled)));
-            }
-            let ready = self.push(GpuOp::Wait(ring, At::Iteration(n)), vec![Type::Token(ring)])[0];
-            token = Some(ready);
-            if ahead > 0 {
-                let step = self.int(i64::from(ahead));
-                let next_n = self.int_op(BinaryOp::Add, n, step);
-                self.produce_if_below(&loads, ring, params[0], (index, step), next_n, hi)?;
-                self.fragments.insert((params[0], None), index);
-            }
-            for &load in &loads {
-                if let Some(r) = &mut self.residents[self.tile.results[load][0]] {
-                    r.token = Some(ready);
-                }
-            }
+            token = Some(self.fill(&loads, ring, n)?);
         }
         self.block(body)?;
 
@@ -141,29 +105,29 @@ impl Lower<'_> {
         self.tile.blocks[body].insts.iter().copied().filter(staged).collect()
     }
 
-    /// Fills the stage of iteration `n`, the loop index being `from + step`, if that is below `hi`; commits in any case, so
-    /// that every thread counts the same groups. The sum may be past the last number, the difference of bounds is not.
-    pub(super) fn produce_if_below(
-        &mut self,
-        loads: &[Inst],
-        ring: gpu::Ring,
-        index: Value,
-        (from, step): (gpu::Value, gpu::Value),
-        n: gpu::Value,
-        hi: gpu::Value,
-    ) -> Result<(), CompileError> {
-        let left = self.int_op(BinaryOp::Sub, hi, from);
-        let inside = self.less(step, left);
-        let i = self.int_op(BinaryOp::Add, from, step);
-        let (outer, saved) = (self.at, self.fragments.clone());
-        let block = self.k.blocks.push(BlockData::default());
-        self.at = block;
-        self.fragments.insert((index, None), i);
-        self.copy_in(loads, ring, n)?;
-        self.at = outer;
-        self.fragments = saved;
-        self.push_effect(GpuOp::If(inside, block));
-        self.push_effect(GpuOp::Commit(ring, None));
+    /// Loads that go through shared memory start before anything that an iterate computes; of a pipelined loop, before
+    /// what the loop carries is known.
+    fn refuse_unknown_places(&self, inst: Inst, loads: &[Inst]) -> Result<(), CompileError> {
+        let Op::Loop { body, .. } = self.tile.insts[inst] else { return Ok(()) };
+        let ahead = self.runs_ahead(inst);
+        for &load in loads {
+            let mut known = true;
+            self.tile.insts[load].visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, !ahead));
+            if !known {
+                return Err(CompileError::refusal(format!(
+                    "a load of `{}` in a loop is kept in shared memory, but the loop computes where it reads",
+                    match &self.tile.insts[load] {
+                        Op::Load { param, .. } => &self.tile.params[*param].name,
+                        _ => "",
+                    }
+                )));
+            }
+        }
         Ok(())
+    }
+
+    /// True if the rings of a loop will have several stages.
+    pub(super) fn runs_ahead(&self, inst: Inst) -> bool {
+        matches!(self.tile.insts[inst], Op::Loop { kind: LoopKind::Pipeline, .. }) && self.schedule.stages > 1
     }
 }

@@ -56,13 +56,9 @@ impl Lower<'_> {
         match self.placement.home(v) {
             // A ring of the enclosing loop may hold it already.
             Home::Copied(_) if self.residents[v].is_none() => {
-                let ring = self.new_ring(&[inst], 1)?;
+                let ring = self.new_ring(&[inst])?;
                 let zero = self.int(0);
-                let token = self.copy_in(&[inst], ring, zero)?;
-                self.push_effect(GpuOp::Commit(ring, Some(token)));
-                if let Some(r) = &mut self.residents[v] {
-                    r.pending = Some((ring, zero));
-                }
+                self.fill(&[inst], ring, zero)?;
                 Ok(())
             }
             Home::Copied(_) => Ok(()),
@@ -95,7 +91,7 @@ impl Lower<'_> {
     }
 
     /// A ring whose buffers hold the tiles of these loads; makes them resident there.
-    pub(super) fn new_ring(&mut self, loads: &[Inst], stages: u32) -> Result<gpu::Ring, CompileError> {
+    pub(super) fn new_ring(&mut self, loads: &[Inst]) -> Result<gpu::Ring, CompileError> {
         let mut buffers = Vec::new();
         for &inst in loads {
             let v = self.tile.results[inst][0];
@@ -103,15 +99,15 @@ impl Lower<'_> {
             let ty = self.tile.ty(v).clone();
             let operand = *self.placement.home(v) == Home::Copied(StagingReason::Operand);
             let name = self.tile.params[*param].name.clone();
-            let buffer = self.new_buffer(name, ty.dtype, &ty.shape, stages, operand)?;
-            self.residents[v] = Some(Resident { buffer, token: None, pending: None });
+            let buffer = self.new_buffer(name, ty.dtype, &ty.shape, operand)?;
+            self.residents[v] = Some(Resident { buffer, token: None });
             buffers.push(buffer);
         }
-        Ok(self.k.rings.push(RingData { stages, buffers, tx_bytes: 0, producer: Scope::Cta, consumer: Scope::Cta }))
+        Ok(self.k.rings.push(RingData { stages: 1, buffers, tx_bytes: 0, producer: Scope::Cta, consumer: Scope::Cta }))
     }
 
-    /// Acquires the stage of an iteration and starts the copies of these loads into it.
-    pub(super) fn copy_in(
+    /// Fills the stage of an iteration by the copies of these loads, and waits for them.
+    pub(super) fn fill(
         &mut self,
         loads: &[Inst],
         ring: gpu::Ring,
@@ -130,7 +126,14 @@ impl Lower<'_> {
             let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
             self.push_effect(GpuOp::Copy { atom, param, slices, to });
         }
-        Ok(token)
+        self.push_effect(GpuOp::Commit(ring, Some(token)));
+        let ready = self.push(GpuOp::Wait(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
+        for &inst in loads {
+            if let Some(r) = &mut self.residents[self.tile.results[inst][0]] {
+                r.token = Some(ready);
+            }
+        }
+        Ok(ready)
     }
 
     fn copy_atom(&self, param: Param, slices: &[gpu::Slice]) -> CopyAtom {
@@ -141,28 +144,11 @@ impl Lower<'_> {
         }
     }
 
-    /// Where a value is in shared memory, after waiting for it if it is still on its way.
-    pub(super) fn resident(&mut self, v: Value) -> Result<SharedRef, CompileError> {
-        let r = self.residents[v].ok_or_else(|| CompileError::bug(format!("{v} is not in shared memory")))?;
-        let token = match r.pending {
-            None => r.token,
-            Some((ring, iteration)) => {
-                let token = self.push(GpuOp::Wait(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
-                self.residents[v] = Some(Resident { token: Some(token), pending: None, ..r });
-                Some(token)
-            }
-        };
-        Ok(SharedRef { buffer: r.buffer, token, origin: (0, 0), transposed: false })
-    }
-
-    /// Waits for everything that was loaded ahead of a loop.
-    pub(super) fn settle(&mut self) -> Result<(), CompileError> {
-        for v in self.tile.values.keys() {
-            if self.residents[v].is_some_and(|r| r.pending.is_some()) {
-                self.resident(v)?;
-            }
-        }
-        Ok(())
+    /// Where a value is in shared memory.
+    pub(super) fn resident(&self, v: Value) -> Result<SharedRef, CompileError> {
+        let Resident { buffer, token } =
+            self.residents[v].ok_or_else(|| CompileError::bug(format!("{v} is not in shared memory")))?;
+        Ok(SharedRef { buffer, token, origin: (0, 0), transposed: false })
     }
 
     /// Stores a computed value, now in registers, to a new buffer of its own.
@@ -193,7 +179,7 @@ impl Lower<'_> {
             ValueDef::BlockParam(..) => "carried",
             _ => "tile",
         };
-        let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, 1, true)?;
+        let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, true)?;
         let shared = self.k.buffers[buffer].layout;
         for &columns in ranges {
             // A range has a layout of its own, which may reach fewer rows than that of the whole tile.
@@ -204,7 +190,7 @@ impl Lower<'_> {
                 break;
             }
         }
-        self.residents[v] = Some(Resident { buffer, token: None, pending: None });
+        self.residents[v] = Some(Resident { buffer, token: None });
         Ok(buffer)
     }
 

@@ -1,16 +1,14 @@
 //! `lower_tiles`: Tile IR to GPU IR, by the homes that [`Placement`] gives.
 //!
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
-//! fragment with a layout or a shared buffer; loads of pipelined loops in rings with their prologue;
-//! neutrals refilled before contractions. Never: places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
-//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered.
+//! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
+//! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the
 //! budget is evaluated by column ranges, so that no more than one range is live at a time.
 
-mod ahead;
 mod carried;
 mod chunks;
 mod decisions;
@@ -19,11 +17,10 @@ mod loops;
 mod memory;
 mod values;
 
-use super::allocate_shared::refuse_large_buffers;
 use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
+use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
@@ -38,8 +35,6 @@ pub(super) type Columns = Option<(u32, u32)>;
 struct Resident {
     buffer: Buffer,
     token: Option<gpu::Value>,
-    /// A copy that has been committed but not waited for.
-    pending: Option<(Ring, gpu::Value)>,
 }
 
 /// The pass's state.
@@ -62,8 +57,6 @@ struct Lower<'a> {
     ranges: BTreeMap<(Inst, Value), Vec<Columns>>,
     /// Stores whose tile is made in any layout.
     any_layout: SecondaryMap<Inst, bool>,
-    /// Rings of loops whose first stages are on their way already.
-    started: SecondaryMap<Inst, Option<Ring>>,
 }
 
 /// Lowers a kernel.
@@ -109,14 +102,12 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         lazy: SecondaryMap::new(),
         ranges: BTreeMap::new(),
         any_layout: SecondaryMap::new(),
-        started: SecondaryMap::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
         lower.fragments.insert((axis.coord, None), coord);
     }
     lower.block(tile.body)?;
-    refuse_large_buffers(&lower.k, machine)?;
     lower.note_decisions(cx.notes);
     Ok(lower.k)
 }
@@ -125,7 +116,6 @@ impl Lower<'_> {
     /// Lowers a block's instructions, but for its yield.
     fn block(&mut self, block: Block) -> Result<(), CompileError> {
         self.choose_ranges(block)?;
-        self.start_loads(block)?;
         for &inst in &self.tile.blocks[block].insts {
             if !self.uses.is_live(inst) {
                 continue;
@@ -195,11 +185,6 @@ impl Lower<'_> {
         self.push_tile(GpuOp::Binary(op, a, b), DType::I32, &layout)
     }
 
-    fn less(&mut self, a: gpu::Value, b: gpu::Value) -> gpu::Value {
-        let layout = self.scalar_layout();
-        self.push_tile(GpuOp::Compare(atlas_dsl::op::Predicate::Lt, a, b), DType::Bool, &layout)
-    }
-
     fn layout_of(&self, v: Value) -> Result<Fragment, CompileError> {
         if self.tile.ty(v).rank() == 0 {
             return Ok(self.scalar_layout());
@@ -221,14 +206,7 @@ impl Lower<'_> {
     }
 
     /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
-    fn new_buffer(
-        &mut self,
-        name: String,
-        dtype: DType,
-        shape: &[u32],
-        stages: u32,
-        operand: bool,
-    ) -> Result<Buffer, CompileError> {
+    fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], operand: bool) -> Result<Buffer, CompileError> {
         let (cols, rows) = match shape.split_last() {
             None => (1, 1),
             Some((&cols, outer)) => (cols, outer.iter().product()),
@@ -242,7 +220,7 @@ impl Lower<'_> {
             let vector = 16 / dtype.bytes();
             SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes())
         };
-        Ok(self.k.buffers.push(BufferData { name, dtype, stages, layout, owner: Owner::Cta, offset: None }))
+        Ok(self.k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None }))
     }
 }
 

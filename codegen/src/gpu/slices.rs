@@ -1,0 +1,74 @@
+//! What a place is computed from: the scalars that copies and loads need, and how they are copied or moved along.
+
+use super::{Block, Inst, Kernel, Op, Type, Value, ValueDef};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// True for an operation on scalars that may be computed anywhere, any number of times.
+pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
+    let of_scalars = matches!(
+        k.insts[inst],
+        Op::Const(_)
+            | Op::DimSize(_)
+            | Op::DimTiles(..)
+            | Op::ScalarParam(_)
+            | Op::TableGet(..)
+            | Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Select(..)
+            | Op::Cast(_)
+    );
+    let scalar = |&v: &Value| matches!(&k.values[v].ty, Type::Fragment { layout, .. } if layout.shape.is_empty());
+    of_scalars && k.results[inst].iter().all(scalar)
+}
+
+/// Calls `f` on every operand of an instruction, and of what stands in its blocks.
+pub(crate) fn visit_deep(k: &Kernel, inst: Inst, f: &mut dyn FnMut(Value)) {
+    k.insts[inst].visit_operands(&mut *f);
+    if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) = k.insts[inst] {
+        for &i in &k.blocks[body].insts {
+            visit_deep(k, i, f);
+        }
+    }
+}
+
+/// The instructions among `of` that some values are computed from, whatever they are, in the order of `of`.
+pub(crate) fn slice(k: &Kernel, of: &[Inst], values: impl IntoIterator<Item = Value>) -> Vec<Inst> {
+    let there: BTreeSet<Inst> = of.iter().copied().collect();
+    let (mut open, mut found): (Vec<Value>, BTreeSet<Inst>) = (values.into_iter().collect(), BTreeSet::new());
+    while let Some(v) = open.pop() {
+        let ValueDef::Result(inst, _) = k.values[v].def else { continue };
+        if there.contains(&inst) && found.insert(inst) {
+            visit_deep(k, inst, &mut |o| open.push(o));
+        }
+    }
+    of.iter().copied().filter(|i| found.contains(i)).collect()
+}
+
+/// A copy of an instruction that reads other values, and whose results take the place of the old ones.
+pub(crate) fn copy(k: &mut Kernel, inst: Inst, values: &mut BTreeMap<Value, Value>) -> Inst {
+    let mut op = k.insts[inst].clone();
+    op.replace_operands(|v| values.get(&v).copied().unwrap_or(v));
+    let types = k.results[inst].iter().map(|&v| k.values[v].ty.clone()).collect();
+    let (loc, old) = (k.locs[inst], k.results[inst].clone());
+    let made = k.new_inst(op, types, loc);
+    values.extend(old.into_iter().zip(k.results[made].iter().copied()));
+    made
+}
+
+/// Takes the scalars out of a block that nothing reads.
+pub(crate) fn remove_unread(k: &mut Kernel, block: Block) {
+    let mut read = BTreeSet::new();
+    let mut kept = Vec::new();
+    for inst in std::mem::take(&mut k.blocks[block].insts).into_iter().rev() {
+        if is_plain(k, inst) && !k.results[inst].iter().any(|v| read.contains(v)) {
+            continue;
+        }
+        visit_deep(k, inst, &mut |v| {
+            read.insert(v);
+        });
+        kept.push(inst);
+    }
+    kept.reverse();
+    k.blocks[block].insts = kept;
+}

@@ -1,0 +1,51 @@
+//! `schedule_loops`: how many iterates of a loop are on their way at once.
+//!
+//! Needs: rings of one stage, filled and waited for in their loop. Establishes: a ring that a pipelined loop fills has the
+//! stages of the schedule. Never: moves anything. Refuses: stages that no CTA has room for.
+//! Features: removes nothing; adds nothing.
+//!
+//! The stages are the mark that `expand_loops` obeys: a ring of several stages runs ahead by all but one.
+
+use super::allocate_shared::refuse_large_buffers;
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{Block, Kernel, Op, Ring};
+use atlas_dsl::ir::Loc;
+use atlas_dsl::op::LoopKind;
+
+/// Gives the rings of pipelined loops their stages.
+pub fn schedule_loops(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let bodies: Vec<Block> = k.blocks.values().flat_map(|b| &b.insts).filter_map(|&i| pipelined(&k.insts[i])).collect();
+    for ring in bodies.into_iter().flat_map(|body| filled_in(k, body)).collect::<Vec<_>>() {
+        k.rings[ring].stages = cx.schedule.stages;
+        for buffer in k.rings[ring].buffers.clone() {
+            k.buffers[buffer].stages = cx.schedule.stages;
+        }
+    }
+    for ring in k.rings.values() {
+        cx.notes.push("ring", Loc::default(), || {
+            let names: Vec<&str> = ring.buffers.iter().map(|&b| k.buffers[b].name.as_str()).collect();
+            let bytes: u32 = ring.buffers.iter().map(|&b| k.buffers[b].layout.bytes()).sum();
+            let because = match ring.stages {
+                1 => "its loads do not run ahead",
+                _ => "a pipelined loop; the config",
+            };
+            (format!("{} stages of {bytes} bytes: {}", ring.stages, names.join(", ")), because.to_owned())
+        });
+    }
+    refuse_large_buffers(k, cx.machine)
+}
+
+/// The body of a pipelined loop.
+fn pipelined(op: &Op) -> Option<Block> {
+    match *op {
+        Op::Loop { kind: LoopKind::Pipeline, body, .. } => Some(body),
+        _ => None,
+    }
+}
+
+/// The rings that a block fills itself.
+fn filled_in(k: &Kernel, block: Block) -> Vec<Ring> {
+    let filled = |op: &Op| if let Op::Acquire(ring, _) = *op { Some(ring) } else { None };
+    k.blocks[block].insts.iter().filter_map(|&i| filled(&k.insts[i])).collect()
+}

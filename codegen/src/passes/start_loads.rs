@@ -1,0 +1,178 @@
+//! `start_loads`: within a block, what reads inputs starts first.
+//!
+//! Needs: copies waited for right behind their commit, but for those of loops, which run ahead. Establishes: the loads of a
+//! block that need nothing but scalars stand at its head, then the first fills of its first pipelined loop; a copy is waited
+//! for where it is first read. Never: holds more than a few registers for loads that wait for their use; moves a load of a
+//! tensor that the kernel writes. Refuses: nothing. Features: removes nothing; adds nothing.
+//!
+//! # Promise
+//! The same loads and copies of the same places.
+//!
+//! # Argument
+//! What is moved reads tensors that the kernel does not write, at places that scalars decide, which go along. Fills of rings
+//! of one stage are moved out of no loop, and each such ring is filled once, so its stage is free from the start; those of a
+//! loop's ring are moved together, in their order, before its first wait. A wait moves down to the first reader of its token,
+//! at most to the next loop, so that a loop inside waits for nothing that came before it. Groups of copies are counted by
+//! what is committed between a commit and its wait, by the pass that orders memory, after this one.
+//!
+//! # Breaks it
+//! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
+//! Copies counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::slices::{is_plain, slice, visit_deep};
+use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
+use atlas_dsl::Param;
+use std::collections::BTreeSet;
+
+/// 32-bit registers of one thread that loads issued ahead of their use may hold.
+const AHEAD_BUDGET: u32 = 64;
+
+/// Starts the loads of every block.
+pub fn start_loads(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+    let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
+    for block in k.blocks.keys().collect::<Vec<_>>() {
+        let insts = std::mem::take(&mut k.blocks[block].insts);
+        let insts = start(k, insts, bodies.contains(&block));
+        k.blocks[block].insts = if bodies.contains(&block) { insts } else { wait_late(k, insts) };
+    }
+    Ok(())
+}
+
+fn body_of_loop(op: &Op) -> Option<Block> {
+    if let Op::Loop { body, .. } = *op { Some(body) } else { None }
+}
+
+/// The instructions of a block, what may start first at its head.
+fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool) -> Vec<Inst> {
+    let mut moved: Vec<Inst> = Vec::new();
+    let mut held = 0;
+    // In a loop the fills of its own ring stand first, and what they wait for.
+    let fixed = if in_loop { own_rings(k, &insts) } else { 0 };
+    for (at, &inst) in insts.iter().enumerate().skip(fixed) {
+        let unit: &[Inst] = match &k.insts[inst] {
+            Op::LoadGlobal { param, slices, .. } => {
+                let words = words(k, inst);
+                if held + words > AHEAD_BUDGET || is_part_of_several(k, &insts, inst, *param, slices) {
+                    continue;
+                }
+                &insts[at..=at]
+            }
+            Op::Acquire(..) if !in_loop => {
+                let end = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..)));
+                &insts[at..=at + end.unwrap_or(0)]
+            }
+            _ => continue,
+        };
+        if may_move(k, &insts, unit, &mut moved)
+            && let Op::LoadGlobal { .. } = k.insts[inst]
+        {
+            held += words(k, inst);
+        }
+    }
+    // One loop's stages are enough in flight.
+    if let Some(first) = insts.iter().skip(fixed).position(|&i| is_fill(k, i)) {
+        let group = insts[fixed + first..].iter().copied().take_while(|&i| body_of_loop(&k.insts[i]).is_none());
+        let fills: Vec<Inst> = group.filter(|&i| is_fill(k, i)).collect();
+        // A guard and its commit each; after one that stays, all stay.
+        let _ = fills.chunks(2).all(|fill| may_move(k, &insts, fill, &mut moved));
+    }
+    let head: BTreeSet<Inst> = moved.iter().copied().collect();
+    let rest = insts[fixed..].iter().copied().filter(|i| !head.contains(i));
+    insts[..fixed].iter().copied().chain(moved.iter().copied()).chain(rest).collect()
+}
+
+/// Appends a unit to what is moved, after the scalars that it needs, if it reads inputs at places that scalars decide.
+fn may_move(k: &Kernel, insts: &[Inst], unit: &[Inst], moved: &mut Vec<Inst>) -> bool {
+    let mut reads = Vec::new();
+    unit.iter().for_each(|&i| visit_deep(k, i, &mut |v| reads.push(v)));
+    let needs: Vec<Inst> =
+        slice(k, insts, reads).into_iter().filter(|i| !unit.contains(i) && !moved.contains(i)).collect();
+    if unit.iter().any(|&i| !reads_inputs(k, i)) || !needs.iter().all(|&i| is_plain(k, i)) {
+        return false;
+    }
+    moved.extend(needs);
+    let rest: Vec<Inst> = unit.iter().copied().filter(|i| !moved.contains(i)).collect();
+    moved.extend(rest);
+    true
+}
+
+/// True if what an instruction and its blocks read of global memory is not written by the kernel.
+fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
+    match &k.insts[inst] {
+        Op::LoadGlobal { param, .. } | Op::Copy { param, .. } => k.params[*param].kind.is_read_only(),
+        Op::If(_, block) => k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i)),
+        _ => true,
+    }
+}
+
+/// A guarded fill, or the commit behind it.
+fn is_fill(k: &Kernel, inst: Inst) -> bool {
+    match k.insts[inst] {
+        Op::If(_, block) => k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. })),
+        Op::Commit(_, None) => true,
+        _ => false,
+    }
+}
+
+/// How many instructions at the head of a loop's body fill its own rings: up to their last wait or commit.
+fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
+    let waited: BTreeSet<Ring> =
+        insts.iter().filter_map(|&i| if let Op::Wait(ring, _) = k.insts[i] { Some(ring) } else { None }).collect();
+    let of_ring = |&i: &Inst| matches!(k.insts[i], Op::Wait(r, _) | Op::Commit(r, _) if waited.contains(&r));
+    insts.iter().rposition(of_ring).map_or(0, |at| at + 1)
+}
+
+fn words(k: &Kernel, load: Inst) -> u32 {
+    let (dtype, layout) = k.tile(k.results[load][0]);
+    (layout.reg_count() * dtype.bytes()).div_ceil(4)
+}
+
+/// True if a load is one of several of one tile: column ranges are read where they are used, and what is read again is
+/// read again so that it need not be kept.
+fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slices: &[Slice]) -> bool {
+    let place = |slices: &[Slice]| -> Vec<Option<Value>> {
+        let coordinate = |s: &Slice| match *s {
+            Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
+            Slice::Whole { .. } => None,
+        };
+        slices.iter().map(coordinate).collect()
+    };
+    let mut before = true;
+    insts.iter().any(|&i| match &k.insts[i] {
+        _ if i == load => {
+            before = false;
+            false
+        }
+        Op::LoadGlobal { param: p, slices: s, .. } if *p == param => {
+            if s == slices {
+                before
+            } else {
+                place(s) == place(slices)
+            }
+        }
+        _ => false,
+    })
+}
+
+/// Moves each wait down to where its token is first read, or to the next loop.
+fn wait_late(k: &Kernel, insts: Vec<Inst>) -> Vec<Inst> {
+    let mut out = Vec::with_capacity(insts.len());
+    let mut waits: Vec<Inst> = Vec::new();
+    for inst in insts {
+        if let Op::Wait(..) = k.insts[inst] {
+            waits.push(inst);
+            continue;
+        }
+        let mut read = BTreeSet::new();
+        visit_deep(k, inst, &mut |v| {
+            read.insert(v);
+        });
+        let all = body_of_loop(&k.insts[inst]).is_some();
+        let due = |&wait: &Inst| all || k.results[wait].iter().any(|v| read.contains(v));
+        out.extend(waits.extract_if(.., |wait| due(wait)));
+        out.push(inst);
+    }
+    out
+}
