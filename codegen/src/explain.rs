@@ -91,6 +91,12 @@ fn readers(k: &Kernel, buffer: gpu::Buffer) -> Vec<&'static str> {
             Op::LoadShared(r) if r.buffer == buffer => {
                 add(if r.transposed { "transposed fragment" } else { "fragment" })
             }
+            Op::LoadMatrix { side, from, .. } if from.buffer == buffer => add(match (side, from.transposed) {
+                (gpu::Side::Left, false) => "A",
+                (gpu::Side::Left, true) => "transposed A",
+                (gpu::Side::Right, false) => "B",
+                (gpu::Side::Right, true) => "transposed B",
+            }),
             Op::Mma { a, b, .. } => {
                 for (o, plain, transposed) in [(a, "A", "transposed A"), (b, "B", "transposed B")] {
                     if let gpu::Operand::Shared(r) = o

@@ -6,8 +6,8 @@ use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Schedule
 use crate::machine::Platform;
 use crate::notes::Notes;
 use crate::passes::{
-    allocate_shared, check_registers, choose_caching, expand_loops, insert_barriers, interleave_copies, lower_converts,
-    lower_rings, lower_tiles, schedule_loops, split_casts, start_loads,
+    allocate_shared, carry_operands, check_registers, choose_caching, expand_loops, insert_barriers, interleave_copies,
+    lower_converts, lower_products, lower_rings, lower_tiles, schedule_loops, split_casts, start_loads,
 };
 use atlas_dsl::{Schedule, Verified};
 
@@ -44,12 +44,14 @@ pub const MADE: Features = Features::TOKENS
     .with(Features::NUMBERED)
     .with(Features::BARE_WAITS)
     .with(Features::CONVERTS)
-    .with(Features::UNPLACED);
+    .with(Features::UNPLACED)
+    .with(Features::PRODUCTS);
 
 /// What each tile is read by, and what is kept of it.
 pub const PLACE: &[Pass] = &[
     Pass { adds: Features::HINTS, ..pass("split_casts", split_casts) },
     Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
+    Pass { removes: Features::PRODUCTS, ..pass("lower_products", lower_products) },
 ];
 
 /// Who does what when.
@@ -58,6 +60,7 @@ pub const SCHEDULE: &[Pass] = &[
     pass("expand_loops", expand_loops),
     pass("start_loads", start_loads),
     pass("interleave_copies", interleave_copies),
+    pass("carry_operands", carry_operands),
 ];
 
 /// How: memory, order, limits.

@@ -426,7 +426,7 @@ impl Placement {
         let (m, k) = (kernel.ty(a).shape[0], kernel.ty(a).shape[1]);
         let n = kernel.ty(r).shape[1];
         let grid = atom.warp_grid(m, n, self.warps, self.splits[r]);
-        layout.same_map(&MmaAtom::left_operand(m, k, grid, self.warps))
+        layout.same_map(&atom.left_operand(m, k, grid, self.warps))
     }
 
     /// True if a load by the value's layout would touch fewer than 32 consecutive bytes at a time.

@@ -23,7 +23,7 @@
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
 use super::vectors::access_elements;
-use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Type, Value, ValueDef};
+use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
@@ -41,6 +41,20 @@ pub fn peak_registers(k: &Kernel) -> u32 {
         });
     }
     k.roles.values().map(|r| Walk { k, users: users.clone(), peak: 0 }.run(r.body)).max().unwrap_or(0)
+}
+
+/// Registers of a thread for the operands of products that a loop carries, of the loop that carries most.
+pub fn carried_operands(k: &Kernel) -> u32 {
+    let mut operands = BTreeSet::new();
+    for inst in k.blocks.values().flat_map(|b| &b.insts) {
+        if let Op::Mma { a, b, .. } = &k.insts[*inst] {
+            operands
+                .extend([a, b].into_iter().filter_map(|o| if let Operand::Fragment(v) = o { Some(*v) } else { None }));
+        }
+    }
+    let carried = |v: &&Value| operands.contains(*v);
+    let words = |v: &Value| k.values[*v].ty.tile().map_or(0, |(dtype, layout)| words(dtype, layout));
+    k.blocks.values().map(|b| b.params.iter().filter(carried).map(words).sum()).max().unwrap_or(0)
 }
 
 /// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.
@@ -65,7 +79,7 @@ impl Walk<'_> {
         for &inst in self.k.blocks[block].insts.iter().rev() {
             let op = &self.k.insts[inst];
             match op {
-                Op::Loop { body, .. } | Op::If(_, body) | Op::Programs(body) => {
+                Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) => {
                     // What the body uses from outside is live throughout it.
                     let mut through = live.clone();
                     // A loop's results are what its body carries, which is counted there.
@@ -100,7 +114,7 @@ impl Walk<'_> {
             op.visit_operands(|v| {
                 used.insert(v);
             });
-            if let Op::Loop { body, .. } | Op::If(_, body) | Op::Programs(body) = op {
+            if let Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) = op {
                 self.outer_uses(*body, &mut used);
             }
             inside.extend(&self.k.results[inst]);
@@ -134,9 +148,15 @@ impl Walk<'_> {
             // What is loaded in halves of a word is not packed before it is used.
             return layout.reg_count();
         }
-        match &self.k.values[v].ty {
+        let words = match &self.k.values[v].ty {
             Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
             Type::Token(_) => 1,
+        };
+        // Of a right operand that is loaded for one step two blocks are there at a time.
+        let right = |inst: Inst| matches!(self.k.insts[inst], Op::LoadMatrix { side: Side::Right, .. });
+        match self.k.values[v].def {
+            ValueDef::Result(inst, _) if right(inst) => words.min(8),
+            _ => words,
         }
     }
 
@@ -166,7 +186,7 @@ impl Walk<'_> {
         if let Op::Copy { atom, to, .. } = op {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
         }
-        let Op::Mma { a, atom, .. } = op else {
+        let Op::Mma { atom, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
             let polynomial = matches!(op, Op::Unary(f, _) if !f.row().exact);
             let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
@@ -178,8 +198,8 @@ impl Walk<'_> {
             regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product()
         };
         if atom.is_tensor_core() {
-            // The left operand of a step, four registers for two rows, and two blocks of the right one.
-            return if matches!(a, Operand::Shared(_)) { 2 * count(0) + 8 } else { 8 };
+            // Operands are values of their own.
+            return 0;
         }
         // Operand quads of the rows and columns that a thread holds.
         4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4

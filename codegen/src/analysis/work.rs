@@ -296,7 +296,7 @@ impl Walk<'_> {
                     part.fixed += body.fixed;
                     part.rest.extend(body.rest);
                 }
-                Op::If(condition, body) => {
+                Op::If(condition, body, _) => {
                     let condition = self.scalar(*condition);
                     let body = self.block(*body, ahead);
                     part.rest.push(Item::If { ahead, condition, body });
@@ -399,6 +399,13 @@ impl Walk<'_> {
             Op::LoadShared(from) => {
                 c.shared = self.fragment_bytes(result, from.transposed);
                 c.element_wise += self.accesses(result, from.transposed, 1.0, u32::MAX);
+            }
+            Op::LoadMatrix { side, .. } => {
+                if let Some((dtype, layout)) = tile {
+                    let depth = f64::from(layout.shape[usize::from(1 - side.outer())]);
+                    let held = held_by_warp(layout, side.outer());
+                    c.shared = threads / 32.0 * held * depth * f64::from(dtype.bytes());
+                }
             }
             Op::StoreShared { to, value } => {
                 c.shared = self.fragment_bytes(Some(*value), to.transposed);

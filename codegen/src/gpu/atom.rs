@@ -23,6 +23,36 @@ pub enum MmaAtom {
     WgmmaBf16,
 }
 
+/// An operand of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// `[M, K]`.
+    Left,
+    /// `[K, N]`.
+    Right,
+}
+
+impl Side {
+    /// Both.
+    pub const ALL: [Side; 2] = [Side::Left, Side::Right];
+
+    /// The word of the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Left => "left",
+            Side::Right => "right",
+        }
+    }
+
+    /// The axis that is not K.
+    pub fn outer(self) -> u8 {
+        match self {
+            Side::Left => 0,
+            Side::Right => 1,
+        }
+    }
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct MmaInfo {
@@ -190,22 +220,55 @@ impl MmaAtom {
     }
 
     /// The layout in which registers serve as the left operand `[m, k]` of a product whose accumulator's warps lie in a
-    /// grid. Tensor-core atoms of 16-bit types only.
-    pub fn left_operand(m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
+    /// grid. Tensor-core atoms only.
+    ///
+    /// Lane `4g + t` holds, of rows `g` and `g + 8` of each 16 rows, elements `2t`, `2t + 1` of each 8 along K if they are of
+    /// 16 bits, and elements `t` of each 4 if of 32 (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A).
+    pub fn left_operand(self, m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
+        let rows = Mode::new(2, 8, 0);
+        let (lanes, held) = match self.info().operand {
+            DType::F32 => (Mode::new(4, 1, 1), [rows, Mode::new(2 * k.div_ceil(8), 4, 1), Mode::new(1, 1, 1)]),
+            _ => (Mode::new(4, 2, 1), [Mode::new(2, 1, 1), rows, Mode::new(2 * k.div_ceil(16), 8, 1)]),
+        };
         let threads = [
-            Mode::new(4, 2, 1),
+            lanes,
             Mode::new(8, 1, 0),
             Mode::new(grid.rows, 16, 0),
             Mode::replicated(grid.cols),
             Mode::replicated(warps / grid.warps()),
         ];
-        let regs = [
-            Mode::new(2, 1, 1),
-            Mode::new(2, 8, 0),
-            Mode::new(2 * k.div_ceil(16), 8, 1),
-            Mode::new(m.div_ceil(16 * grid.rows), 16 * grid.rows, 0),
+        let blocks = Mode::new(m.div_ceil(16 * grid.rows), 16 * grid.rows, 0);
+        Self::fragment(m, k, &threads, &[held[0], held[1], held[2], blocks])
+    }
+
+    /// The layout in which registers serve as the right operand `[k, n]` of one step along K. Tensor-core atoms only.
+    ///
+    /// Lane `4g + t` holds column `g` of each 8 columns, and along K what a lane of the left operand does (PTX ISA,
+    /// mma.m16n8k16 and mma.m16n8k8, fragments of B).
+    pub fn right_operand(self, k: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
+        let (lanes, held) = match self.info().operand {
+            DType::F32 => (Mode::new(4, 1, 0), [Mode::new(2, 4, 0), Mode::new(1, 1, 0)]),
+            _ => (Mode::new(4, 2, 0), [Mode::new(2, 1, 0), Mode::new(2, 8, 0)]),
+        };
+        // As the accumulator has them.
+        let blocks = n.div_ceil(16 * grid.cols) * 2;
+        let threads = [
+            lanes,
+            Mode::new(8, 1, 1),
+            Mode::replicated(grid.rows),
+            Mode::new(grid.cols, 8 * blocks, 1),
+            Mode::replicated(warps / grid.warps()),
         ];
-        Self::fragment(m, k, &threads, &regs)
+        Self::fragment(k, n, &threads, &[held[0], held[1], Mode::new(blocks, 8, 1)])
+    }
+
+    /// The layout of an operand `[m, k]` or `[k, n]` of a step of a product whose accumulator has a layout.
+    pub fn operand(self, side: Side, shape: [u32; 2], accumulator: &Fragment) -> Fragment {
+        let (grid, warps) = (WarpGrid::of(accumulator), accumulator.thread_count() / 32);
+        match side {
+            Side::Left => self.left_operand(shape[0], shape[1], grid, warps),
+            Side::Right => self.right_operand(shape[0], shape[1], grid, warps),
+        }
     }
 
     /// Four columns per vector, 8 x 4 lanes.
@@ -241,12 +304,12 @@ mod tests {
             let warps = m / 16;
             let rows = WarpGrid { rows: warps, cols: 1 };
             let acc = MmaAtom::M16N8K16Bf16.accumulator(m, n, rows, warps);
-            assert!(acc.same_map(&MmaAtom::left_operand(m, n, rows, warps)), "{acc}");
+            assert!(acc.same_map(&MmaAtom::M16N8K16Bf16.left_operand(m, n, rows, warps)), "{acc}");
         }
         // Warps that split columns break it.
         let both = WarpGrid { rows: 4, cols: 2 };
         let acc = MmaAtom::M16N8K16Bf16.accumulator(64, 64, both, 8);
-        assert!(!acc.same_map(&MmaAtom::left_operand(64, 64, both, 8)));
+        assert!(!acc.same_map(&MmaAtom::M16N8K16Bf16.left_operand(64, 64, both, 8)));
     }
 
     #[test]

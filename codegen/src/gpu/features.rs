@@ -46,6 +46,8 @@ features! {
     FORMLESS: 12 = "formless";
     /// Stages of rings by the number of an iteration.
     NUMBERED: 13 = "numbered";
+    /// Products of tensor cores that are over when they are issued, of several steps along K or of operands in shared memory.
+    PRODUCTS: 14 = "products";
 }
 
 impl Features {

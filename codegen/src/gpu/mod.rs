@@ -31,6 +31,7 @@ mod warp_grid;
 
 pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
 pub use atlas_dsl::reach::Reach;
+pub use atom::Side;
 pub use features::Features;
 pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,

@@ -1,6 +1,6 @@
 //! The one table of GPU IR operations.
 
-use super::atom::MmaAtom;
+use super::atom::{MmaAtom, Side};
 use super::{Block, Buffer, Ring, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
@@ -263,6 +263,16 @@ pub enum Op {
     },
     /// Reads a fragment from shared memory.
     LoadShared(SharedRef),
+    /// Reads an operand of one step of a product from shared memory, in the layout that its atom takes. Whatever reaches
+    /// past the buffer along M or N is some element of it.
+    LoadMatrix {
+        /// Which operand.
+        side: Side,
+        /// Where.
+        from: SharedRef,
+        /// Further along K than `from` says: by this i32 scalar times so many elements.
+        further: Option<(Value, u32)>,
+    },
     /// Writes a fragment to shared memory.
     StoreShared {
         /// Where.
@@ -321,9 +331,10 @@ pub enum Op {
     /// Runs the body for each program that the index map gives this CTA. Parameters: the coordinates, then
     /// optionally the number of the program within its CTA, 0 for the first.
     Programs(Block),
-    /// Runs the body if the condition (an i1 scalar, equal in all threads) holds.
-    If(Value, Block),
-    /// Ends a loop body.
+    /// Runs the body if the condition (an i1 scalar, equal in all threads) holds. The results are what the body yields, or
+    /// these values.
+    If(Value, Block, Vec<Value>),
+    /// Ends the body of a loop, or of an `if` with results.
     Yield(Vec<Value>),
 }
 
@@ -336,7 +347,7 @@ impl Op {
     /// The shared buffers whose elements it reads, and those whose elements it writes.
     pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match self {
-            Op::LoadShared(r) => (vec![r.buffer], vec![]),
+            Op::LoadShared(r) | Op::LoadMatrix { from: r, .. } => (vec![r.buffer], vec![]),
             Op::Copy { atom: CopyAtom::TmaStore, to, .. } => (vec![to.buffer], vec![]),
             Op::StoreShared { to, .. } | Op::Copy { to, .. } => (vec![], vec![to.buffer]),
             Op::ZeroShared(b) => (vec![], vec![*b]),

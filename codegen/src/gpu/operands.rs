@@ -40,8 +40,11 @@ macro_rules! on_operands {
             | Op::WaitMma(v, _)
             | Op::Acquire(_, At::Iteration(v) | At::Slot(v))
             | Op::Wait(_, At::Iteration(v) | At::Slot(v))
-            | Op::Release(v)
-            | Op::If(v, _) => $f(v),
+            | Op::Release(v) => $f(v),
+            Op::If(condition, _, others) => {
+                $f(condition);
+                others.$iter().for_each(&mut $f);
+            }
             Op::Commit(_, token) => token.$iter().for_each(&mut $f),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
                 $f(a);
@@ -69,6 +72,12 @@ macro_rules! on_operands {
                 to.token.$iter().for_each(&mut $f);
             }
             Op::LoadShared(from) => from.token.$iter().for_each(&mut $f),
+            Op::LoadMatrix { from, further, .. } => {
+                from.token.$iter().for_each(&mut $f);
+                for (v, _) in further.$iter() {
+                    $f(v);
+                }
+            }
             Op::StoreShared { to, value } => {
                 to.token.$iter().for_each(&mut $f);
                 $f(value);

@@ -2,7 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::parse::{Parser, pair};
-use super::{At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Slice, Valid, Value};
+use super::{At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Side, Slice, Valid, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::text::head::Parsed;
@@ -78,6 +78,7 @@ impl Parser<'_> {
             }
             "copy" => self.copy()?,
             "load.shared" => Op::LoadShared(self.shared()?),
+            "load.matrix" => self.load_matrix()?,
             "store.shared" => {
                 let to = self.shared()?;
                 Op::StoreShared { to, value: self.value_after(T::Comma)? }
@@ -128,7 +129,14 @@ impl Parser<'_> {
                 let condition = self.value()?;
                 let body = self.kernel.blocks.push(BlockData::default());
                 self.body(body)?;
-                Op::If(condition, body)
+                let mut others = Vec::new();
+                if self.text.eat_word("else") {
+                    others.push(self.value()?);
+                    while self.text.eat(T::Comma) {
+                        others.push(self.value()?);
+                    }
+                }
+                Op::If(condition, body, others)
             }
             "yield" => {
                 let mut values = Vec::new();
@@ -253,6 +261,22 @@ impl Parser<'_> {
         }
         let origin = if self.text.eat_word("at") { pair(&mut self.text)? } else { (0, 0) };
         Ok(SharedRef { buffer, token, origin, transposed: self.text.eat_word("transposed") })
+    }
+
+    /// `left %A[%t] at (0, 16) transposed further %g * 64`.
+    fn load_matrix(&mut self) -> Parsed<Op> {
+        let token = self.text.expect(T::Ident)?;
+        let Some(side) = Side::ALL.into_iter().find(|s| s.name() == token.text) else {
+            return Err(Diagnostic::new(5, token.loc, format!("found {token}, wanted `left` or `right`")));
+        };
+        let from = self.shared()?;
+        let mut further = None;
+        if self.text.eat_word("further") {
+            let by = self.value()?;
+            self.text.expect(T::Star)?;
+            further = Some((by, self.text.int()?));
+        }
+        Ok(Op::LoadMatrix { side, from, further })
     }
 
     /// `, %iteration` or ` slot %slot`.

@@ -3,9 +3,10 @@
 use crate::layout::{Fragment, Mode};
 
 /// The layout of `len` elements from `offset` on along an axis, if every thread holds them in the same
-/// registers; `None` otherwise. Register digits that leave the part are cut off.
+/// registers; `None` otherwise. They may reach into the layout's padding. Register digits that leave the part are cut off.
 pub fn part_layout(layout: &Fragment, axis: u8, offset: u32, len: u32) -> Option<Fragment> {
-    let extent = *layout.shape.get(usize::from(axis))?;
+    // Padding is a part too.
+    let extent = (*layout.shape.get(usize::from(axis))?).max(layout.cover(axis));
     if len == 0 || offset.checked_add(len)? > extent || !offset.is_multiple_of(len) {
         return None;
     }

@@ -99,7 +99,7 @@ impl<'k> Numbering<'k> {
         }
         data.params.iter().for_each(|&v| self.define(v));
         for &inst in &data.insts {
-            if let Some(Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body)) = self.kernel.insts.get(inst) {
+            if let Some(Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _)) = self.kernel.insts.get(inst) {
                 self.block(*body);
             }
             self.kernel.results[inst].iter().for_each(|&v| self.define(v));

@@ -86,6 +86,14 @@ impl Printer<'_> {
                 f.write_str("load.shared ")?;
                 self.shared(f, from)
             }
+            Op::LoadMatrix { side, from, further } => {
+                write!(f, "load.matrix {} ", side.name())?;
+                self.shared(f, from)?;
+                match further {
+                    Some((by, elements)) => write!(f, " further {} * {elements}", v(by)),
+                    None => Ok(()),
+                }
+            }
             Op::StoreShared { to, value } => {
                 f.write_str("store.shared ")?;
                 self.shared(f, to)?;
@@ -130,9 +138,10 @@ impl Printer<'_> {
                 f.write_char(')')?;
                 self.body(f, *body, depth)
             }
-            Op::If(condition, body) => {
+            Op::If(condition, body, others) => {
                 write!(f, "if {}", v(condition))?;
-                self.body(f, *body, depth)
+                self.body(f, *body, depth)?;
+                if others.is_empty() { Ok(()) } else { write!(f, " else {}", self.values(others)) }
             }
             Op::Yield(values) if values.is_empty() => f.write_str("yield"),
             Op::Yield(values) => write!(f, "yield {}", self.values(values)),

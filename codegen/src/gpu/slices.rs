@@ -25,7 +25,7 @@ pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
 /// Calls `f` on every operand of an instruction, and of what stands in its blocks.
 pub(crate) fn visit_deep(k: &Kernel, inst: Inst, f: &mut dyn FnMut(Value)) {
     k.insts[inst].visit_operands(&mut *f);
-    if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) = k.insts[inst] {
+    if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) = k.insts[inst] {
         for &i in &k.blocks[body].insts {
             visit_deep(k, i, f);
         }

@@ -106,7 +106,7 @@ pub(super) struct Verifier<'k> {
 /// The body of a loop, of `programs` or of `if`.
 pub(super) fn body_of(op: &Op) -> Option<Block> {
     match op {
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => Some(*body),
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => Some(*body),
         _ => None,
     }
 }
@@ -194,6 +194,7 @@ impl<'k> Verifier<'k> {
             }
             Op::TableGet(t, _) if !k.tables.is_valid(*t) => self.error(401, loc, format!("there is no table {t}")),
             Op::LoadShared(SharedRef { buffer, .. })
+            | Op::LoadMatrix { from: SharedRef { buffer, .. }, .. }
             | Op::StoreShared { to: SharedRef { buffer, .. }, .. }
             | Op::ZeroShared(buffer) => self.buffer_exists(*buffer, loc),
             Op::Mma { a, b, .. } => {
@@ -353,21 +354,22 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// 422 and 423: how a block ends.
+    /// 422 and 423: how a block ends, and what its operation gives.
     fn ending(&mut self, block: Block, around: Option<Inst>, loc: Loc) {
         let k = self.kernel;
         let last = k.blocks[block].insts.last().map(|&i| (i, &k.insts[i]));
         let carried = match around.map(|i| &k.insts[i]) {
             Some(Op::Loop { .. }) => k.blocks[block].params.get(1..).unwrap_or_default(),
+            Some(Op::If(_, _, others)) if !others.is_empty() => &others[..],
             _ => {
                 if let Some((i, Op::Yield(_))) = last {
-                    self.error(423, k.locs[i], "`yield` outside the body of a loop");
+                    self.error(423, k.locs[i], "`yield` outside the body of a loop or of an `if` with results");
                 }
                 return;
             }
         };
         let Some((at, Op::Yield(values))) = last else {
-            return self.error(423, loc, "the loop's body does not end in `yield`");
+            return self.error(423, loc, "the body does not end in `yield`");
         };
         if values.len() != carried.len() {
             let message = format!("`yield` gives {} values to {} carried ones", values.len(), carried.len());

@@ -56,10 +56,13 @@ fn block(k: &Kernel, b: Block, found: Found<'_>) {
             }
         }
         let result = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(dtype, _)| dtype);
+        if is_whole_product(op) {
+            found(Features::PRODUCTS, loc, "a product of several steps, or of operands in shared memory");
+        }
         if let Some(what) = formless(k, op, result) {
             found(Features::FORMLESS, loc, &what);
         }
-        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) = *op {
+        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) = *op {
             block(k, body, found);
         }
     }
@@ -118,6 +121,14 @@ fn standing(op: &Op) -> Option<(Features, &'static str)> {
     })
 }
 
+/// True for a product that `lower_products` makes steps of.
+fn is_whole_product(op: &Op) -> bool {
+    let Op::Mma { a, b, atom, shape, .. } = op else { return false };
+    let in_registers = |o: &Operand| matches!(o, Operand::Fragment(_));
+    let is_step = shape.2 == atom.info().shape.2 && in_registers(a) && in_registers(b);
+    atom.is_tensor_core() && *atom != MmaAtom::WgmmaBf16 && !is_step
+}
+
 /// What has no instruction about an operation that otherwise has.
 fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
     let bits = |at: &SharedRef| k.buffers[at.buffer].dtype == DType::Bool;
@@ -125,10 +136,8 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::Mma { a, b, atom, .. } => match (atom, a, b) {
             // Its own feature.
             (MmaAtom::WgmmaBf16, ..) => None,
-            (MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16, _, Operand::Shared(_))
-            | (MmaAtom::M16N8K8Tf32 | MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => {
-                None
-            }
+            (MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16 | MmaAtom::M16N8K8Tf32, ..)
+            | (MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => None,
             _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
         },
         Op::Copy { atom: CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {

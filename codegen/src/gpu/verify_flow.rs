@@ -80,6 +80,18 @@ impl<'k> Verifier<'k> {
                     self.holds(from, dtype, loc);
                 }
             }
+            Op::LoadMatrix { from, further, .. } => {
+                if let Some((dtype, layout)) = result.and_then(|v| self.fragment(v)) {
+                    self.shared(from, &layout.shape, loc);
+                    self.holds(from, dtype, loc);
+                }
+                if let Some((by, _)) = further
+                    && !self.is_int(*by)
+                {
+                    self.error(420, loc, format!("`further` takes a scalar i32, found {}", self.ty(*by)));
+                }
+                self.only_multiplied(result, loc);
+            }
             Op::StoreShared { to, value } => {
                 match self.fragment(*value) {
                     Some((dtype, layout)) => {
@@ -121,7 +133,7 @@ impl<'k> Verifier<'k> {
                     }
                 }
             }
-            Op::If(condition, _) => {
+            Op::If(condition, ..) => {
                 let is_bool = self.fragment(*condition).is_some_and(|(d, l)| d == DType::Bool && l.shape.is_empty());
                 if !is_bool {
                     self.error(420, loc, format!("a condition is a scalar bool, found {}", self.ty(*condition)));
@@ -136,6 +148,15 @@ impl<'k> Verifier<'k> {
             Some(TokenKind::Acquired) => format!("an acquired {}", self.ty(v)),
             Some(TokenKind::Awaited) => format!("an awaited {}", self.ty(v)),
             None => self.ty(v),
+        }
+    }
+
+    /// 442: what is loaded for matrix instructions is read by products alone, through loops or not.
+    fn only_multiplied(&mut self, operand: Option<Value>, loc: Loc) {
+        let multiplies =
+            |&i: &Inst| matches!(self.kernel.insts[i], Op::Mma { .. } | Op::Yield(_) | Op::Loop { .. } | Op::If(..));
+        if operand.is_some_and(|v| !self.uses[v].iter().all(multiplies)) {
+            self.error(442, loc, "what `load.matrix` reads is an operand of products alone");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::atom::MmaAtom;
 use super::part::part_layout;
 use super::verify::Verifier;
-use super::{CopyAtom, Inst, Op, Operand, Owner, Slice, Type, Value};
+use super::{CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{DimSize, Loc, ParamKind};
 use atlas_dsl::types::broadcast_shapes;
@@ -68,8 +68,8 @@ impl<'k> Verifier<'k> {
             | Op::Barrier
             | Op::Fence(_)
             | Op::Programs(_)
-            | Op::If(..)
             | Op::Yield(_) => 0,
+            Op::If(_, _, others) => others.len(),
             _ => 1,
         };
         if results.len() != wanted {
@@ -80,7 +80,9 @@ impl<'k> Verifier<'k> {
             );
         }
         self.effects(inst, op, loc);
-        if let (Some(message), false) = (self.pure(op, results.first().copied()), matches!(op, Op::Loop { .. })) {
+        if let (Some(message), false) =
+            (self.pure(op, results.first().copied()), matches!(op, Op::Loop { .. } | Op::If(..)))
+        {
             self.error(420, loc, message);
         }
     }
@@ -365,13 +367,8 @@ impl<'k> Verifier<'k> {
         self.accumulator(&text, result, loc);
         self.mma_operand(&text, a, [m, depth], loc);
         self.mma_operand(&text, b, [depth, n], loc);
-        if let Operand::Fragment(v) = a
-            && let Some((_, layout)) = self.fragment(*v)
-            && info.operand.is_half()
-            && !is_atom_layout(layout)
-        {
-            self.error(442, loc, format!("the left operand {layout} is not in the layout of {}", info.name));
-        }
+        self.operand_layout(&text, Side::Left, a, [m, depth], loc);
+        self.operand_layout(&text, Side::Right, b, [depth, n], loc);
         if let Some(acc) = acc
             && !self.fragment(*acc).is_some_and(|(d, l)| text.result.is_some_and(|(e, m)| d == e && same_layout(l, m)))
         {
@@ -381,6 +378,22 @@ impl<'k> Verifier<'k> {
             && (acc.is_none() || !self.is_scalar(*v, DType::Bool))
         {
             self.error(442, loc, format!("`accumulate` takes a scalar bool and an accumulator, found {}", self.ty(*v)));
+        }
+    }
+
+    /// An operand in registers lies as the instruction takes it: of wgmma block by block, of others over the same warps as
+    /// the accumulator.
+    fn operand_layout(&mut self, mma: &MmaText<'_>, side: Side, operand: &Operand, shape: [u32; 2], loc: Loc) {
+        let (Operand::Fragment(v), Some((_, accumulator))) = (operand, mma.result) else { return };
+        let Some((_, layout)) = self.fragment(*v) else { return };
+        let fits = match mma.atom {
+            MmaAtom::WgmmaBf16 => is_atom_layout(layout),
+            atom if !atom.is_tensor_core() => false,
+            atom => same_layout(layout, &atom.operand(side, shape, accumulator)),
+        };
+        if !fits {
+            let (side, name) = (side.name(), mma.atom.info().name);
+            self.error(442, loc, format!("the {side} operand {layout} is not in the layout of {name}"));
         }
     }
 

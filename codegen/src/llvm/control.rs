@@ -98,15 +98,40 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    pub(super) fn emit_if(&mut self, cond: Value, body: Block) -> R<()> {
+    /// Runs a body on a condition; the results are what it yields or the other values.
+    pub(super) fn emit_if(&mut self, cond: Value, body: Block, others: &[Value], results: &[Value]) -> R<()> {
         let cond = self.int(cond)?;
+        let before = self.current()?;
+        let plain = others.iter().map(|&v| self.regs(v).cloned()).collect::<R<Vec<_>>>()?;
         let inside = self.cx.append_basic_block(self.function, "then");
         let after = self.cx.append_basic_block(self.function, "join");
         self.b.build_conditional_branch(cond, inside, after)?;
         self.b.position_at_end(inside);
-        self.block(body)?;
+        let yielded = self.block(body)?;
+        let end = self.current()?;
         self.b.build_unconditional_branch(after)?;
+        // What matrix instructions take is in words where it was loaded: so must the other be, made before the branch.
+        let branch = before.get_terminator().ok_or_else(|| CompileError::bug("a branch that is not there"))?;
+        self.b.position_before(&branch);
+        let mut otherwise = Vec::new();
+        for (regs, (made, &other)) in plain.into_iter().zip(yielded.iter().zip(others)) {
+            let paired = made.len() != regs.len();
+            otherwise.push(if paired {
+                self.operand_words(other)?.into_iter().map(Into::into).collect()
+            } else {
+                regs
+            });
+        }
         self.b.position_at_end(after);
+        for ((&result, made), regs) in results.iter().zip(yielded).zip(otherwise) {
+            let mut joined = Vec::new();
+            for (a, b) in made.into_iter().zip(regs) {
+                let phi = self.b.build_phi(a.get_type(), "")?;
+                phi.add_incoming(&[(&a, end), (&b, before)]);
+                joined.push(phi.as_basic_value());
+            }
+            self.values[result] = Some(joined);
+        }
         Ok(())
     }
 

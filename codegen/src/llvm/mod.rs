@@ -4,17 +4,19 @@ mod control;
 mod coords;
 mod copy;
 mod elementwise;
+mod fma;
 mod global;
 mod intrinsics;
 mod lines;
 mod math;
+mod matrix_load;
 mod mma;
 mod reduce;
 mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op, Type};
+use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op};
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
@@ -334,14 +336,15 @@ impl<'c> Emitter<'c, '_> {
         let result = k.results[inst].first().copied();
         let regs = match &k.insts[inst] {
             Op::Loop { .. } => return self.emit_loop(inst),
-            Op::If(cond, body) => return self.emit_if(*cond, *body),
+            Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
             Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, result)?,
             Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value),
             Op::Copy { atom, param, slices, to } => return self.copy(*atom, *param, slices, to),
             Op::LoadShared(from) => self.load_shared(from, result)?,
+            Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, result)?,
             Op::StoreShared { to, value } => return self.store_shared(to, *value),
             Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
-            Op::Mma { a, b, acc, atom, shape, accumulate: None } => self.mma(a, b, *acc, *atom, *shape, result)?,
+            Op::Mma { a, b, acc, atom, shape, accumulate: None } => self.mma((a, b), *acc, *atom, *shape, result)?,
             // These products are over when they are issued.
             Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
@@ -369,8 +372,10 @@ impl<'c> Emitter<'c, '_> {
             }
         };
         if let Some(v) = result {
-            if let Type::Fragment { layout, .. } | Type::InFlight { layout, .. } = &k.values[v].ty
-                && layout.reg_count() as usize != regs.len()
+            // What matrix instructions take is held in words of two elements of 16 bits.
+            let paired = |dtype: DType| u32::from(dtype.is_half() && matches!(k.insts[inst], Op::LoadMatrix { .. }));
+            if let Some((dtype, layout)) = k.values[v].ty.tile()
+                && (layout.reg_count() >> paired(dtype)) as usize != regs.len()
             {
                 return Err(CompileError::bug(format!("{} registers for {layout}", regs.len())));
             }

@@ -57,7 +57,7 @@ impl Walk {
                         life.span = Some(life.span.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
                     }
                 }
-                Op::If(_, body) => self.block(k, *body),
+                Op::If(_, body, _) => self.block(k, *body),
                 op => {
                     let (reads, writes) = buffers_of(k, op);
                     reads.into_iter().chain(writes).for_each(|b| self.touch(b));
@@ -71,7 +71,7 @@ impl Walk {
 fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     for &inst in &k.blocks[block].insts {
         match &k.insts[inst] {
-            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => {
+            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => {
                 if accesses(k, *body, buffer) {
                     return true;
                 }
@@ -92,7 +92,7 @@ fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
 
 fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     k.blocks[block].insts.iter().any(|&i| match &k.insts[i] {
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => accesses(k, *body, buffer),
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => accesses(k, *body, buffer),
         op => {
             let (reads, writes) = buffers_of(k, op);
             reads.contains(&buffer) || writes.contains(&buffer)

@@ -136,7 +136,7 @@ impl Ahead<'_> {
             }
         }
         let block = self.k.blocks.push(BlockData { params: Vec::new(), insts });
-        for op in [Op::If(inside, block), Op::Commit(self.fill.ring, None)] {
+        for op in [Op::If(inside, block, Vec::new()), Op::Commit(self.fill.ring, None)] {
             let loc = self.k.locs[self.like];
             out.push(self.k.new_inst(op, vec![], loc));
         }

@@ -34,11 +34,12 @@
 //! in the state, which then gets a barrier here. Reads through a token that is not released yet are of another stage: a
 //! stage is handed out only when it is free.
 //!
-//! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. Where the stage was committed in this
-//! block, these are the commits since; a nested block that commits makes the count unknown, and all are waited for. In the
-//! steady state of a pipeline each iterate commits one group, empty or not, and `stages - 1` were committed before the
-//! first: when stage `i` is waited for, `stages - 2` groups of this ring are younger, and groups of other rings only add to
-//! them. Every copy that is issued is waited for by its iterate, for both are guarded by the same bound.
+//! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
+//! n-th commit. Where both stand in one block, the groups committed between them are younger; a nested block that commits
+//! makes the count unknown, and all are waited for. In the steady state of a pipeline each iterate commits one group, empty or
+//! not, and waits for one: what was committed and not waited for before the loop, and the commit of the iterate if that
+//! stands before the wait, less the group that is waited for, are younger. Groups of other rings only add to them. Groups
+//! left over from a loop that is over are older than all of these.
 //!
 //! *Meeting.* Barriers stand in loops and branches whose bounds and conditions are scalars, the same in all threads.
 //!
@@ -95,12 +96,15 @@ struct State {
     open: BTreeSet<Access>,
 }
 
+/// The block that a block's operation stands in, and where.
+type Around = Option<(Block, usize)>;
+
 /// Inserts the barriers of every role.
 pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
         let mut state = State::default();
-        block(k, body, &mut state, true);
+        block(k, body, None, &mut state, true);
     }
     cx.notes.push("barriers", Loc::default(), || {
         let all = || k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]);
@@ -113,7 +117,7 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
 }
 
 /// Walks a block from a state; with `write`, inserts what it finds missing.
-fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
+fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool) {
     let insts = k.blocks[b].insts.clone();
     let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
     for (at, &inst) in insts.iter().enumerate() {
@@ -124,7 +128,7 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
                 let mut head = state.clone();
                 loop {
                     let mut end = head.clone();
-                    block(k, *body, &mut end, false);
+                    block(k, *body, Some((b, at)), &mut end, false);
                     let joined = State { open: head.open.union(&end.open).cloned().collect() };
                     if joined == head {
                         break;
@@ -133,17 +137,17 @@ fn block(k: &mut Kernel, b: Block, state: &mut State, write: bool) {
                 }
                 *state = head.clone();
                 let mut end = head;
-                block(k, *body, &mut end, write);
+                block(k, *body, Some((b, at)), &mut end, write);
                 state.open.extend(end.open);
             }
-            Op::If(_, body) => {
+            Op::If(_, body, _) => {
                 let mut inner = state.clone();
-                block(k, *body, &mut inner, write);
+                block(k, *body, Some((b, at)), &mut inner, write);
                 state.open.extend(inner.open);
             }
             Op::Wait(ring, _) => {
                 if write && k.rings[*ring].tx_bytes == 0 {
-                    let pending = younger_commits(k, b, &insts, at, *ring);
+                    let pending = younger_commits(k, around, &insts, at, *ring);
                     out.push(effect(k, Op::CopyWait(pending), inst));
                 }
                 barrier(k, state, &mut out, inst, write);
@@ -201,38 +205,39 @@ fn barrier(k: &mut Kernel, state: &mut State, out: &mut Vec<Inst>, like: Inst, w
 fn commits_anything(k: &Kernel, block: Block) -> bool {
     k.blocks[block].insts.iter().any(|&i| match k.insts[i] {
         Op::Commit(..) => true,
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) => commits_anything(k, body),
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => commits_anything(k, body),
         _ => false,
     })
 }
 
-/// How many commits may still be pending when the stage waited for must be complete.
-fn younger_commits(k: &Kernel, b: Block, insts: &[Inst], at: usize, ring: Ring) -> u32 {
-    let commits = |insts: &[Inst]| -> Option<u32> {
-        let mut n = 0;
-        for &i in insts {
-            match k.insts[i] {
-                Op::Commit(..) => n += 1,
-                Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body) if commits_anything(k, body) => {
-                    return None;
-                }
-                _ => {}
-            }
+/// How many commits may still be pending when the stage waited for must be complete: the n-th wait for a ring is for its
+/// n-th commit.
+fn younger_commits(k: &Kernel, around: Around, insts: &[Inst], at: usize, ring: Ring) -> u32 {
+    let commits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Commit(r, _) if *r == ring));
+    let waits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Wait(r, _) if *r == ring));
+    // Of a pipelined ring so many are committed and not waited for at the head of an iterate, if each adds one.
+    if let Some((block, of)) = around
+        && (commits(insts), waits(insts)) == (1, 1)
+    {
+        let before = &k.blocks[block].insts[..of];
+        let ahead = commits(before).saturating_sub(waits(before));
+        if ahead > 0 {
+            return ahead + commits(&insts[..at]) - 1;
         }
-        Some(n)
-    };
-    // A stage committed in this block: count what follows its commit.
-    let own = insts[..at].iter().rposition(|&i| match k.insts[i] {
-        Op::Commit(r, _) => r == ring,
-        _ => false,
-    });
-    if let Some(c) = own {
-        return commits(&insts[c + 1..at]).unwrap_or(0);
     }
-    // A pipelined ring: in the steady state all stages but two are younger, if only it commits in the body.
-    let stages = k.rings[ring].stages;
-    let all = commits(&k.blocks[b].insts).unwrap_or(u32::MAX);
-    if stages >= 2 && all == 1 { stages - 2 } else { 0 }
+    // A stage committed in this block: count what follows its commit, of any ring.
+    let is_commit = |&at: &usize| matches!(k.insts[insts[at]], Op::Commit(r, _) if r == ring);
+    let Some(own) = (0..at).filter(is_commit).nth(waits(&insts[..at]) as usize) else { return 0 };
+    let between = &insts[own + 1..at];
+    let nested = |&i: &Inst| match k.insts[i] {
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => commits_anything(k, body),
+        _ => false,
+    };
+    if between.iter().any(nested) { 0 } else { count(k, between, |op| matches!(op, Op::Commit(..))) }
+}
+
+fn count(k: &Kernel, insts: &[Inst], is: impl Fn(&Op) -> bool) -> u32 {
+    insts.iter().filter(|&&i| is(&k.insts[i])).count() as u32
 }
 
 /// The accesses that a barrier must order. Ring buffers are left to the ring's protocol when they are
@@ -276,6 +281,15 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         }
         Op::ZeroShared(b) => {
             vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None, held: None }]
+        }
+        Op::LoadMatrix { from, .. } => {
+            vec![Access {
+                place: Place::Shared(from.buffer),
+                rect: rest(from),
+                write: false,
+                private: None,
+                held: from.token,
+            }]
         }
         Op::Mma { a, b, .. } => {
             let shared = |o: &Operand| match o {

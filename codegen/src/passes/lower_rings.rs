@@ -73,7 +73,7 @@ impl Walk<'_> {
                         self.carry(inst, done, &mut out);
                     }
                 }
-                Op::If(_, body) | Op::Programs(body) => self.block(body),
+                Op::If(_, body, _) | Op::Programs(body) => self.block(body),
                 _ => {}
             }
             out.push(inst);

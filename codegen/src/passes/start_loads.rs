@@ -102,7 +102,7 @@ fn may_move(k: &Kernel, insts: &[Inst], unit: &[Inst], moved: &mut Vec<Inst>) ->
 fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     match &k.insts[inst] {
         Op::LoadGlobal { param, .. } | Op::Copy { param, .. } => k.params[*param].kind.is_read_only(),
-        Op::If(_, block) => k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i)),
+        Op::If(_, block, _) => k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i)),
         _ => true,
     }
 }
@@ -110,7 +110,7 @@ fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
 /// A guarded fill, or the commit behind it.
 fn is_fill(k: &Kernel, inst: Inst) -> bool {
     match k.insts[inst] {
-        Op::If(_, block) => k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. })),
+        Op::If(_, block, _) => k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. })),
         Op::Commit(_, None) => true,
         _ => false,
     }

@@ -4,7 +4,7 @@ use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
     At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
-    Ring, RingData, RoleData, Scope, SharedRef, Slice, Type, Valid, Value, WarpGrid,
+    Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -288,7 +288,11 @@ impl Generator {
                 ];
                 Op::Copy { atom: self.pick(&atoms), param: self.param(), slices: self.slices(), to: self.shared() }
             }
-            21 => Op::LoadShared(self.shared()),
+            21 if self.coin() => Op::LoadShared(self.shared()),
+            21 => {
+                let further = self.coin().then(|| (v, self.int()));
+                Op::LoadMatrix { side: self.pick(&Side::ALL), from: self.shared(), further }
+            }
             22 => Op::StoreShared { to: self.shared(), value: v },
             23 => Op::ZeroShared(self.buffer()),
             24 => {
@@ -334,7 +338,8 @@ impl Generator {
             _ => {
                 let body = self.k.blocks.push(BlockData::default());
                 self.block(body, depth + 1);
-                Op::If(v, body)
+                let others = if self.coin() { self.values() } else { Vec::new() };
+                Op::If(v, body, others)
             }
         }
     }
