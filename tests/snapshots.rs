@@ -198,9 +198,10 @@ fn softmax_bf16() {
 /// tf32 is asked for; the operands are rounded to it before they are multiplied.
 #[test]
 fn gemm_tf32() {
+    // A barrier before the loop and one in it: the next operands are loaded before the last step.
     let kernel = (case("gemm_tf32"), Schedule::default());
     let intent = Intent {
-        exactly: &[(MMA_TF32, 4), ("cvt.rna.tf32.f32", 16), (BARRIER, 1)],
+        exactly: &[(MMA_TF32, 4), ("cvt.rna.tf32.f32", 16), (BARRIER, 2)],
         some: &[COPY],
         none: &["fma.rn.f32"],
         narrowest: 8,
