@@ -103,6 +103,16 @@ fn texts(seed: u64, count: u64) -> Vec<String> {
     all.split("// dims ").skip(1).map(|text| format!("// dims {text}")).collect()
 }
 
+/// How the first kernel of some seeds disagrees that does.
+#[cfg(feature = "mutations")]
+pub(crate) fn disagreement(seed: u64, count: u64) -> Option<String> {
+    texts(seed, count).iter().find_map(|text| {
+        let mut one = Outcome::default();
+        generated(text, &mut one);
+        one.wrong.pop()
+    })
+}
+
 #[test]
 fn passes_keep_generated_kernels() {
     let mut all = Outcome::default();
