@@ -1,10 +1,10 @@
 //! Compiled kernels against the interpreter in a finite ring, where any order of a sum gives the same bits: a product
 //! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
 
-use crate::kernels::{build, case, case_names, shipped, target};
+use crate::kernels::{CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, shipped, target};
 use atlas::codegen::{AbiParam, KernelImage, compile};
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
-use atlas::dsl::{DType, Kernel, Schedule, Verified, parse_kernel, registry, verify};
+use atlas::dsl::{DType, Kernel, Schedule, Verified, registry};
 use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 use atlas::ops::cases;
 use atlas::runtime::programs;
@@ -12,7 +12,6 @@ use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
 use atlas_sim::{decode, launch, syntax};
-use std::path::Path;
 
 /// Random bits, the same in every run.
 struct Bits(u64);
@@ -31,15 +30,15 @@ impl Bits {
 }
 
 /// A kernel at some sizes, with random bits in all its arguments.
-struct Trial<'k> {
+pub(crate) struct Trial<'k> {
     kernel: &'k Verified<Kernel>,
-    dims: Vec<u64>,
+    pub(crate) dims: Vec<u64>,
     /// Bytes of each argument, of scalars too.
     args: Vec<Vec<u8>>,
 }
 
 impl Trial<'_> {
-    fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
+    pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
         let of_dim = |d: &atlas::dsl::ir::DimData| match d.size {
             DimSize::Const(n) => n,
@@ -74,7 +73,7 @@ impl Trial<'_> {
     }
 
     /// What the arguments hold afterwards, by the interpreter.
-    fn reference(&self) -> Result<Vec<Vec<u8>>, String> {
+    pub(crate) fn reference(&self) -> Result<Vec<Vec<u8>>, String> {
         let mut after = self.args.clone();
         let mut args = Vec::new();
         for (i, bytes) in after.iter_mut().enumerate() {
@@ -107,7 +106,7 @@ impl Trial<'_> {
     }
 
     /// What the arguments hold afterwards, by the simulator. `dims` are the sizes that the kernel is told.
-    fn simulate(&self, image: &KernelImage, dims: &[u64]) -> Result<Vec<Vec<u8>>, String> {
+    pub(crate) fn simulate(&self, image: &KernelImage, dims: &[u64]) -> Result<Vec<Vec<u8>>, String> {
         let module = syntax::parse(&image.ptx).map_err(|e| e.to_string())?;
         let program = decode::compile(&module, Some(&image.entry), Arithmetic::Exact).map_err(|e| e.to_string())?;
         let mut memory = Global::new();
@@ -161,37 +160,6 @@ fn differing(found: &[Vec<u8>], expected: &[Vec<u8>]) -> usize {
     let pairs = found.iter().flatten().zip(expected.iter().flatten());
     pairs.filter(|(a, b)| a != b).count()
 }
-
-/// A kernel of `tests/cases/exact`, in an element type; `tf32` is f32 with products of tf32.
-fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/exact/{name}.tile"));
-    let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let precise = |line: &str| match line.split_once(" : ") {
-        Some((dot, ty)) if element == "tf32" && dot.contains("= dot") => format!("{dot} precision tf32 : {ty}\n"),
-        _ => format!("{line}\n"),
-    };
-    let source: String = source.replace("bf16", element.trim_start_matches('t')).lines().map(precise).collect();
-    parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{name} in {element}: {e}\n{source}"))
-}
-
-const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
-
-/// Sizes of a kernel: dims by name.
-type Sizes = &'static [(&'static str, u64)];
-
-/// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-const CASES: [(&str, &[Sizes]); 10] = [
-    ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
-    ("state", &[&[("N", 32), ("K", 64)]]),
-    ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
-    ("transposed", &[&[("M", 24), ("N", 33), ("K", 56)]]),
-    ("chained", &[&[("N", 32), ("H", 64)], &[("N", 21), ("H", 72)]]),
-    ("sums", &[&[("N", 48), ("T", 3)], &[("N", 37), ("T", 3)]]),
-    ("steps", &[&[("B", 2)]]),
-    ("masked", &[&[("B", 2)]]),
-    ("elementwise", &[&[("N", 8)], &[("N", 13)]]),
-    ("negated", &[&[("N", 13)]]),
-];
 
 #[track_caller]
 fn none(wrong: &[String]) {

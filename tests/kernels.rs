@@ -2,11 +2,16 @@
 
 use atlas::codegen::Target;
 use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{Config, DType, Kernel, Schedule, Specialization, Verified, parse_kernel, verify};
-use atlas::ops::{Problem, cases};
+use atlas::dsl::{Config, Kernel, Specialization, Verified, parse_kernel, verify};
+#[cfg(feature = "llvm")]
+use atlas::dsl::{DType, Schedule};
+use atlas::ops::Problem;
+#[cfg(feature = "llvm")]
+use atlas::ops::cases;
 use std::path::{Path, PathBuf};
 
 /// A shipped kernel for contiguous tensors of these sizes. Knobs not named keep their default.
+#[cfg(feature = "llvm")]
 pub(crate) fn shipped(name: &str, dtype: DType, dims: &[u64], config: &str) -> (Verified<Kernel>, Schedule) {
     let problem = cases::problem(name, dtype, dims).unwrap_or_else(|| panic!("no kernel `{name}`"));
     let given: Config = config.parse().unwrap_or_else(|e| panic!("{config}: {e}"));
@@ -35,6 +40,40 @@ pub(crate) fn case(name: &str) -> Verified<Kernel> {
     let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
+
+/// A kernel of `tests/cases/exact`, in an element type; `tf32` is f32 with products of tf32.
+pub(crate) fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/exact/{name}.tile"));
+    let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let precise = |line: &str| match line.split_once(" : ") {
+        Some((dot, ty)) if element == "tf32" && dot.contains("= dot") => format!("{dot} precision tf32 : {ty}\n"),
+        _ => format!("{line}\n"),
+    };
+    let source: String = source.replace("bf16", element.trim_start_matches('t')).lines().map(precise).collect();
+    parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{name} in {element}: {e}\n{source}"))
+}
+
+/// The element types that they are tried in.
+pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
+
+/// Sizes of a kernel: dims by name.
+pub(crate) type Sizes = &'static [(&'static str, u64)];
+
+/// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
+pub(crate) const CASES: [(&str, &[Sizes]); 12] = [
+    ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
+    ("state", &[&[("N", 32), ("K", 64)]]),
+    ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
+    ("transposed", &[&[("M", 24), ("N", 33), ("K", 56)]]),
+    ("chained", &[&[("N", 32), ("H", 64)], &[("N", 21), ("H", 72)]]),
+    ("sums", &[&[("N", 48), ("T", 3)], &[("N", 37), ("T", 3)]]),
+    ("steps", &[&[("B", 2)]]),
+    ("masked", &[&[("B", 2)]]),
+    ("elementwise", &[&[("N", 8)], &[("N", 13)]]),
+    ("negated", &[&[("N", 13)]]),
+    ("twice", &[&[("M", 19), ("N", 16), ("K", 40)]]),
+    ("edges", &[&[("N", 21), ("K", 37)]]),
+];
 
 /// The names of the case files whose kernels are well formed.
 pub(crate) fn case_names() -> Vec<String> {

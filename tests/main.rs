@@ -9,7 +9,7 @@ mod command;
 mod determinism;
 #[cfg(feature = "llvm")]
 mod exact;
-#[cfg(feature = "llvm")]
+mod executor;
 mod kernels;
 #[cfg(feature = "mutations")]
 mod mutations;

@@ -1,6 +1,7 @@
 //! One call from verified Tile IR to a kernel image, and the same with every stage as text.
 
 use crate::error::CompileError;
+use crate::gpu::{Legal, Lowered};
 use crate::image::KernelImage;
 use crate::machine::Platform;
 use crate::{llvm, pipeline, ptx};
@@ -61,13 +62,29 @@ fn compile_with(
     lines: bool,
 ) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
     let gpu = pipeline::run(kernel, schedule, on, |_, _| {})?;
+    let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
+    emit_with(&gpu, stages, source)
+}
+
+/// Emits a kernel that the passes are done with.
+///
+/// # Errors
+/// A defect of the emitter, or of LLVM.
+pub fn emit(gpu: &Legal<Lowered>) -> Result<KernelImage, CompileError> {
+    Ok(emit_with(gpu, &[], None)?.0)
+}
+
+fn emit_with(
+    gpu: &Legal<Lowered>,
+    stages: &[Stage],
+    source: Option<&str>,
+) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
     let target = gpu.target;
     let ptx_version = target.ptx_version().max(gpu.ptx_version());
     let emitter = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
-    let module = ptx::module(&cx, &kernel.name, &emitter);
-    let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
-    llvm::emit(&cx, &module, &gpu, source)?;
+    let module = ptx::module(&cx, &gpu.name, &emitter);
+    llvm::emit(&cx, &module, gpu, source)?;
     let mut texts = Vec::new();
     for &stage in stages {
         match stage {
@@ -77,18 +94,18 @@ fn compile_with(
         }
     }
     let mut text = ptx::to_ptx(&module, &emitter)?;
-    if lines {
+    if source.is_some() {
         text = ptx::without_debug_sections(&text);
     }
     if stages.contains(&Stage::Ptx) {
         texts.push((Stage::Ptx, text.clone()));
     }
     let image = KernelImage {
-        entry: kernel.name.clone(),
+        entry: gpu.name.clone(),
         ptx: text,
         ptx_version,
         target,
-        params: llvm::abi(&gpu),
+        params: llvm::abi(gpu),
         grid: gpu.index_map.axes().to_vec(),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),

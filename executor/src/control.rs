@@ -1,0 +1,190 @@
+//! Roles as coroutines: bodies, loops and branches as a stack of frames, and who runs next.
+
+use crate::cta::{Cta, Frame, Held, Kind, Manner, Order};
+use crate::evaluate::Launch;
+use crate::fault::Fault;
+use crate::memory::Tensor;
+use crate::operations::Next;
+use crate::rings::Stop;
+use crate::tile::Tile;
+use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel, Op};
+use atlas_dsl::ir::GridExtent;
+use std::rc::Rc;
+
+/// Instructions of one role and program; the longest take a thousandth.
+const BUDGET: u32 = 1 << 20;
+
+/// Runs every program of a kernel. `tensors` has one for each parameter that is no scalar.
+///
+/// # Errors
+/// The first fault that an instruction commits.
+pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Option<Tensor>]) -> Result<(), Fault> {
+    let programs = programs(k, &launch.dims);
+    let persistent = k.insts.values().any(|op| matches!(op, Op::Programs(_)));
+    // CTAs that take several programs each take every second one.
+    let of_cta: Vec<Vec<Vec<i64>>> = match persistent {
+        true => (0..2).map(|cta| programs.iter().skip(cta).step_by(2).cloned().collect()).collect(),
+        false => programs.into_iter().map(|p| vec![p]).collect(),
+    };
+    of_cta.into_iter().try_for_each(|programs| Cta::new(k, launch, manner, tensors, programs).run())
+}
+
+/// The coordinates of all programs.
+fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
+    let mut all = vec![Vec::new()];
+    for axis in k.index_map.axes() {
+        let n = GridExtent::count(*axis, dims) as i64;
+        all = all.into_iter().flat_map(|p: Vec<i64>| (0..n).map(move |i| [&p[..], &[i]].concat())).collect();
+    }
+    if matches!(k.index_map, IndexMap::Triangular(_)) {
+        all.retain(|p| matches!(p[..], [.., i, j] if i >= j));
+    }
+    all
+}
+
+impl Cta<'_> {
+    /// Runs all roles to their end.
+    fn run(mut self) -> Result<(), Fault> {
+        let mut turn = 0;
+        loop {
+            let count = self.roles.len();
+            let mut blocked = None;
+            let mut went_on = false;
+            for i in 0..count {
+                let r = match self.manner.order {
+                    Order::Fair => (turn + i) % count,
+                    Order::FirstRole => i,
+                    Order::LastRole => count - 1 - i,
+                };
+                let Some(inst) = self.ready(r) else { continue };
+                match self.step(r, inst) {
+                    Ok(()) => {
+                        went_on = true;
+                        turn = r + 1;
+                        break;
+                    }
+                    Err(Stop::Fault(message)) => return Err(self.fault(r, inst, message)),
+                    Err(Stop::Blocked(message)) => blocked = Some((r, inst, message)),
+                }
+            }
+            match blocked {
+                _ if went_on => {}
+                None => return Ok(()),
+                Some((r, inst, message)) => return Err(self.fault(r, inst, message)),
+            }
+        }
+    }
+
+    fn fault(&self, r: usize, inst: Inst, message: String) -> Fault {
+        let done = |f: &Frame| if let Kind::Programs(done) = f.kind { Some(done) } else { None };
+        let program = self.roles[r].frames.iter().find_map(done).unwrap_or(0);
+        let at = self.programs.get(program).cloned().unwrap_or_default();
+        Fault::at(self.k, inst, &self.k.roles[self.roles[r].role].name, &at, message)
+    }
+
+    /// The next instruction of a role; `None` at its end.
+    fn ready(&mut self, r: usize) -> Option<Inst> {
+        loop {
+            let frame = self.roles[r].frames.last_mut()?;
+            if let Some(&inst) = self.k.blocks[frame.block].insts.get(frame.at) {
+                return Some(inst);
+            }
+            // Bodies of loops end in `yield`.
+            match frame.kind {
+                Kind::Programs(done) if done + 1 < self.programs.len() => {
+                    (frame.at, frame.kind) = (0, Kind::Programs(done + 1));
+                    let block = frame.block;
+                    self.enter_program(r, block, done + 1);
+                }
+                _ => {
+                    self.roles[r].frames.pop();
+                }
+            }
+        }
+    }
+
+    /// Executes an instruction; one that does not go on is tried again.
+    fn step(&mut self, r: usize, inst: Inst) -> Result<(), Stop> {
+        self.roles[r].steps += 1;
+        if self.roles[r].steps > BUDGET {
+            return Err(Stop::Fault("the role does not come to its end".to_owned()));
+        }
+        let k = self.k;
+        let next = self.operation(r, inst)?;
+        match next {
+            Next::On(results) => {
+                let count = k.results[inst].len();
+                if results.len() != count {
+                    return Err(Stop::Fault(format!("{} results of an instruction of {count}", results.len())));
+                }
+                for (&v, held) in k.results[inst].iter().zip(results) {
+                    self.check_type(v, &held)?;
+                    self.set(r, v, held);
+                }
+                self.advance(r);
+            }
+            Next::Enter(block) => {
+                self.advance(r);
+                self.roles[r].frames.push(Frame { block, at: 0, kind: Kind::Branch(inst) });
+            }
+            Next::Loop { lo, hi, inits, body } => {
+                self.advance(r);
+                if lo < hi {
+                    self.roles[r].frames.push(Frame { block: body, at: 0, kind: Kind::Loop { inst, index: lo, hi } });
+                    self.enter_iterate(r, body, lo, inits);
+                } else {
+                    k.results[inst].iter().zip(inits).for_each(|(&v, held)| self.set(r, v, held));
+                }
+            }
+            Next::Programs(block) => {
+                self.advance(r);
+                if !self.programs.is_empty() {
+                    self.roles[r].frames.push(Frame { block, at: 0, kind: Kind::Programs(0) });
+                    self.enter_program(r, block, 0);
+                }
+            }
+            Next::Yield(values) => self.end_iterate(r, values)?,
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, r: usize) {
+        if let Some(frame) = self.roles[r].frames.last_mut() {
+            frame.at += 1;
+        }
+    }
+
+    fn enter_iterate(&mut self, r: usize, body: Block, index: i64, carried: Vec<Held>) {
+        let params = &self.k.blocks[body].params;
+        let index = Held::Tile(Rc::new(Tile::int(index)));
+        params.iter().zip(std::iter::once(index).chain(carried)).for_each(|(&v, held)| self.set(r, v, held));
+    }
+
+    fn end_iterate(&mut self, r: usize, values: Vec<Held>) -> Result<(), String> {
+        if let Some(&Frame { kind: Kind::Branch(inst), .. }) = self.roles[r].frames.last() {
+            self.roles[r].frames.pop();
+            self.k.results[inst].iter().zip(values).for_each(|(&v, held)| self.set(r, v, held));
+            return Ok(());
+        }
+        let Some(Frame { block, at, kind: Kind::Loop { inst, index, hi } }) = self.roles[r].frames.last_mut() else {
+            return Err("`yield` outside a loop or a branch".to_owned());
+        };
+        let (block, inst) = (*block, *inst);
+        *index += 1;
+        *at = 0;
+        if *index < *hi {
+            let index = *index;
+            self.enter_iterate(r, block, index, values);
+        } else {
+            self.roles[r].frames.pop();
+            self.k.results[inst].iter().zip(values).for_each(|(&v, held)| self.set(r, v, held));
+        }
+        Ok(())
+    }
+
+    fn enter_program(&mut self, r: usize, block: Block, number: usize) {
+        let at = self.programs[number].iter().copied().chain([number as i64]);
+        let all: Vec<Held> = at.map(|x| Held::Tile(Rc::new(Tile::int(x)))).collect();
+        self.k.blocks[block].params.iter().zip(all).for_each(|(&v, held)| self.set(r, v, held));
+    }
+}

@@ -1,0 +1,187 @@
+//! A CTA while it runs: its memory, its rings, and the values of its roles.
+
+use crate::evaluate::Launch;
+use crate::memory::{Shared, Tensor};
+use crate::rings::{Groups, Rings, Token};
+use crate::tile::Tile;
+use atlas_codegen::gpu::{Block, Inst, Kernel, Role, RoleData, SharedRef, Value};
+use std::rc::Rc;
+
+/// When a copy brings what it copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// As it is issued; a product in flight, too, reads its operands then.
+    AtOnce,
+    /// When it is waited for.
+    AtTheWait,
+}
+
+/// Which role goes on, of those that can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each in turn.
+    Fair,
+    /// The first one for as long as it can.
+    FirstRole,
+    /// The last one for as long as it can.
+    LastRole,
+}
+
+/// How a kernel is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// When copies land.
+    pub landing: Landing,
+    /// Which role goes on.
+    pub order: Order,
+    /// True if a `wait` of a ring waits for its copies too: nothing else does before `insert_barriers`.
+    pub waits_for_copies: bool,
+}
+
+/// An operand of a product that may still be running.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    Shared(SharedRef, Option<Token>),
+    Tile(Rc<Tile>),
+}
+
+/// A product that was started.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    /// How many products its role had started before.
+    pub(crate) number: u64,
+    pub(crate) inst: Inst,
+    pub(crate) sides: [Side; 2],
+    pub(crate) acc: Option<Rc<Tile>>,
+    /// The sum, if the operands were read as it was started.
+    pub(crate) done: Option<Rc<Tile>>,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    Tile(Rc<Tile>),
+    /// What nobody may read before `wait.mma`.
+    Flight(Rc<Flight>),
+    Token(Token),
+}
+
+/// What a block is the body of.
+pub(crate) enum Kind {
+    /// The body of a role.
+    Once,
+    /// The body of a branch, which may yield its results.
+    Branch(Inst),
+    Loop {
+        inst: Inst,
+        index: i64,
+        hi: i64,
+    },
+    /// The programs of a CTA, and how many of them are done.
+    Programs(usize),
+}
+
+/// A block that a role is in, and the next instruction there.
+pub(crate) struct Frame {
+    pub(crate) block: Block,
+    pub(crate) at: usize,
+    pub(crate) kind: Kind,
+}
+
+/// A role of a CTA.
+pub(crate) struct Running {
+    pub(crate) role: Role,
+    pub(crate) frames: Vec<Frame>,
+    values: Vec<Option<Held>>,
+    pub(crate) groups: Groups,
+    /// Products that it started.
+    pub(crate) products: u64,
+    /// Instructions that it executed.
+    pub(crate) steps: u32,
+}
+
+/// A CTA while it runs.
+pub(crate) struct Cta<'a> {
+    pub(crate) k: &'a Kernel,
+    pub(crate) launch: &'a Launch,
+    pub(crate) manner: Manner,
+    pub(crate) tensors: &'a mut [Option<Tensor>],
+    pub(crate) shared: Shared<'a>,
+    pub(crate) rings: Rings,
+    /// The coordinates of its programs.
+    pub(crate) programs: Vec<Vec<i64>>,
+    pub(crate) roles: Vec<Running>,
+}
+
+impl<'a> Cta<'a> {
+    /// A CTA that is about to run, once per program that it has.
+    pub(crate) fn new(
+        k: &'a Kernel,
+        launch: &'a Launch,
+        manner: Manner,
+        tensors: &'a mut [Option<Tensor>],
+        programs: Vec<Vec<i64>>,
+    ) -> Cta<'a> {
+        let role = |(role, data): (Role, &RoleData)| Running {
+            role,
+            frames: vec![Frame { block: data.body, at: 0, kind: Kind::Once }],
+            values: vec![None; k.values.len()],
+            groups: Groups::default(),
+            products: 0,
+            steps: 0,
+        };
+        let roles = k.roles.iter().map(role).collect();
+        let mut cta = Cta { k, launch, manner, tensors, shared: Shared::new(k), rings: Rings::new(k), programs, roles };
+        for r in 0..cta.roles.len() {
+            for (i, &coord) in k.coords.iter().enumerate() {
+                let at = cta.programs.first().map_or(0, |p| p[i]);
+                cta.set(r, coord, Held::Tile(Rc::new(Tile::int(at))));
+            }
+        }
+        cta
+    }
+
+    /// A tile has the type of its value.
+    pub(crate) fn check_type(&self, v: Value, held: &Held) -> Result<(), String> {
+        let ty = &self.k.values[v].ty;
+        match (ty.tile(), held) {
+            (Some((dtype, layout)), Held::Tile(tile)) if dtype != tile.dtype || layout.shape != tile.shape => {
+                Err(format!("makes {}{:?} of a value of {dtype}{layout}", tile.dtype, tile.shape))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn set(&mut self, r: usize, v: Value, held: Held) {
+        self.roles[r].values[v.as_u32() as usize] = Some(held);
+    }
+
+    pub(crate) fn held(&self, r: usize, v: Value) -> Result<&Held, String> {
+        let held = self.roles[r].values.get(v.as_u32() as usize).and_then(Option::as_ref);
+        held.ok_or_else(|| format!("{v} is used before it is made"))
+    }
+
+    pub(crate) fn tile(&self, r: usize, v: Value) -> Result<Rc<Tile>, String> {
+        match self.held(r, v)? {
+            Held::Tile(tile) => Ok(Rc::clone(tile)),
+            Held::Flight(_) => Err(format!("{v} is in flight, and nothing waited for it")),
+            Held::Token(_) => Err(format!("{v} is a token")),
+        }
+    }
+
+    pub(crate) fn token(&self, r: usize, v: Value) -> Result<Token, String> {
+        match self.held(r, v)? {
+            Held::Token(token) => Ok(*token),
+            _ => Err(format!("{v} is no token")),
+        }
+    }
+
+    /// The value of an integer scalar.
+    pub(crate) fn int(&self, r: usize, v: Value) -> Result<i64, String> {
+        let tile = self.tile(r, v)?;
+        match tile.data[..] {
+            [x] => Ok(x as i64),
+            _ => Err(format!("{v} is {:?}, not a scalar", tile.shape)),
+        }
+    }
+}
