@@ -14,6 +14,7 @@ mod splits;
 mod uses;
 mod vectors;
 mod work;
+mod work_table;
 
 pub(crate) use ahead::is_known_before;
 pub use extents::{Constraint, Extents};
@@ -25,4 +26,5 @@ pub use precision::tolerates_approximation;
 pub use registers::{peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
 pub(crate) use vectors::{access_elements, inner_divisor, root as placement_root};
-pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};
+pub use work::{Counts, Prefetched, Read, Work, WorkFormula};
+pub use work_table::{WorkAt, WorkTable};
