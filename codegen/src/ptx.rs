@@ -17,9 +17,7 @@ const PASSES: &[&str] = &[
     "nvvm-intr-range",
     "early-cse<>",
     "sccp",
-    COMBINE,
     "simplifycfg<bonus-inst-threshold=1;switch-range-to-icmp;keep-loops;speculate-blocks;simplify-cond-branch>",
-    "early-cse<memssa>",
     COMBINE,
     "reassociate",
     // Addresses leave their loops; a loop is tested at its end.
