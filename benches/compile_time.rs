@@ -1,9 +1,10 @@
 //! Time from Tile IR to PTX for each op, with the config chosen, in a warmed process; and what choosing costs on the
-//! host: all configs of a specialization that is new, and a launch at a new size of one that is known.
+//! host: all configs of a specialization that is new, with and without the compilation of the best, and a launch at a new
+//! size of one that is known. Before the first group stands a table of what each stage of a compilation takes.
 //!
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
-use atlas::codegen::{Machine, Target, compile};
+use atlas::codegen::{Machine, StageTimes, Target, compile, compile_timed};
 use atlas::dsl::specialization::{DimFact, largest_class};
 use atlas::dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
 use atlas::ops::{Problem, cases};
@@ -43,6 +44,62 @@ fn tile_to_ptx(c: &mut Criterion) {
         }
         group.finish();
     }
+}
+
+/// The median time of each stage, in milliseconds, of the compilations of the other groups.
+fn stages(_: &mut Criterion) {
+    const SAMPLES: usize = 20;
+    let target = Target { sm: 90, specific: false };
+    println!("{:44} {:>8} {:>8} {:>8} {:>8} {:>8}", "stages, ms", "passes", "emit", "LLVM", "PTX", "all");
+    for bench in cases::benches().iter().filter(|b| is_asked_for(b.name)) {
+        let Some((kernel, schedule)) = kernel(&bench.problem, target) else { continue };
+        let times: Vec<StageTimes> =
+            (0..SAMPLES).filter_map(|_| compile_timed(&kernel, &schedule, target).ok()).map(|c| c.1).collect();
+        let median = |of: fn(&StageTimes) -> Duration| {
+            let mut all: Vec<Duration> = times.iter().map(of).collect();
+            all.sort_unstable();
+            all.get(all.len() / 2).map_or(f64::NAN, |d| d.as_secs_f64() * 1e3)
+        };
+        let columns = [
+            median(|t| t.passes),
+            median(|t| t.emit),
+            median(|t| t.optimise),
+            median(|t| t.generate),
+            median(StageTimes::total),
+        ];
+        println!("{:44} {}", bench.name, columns.map(|ms| format!("{ms:8.2}")).join(" "));
+    }
+}
+
+/// True for what the command line asks for: `stages`, or a group and a bench of its own.
+fn is_asked_for(bench: &str) -> bool {
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    filter.is_none_or(|f| f.strip_prefix("stages").is_some_and(|rest| bench.contains(rest.trim_start_matches('/'))))
+}
+
+/// A first launch but for the driver: every config of a specialization that the process has not met, and the compilation
+/// of the best.
+fn first_launch(c: &mut Criterion) {
+    let machine = Machine::from(Target { sm: 90, specific: false });
+    let mut group = c.benchmark_group("first_launch");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    let mut fresh = 0;
+    for bench in cases::benches() {
+        let Problem { kernel, dims, .. } = &bench.problem;
+        let mut spec = || {
+            fresh += 1;
+            specialization(&bench.problem).with_dim(&format!("first{fresh}"), DimFact::Dynamic(1))
+        };
+        let launch = |spec: Specialization| {
+            let selection = choose_for(kernel, &spec, dims, Some(machine));
+            let config = selection.chosen().expect("a legal config");
+            let kernel = verify((kernel.build)(&spec, config).expect("a kernel that was built")).expect("verified");
+            compile(&kernel, &config.schedule, machine)
+        };
+        let name = format!("{}/{} configs", bench.name, kernel.configs().len());
+        group.bench_function(name, |b| b.iter_batched(&mut spec, launch, BatchSize::SmallInput));
+    }
+    group.finish();
 }
 
 /// Every config of a kernel for a specialization that the process has not met.
@@ -94,5 +151,5 @@ fn new_size(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, tile_to_ptx, new_specialization, new_size);
+criterion_group!(benches, stages, tile_to_ptx, new_specialization, first_launch, new_size);
 criterion_main!(benches);

@@ -7,6 +7,7 @@ use crate::machine::Platform;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use inkwell::context::Context;
+use std::time::{Duration, Instant};
 
 /// A level below Tile IR that can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,26 @@ pub enum Stage {
     Ptx,
 }
 
+/// How long the stages of one compilation took, of the host's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageTimes {
+    /// Tile IR to GPU IR: every pass and verifier.
+    pub passes: Duration,
+    /// GPU IR to LLVM IR.
+    pub emit: Duration,
+    /// LLVM's verifier and passes.
+    pub optimise: Duration,
+    /// LLVM's code generator: LLVM IR to PTX.
+    pub generate: Duration,
+}
+
+impl StageTimes {
+    /// All of them.
+    pub fn total(&self) -> Duration {
+        self.passes + self.emit + self.optimise + self.generate
+    }
+}
+
 /// Compiles a kernel for a schedule and a platform: a machine, for its best target, or a target, for the machine of its
 /// own generation.
 ///
@@ -29,7 +50,7 @@ pub fn compile(
     schedule: &Schedule,
     on: impl Into<Platform>,
 ) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, on.into(), &[], false)?.0)
+    Ok(compile_with(kernel, schedule, on.into(), &[], false)?.image)
 }
 
 /// [`compile`] with `.file` and `.loc` directives, which name the kernel's source; the code is the same.
@@ -41,7 +62,7 @@ pub fn compile_with_lines(
     schedule: &Schedule,
     on: impl Into<Platform>,
 ) -> Result<KernelImage, CompileError> {
-    Ok(compile_with(kernel, schedule, on.into(), &[], true)?.0)
+    Ok(compile_with(kernel, schedule, on.into(), &[], true)?.image)
 }
 
 /// Compiles a kernel and returns the asked-for stages as text, in order.
@@ -51,7 +72,26 @@ pub fn compile_stages(
     on: impl Into<Platform>,
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
-    Ok(compile_with(kernel, schedule, on.into(), stages, false)?.1)
+    Ok(compile_with(kernel, schedule, on.into(), stages, false)?.texts)
+}
+
+/// [`compile`], with how long its stages took.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_timed(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    on: impl Into<Platform>,
+) -> Result<(KernelImage, StageTimes), CompileError> {
+    compile_with(kernel, schedule, on.into(), &[], false).map(|c| (c.image, c.times))
+}
+
+/// What came of a compilation.
+struct Compiled {
+    image: KernelImage,
+    texts: Vec<(Stage, String)>,
+    times: StageTimes,
 }
 
 fn compile_with(
@@ -60,10 +100,12 @@ fn compile_with(
     on: Platform,
     stages: &[Stage],
     lines: bool,
-) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
+) -> Result<Compiled, CompileError> {
+    let start = Instant::now();
     let gpu = pipeline::run(kernel, schedule, on, |_, _| {})?;
+    let times = StageTimes { passes: start.elapsed(), ..StageTimes::default() };
     let source = lines.then(|| kernel.source_file.as_deref().unwrap_or(&kernel.name));
-    emit_with(&gpu, stages, source)
+    emit_with(&gpu, stages, source, times)
 }
 
 /// Emits a kernel that the passes are done with.
@@ -71,20 +113,24 @@ fn compile_with(
 /// # Errors
 /// A defect of the emitter, or of LLVM.
 pub fn emit(gpu: &Legal<Lowered>) -> Result<KernelImage, CompileError> {
-    Ok(emit_with(gpu, &[], None)?.0)
+    Ok(emit_with(gpu, &[], None, StageTimes::default())?.image)
 }
 
 fn emit_with(
     gpu: &Legal<Lowered>,
     stages: &[Stage],
     source: Option<&str>,
-) -> Result<(KernelImage, Vec<(Stage, String)>), CompileError> {
+    mut times: StageTimes,
+) -> Result<Compiled, CompileError> {
+    let mut since = Instant::now();
+    let mut lap = || std::mem::replace(&mut since, Instant::now()).elapsed();
     let target = gpu.target;
     let ptx_version = target.ptx_version().max(gpu.ptx_version());
     let emitter = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
     let module = ptx::module(&cx, &gpu.name, &emitter);
     llvm::emit(&cx, &module, gpu, source)?;
+    times.emit = lap();
     let mut texts = Vec::new();
     for &stage in stages {
         match stage {
@@ -93,7 +139,11 @@ fn emit_with(
             Stage::Ptx => {}
         }
     }
+    lap();
+    ptx::optimise(&module, &emitter)?;
+    times.optimise = lap();
     let mut text = ptx::to_ptx(&module, &emitter)?;
+    times.generate = lap();
     if source.is_some() {
         text = ptx::without_debug_sections(&text);
     }
@@ -110,5 +160,5 @@ fn emit_with(
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),
     };
-    Ok((image, texts))
+    Ok(Compiled { image, texts, times })
 }

@@ -41,7 +41,7 @@ pub mod target;
 pub mod toolchain;
 
 #[cfg(feature = "llvm")]
-pub use compile::{Stage, compile, compile_stages, compile_with_lines, emit};
+pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, compile_with_lines, emit};
 pub use error::CompileError;
 pub use explain::{Explained, explain};
 pub use image::{AbiParam, KernelImage};

@@ -17,9 +17,7 @@ const PASSES: &[&str] = &[
     "nvvm-intr-range",
     "early-cse<>",
     "sccp",
-    COMBINE,
     "simplifycfg<bonus-inst-threshold=1;switch-range-to-icmp;keep-loops;speculate-blocks;simplify-cond-branch>",
-    "early-cse<memssa>",
     COMBINE,
     "reassociate",
     // Addresses leave their loops; a loop is tested at its end.
@@ -63,12 +61,16 @@ pub(crate) fn module<'c>(cx: &'c Context, name: &str, machine: &TargetMachine) -
     module
 }
 
-/// Optimises a module and prints it as PTX.
-pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<String, CompileError> {
+/// Verifies and optimises a module.
+pub(crate) fn optimise(module: &Module<'_>, machine: &TargetMachine) -> Result<(), CompileError> {
     module.verify().map_err(|e| CompileError::bug(format!("LLVM rejects the module: {e}")))?;
     // At the end, declarations that nothing uses go.
     let passes = format!("function({}),globaldce", PASSES.join(","));
-    module.run_passes(&passes, machine, PassBuilderOptions::create()).map_err(|e| CompileError::bug(e.to_string()))?;
+    module.run_passes(&passes, machine, PassBuilderOptions::create()).map_err(|e| CompileError::bug(e.to_string()))
+}
+
+/// Prints an optimised module as PTX.
+pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<String, CompileError> {
     let text =
         machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| CompileError::bug(e.to_string()))?;
     let text = String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_owned();
@@ -126,7 +128,7 @@ mod tests {
         let module = module(&cx, "broken", &machine);
         let f = module.add_function("broken", cx.void_type().fn_type(&[], false), None);
         cx.append_basic_block(f, "no_end");
-        let error = to_ptx(&module, &machine).unwrap_err().to_string();
+        let error = optimise(&module, &machine).unwrap_err().to_string();
         assert!(error.contains("ATL501") && error.contains("LLVM rejects the module"), "{error}");
     }
 }

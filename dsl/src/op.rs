@@ -194,10 +194,32 @@ impl Op {
 
     /// Calls `f` on every value operand, in text order.
     pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
-        self.clone().map_operands(|v| {
-            f(v);
-            v
-        });
+        fn on_slices(slices: &[Slice], f: &mut impl FnMut(Value)) {
+            for s in slices {
+                match *s {
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => f(v),
+                    Slice::Whole => {}
+                }
+            }
+        }
+        match self {
+            Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
+            Op::TableGet { indices: values, .. } | Op::Yield(values) => values.iter().copied().for_each(f),
+            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) => f(*v),
+            Op::Other { value, .. }
+            | Op::Broadcast { value, .. }
+            | Op::Reshape { value, .. }
+            | Op::Reduce { value, .. } => f(*value),
+            Op::Binary(_, a, b) | Op::Compare(_, a, b) => [*a, *b].into_iter().for_each(f),
+            Op::Select { cond, on_true, on_false } => [*cond, *on_true, *on_false].into_iter().for_each(f),
+            Op::Dot { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).for_each(f),
+            Op::Load { slices, .. } => on_slices(slices, &mut f),
+            Op::Store { slices, value, .. } => {
+                on_slices(slices, &mut f);
+                f(*value);
+            }
+            Op::Loop { lo, hi, inits, .. } => [*lo, *hi].into_iter().chain(inits.iter().copied()).for_each(f),
+        }
     }
 
     /// The same operation with every value operand replaced by `f` of it.

@@ -93,40 +93,102 @@ pub fn programs(grid: &[GridExtent], dims: &[u64]) -> u64 {
 
 /// The cost of a kernel's work on a machine.
 pub fn estimate(work: &Work, machine: &Machine) -> Cost {
-    let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap_or(&RATES[0]);
-    let sms = u64::from(machine.sms.max(1));
-    let per_sm = work.programs.div_ceil(sms).max(1);
-    let held = held(work, machine, rates);
+    Terms::of(work, machine).cost()
+}
 
-    let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
-    let busy = |c: &Counts| spill * busy(c, rates);
-    let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
-    let alone = |c: &Counts| {
-        c.rounds * LATENCY + c.barriers * BARRIER + c.steps * STEP + busy(c) / share.min(1.0) + c.global / PORT_BYTES
-    };
-    let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
-    let alone = START + alone(&work.total) + open;
-    let shared = busy(&work.total).max(data(work, machine, rates));
-    let together = |n: u64| (alone.powi(6) + (n as f64 * shared).powi(6)).cbrt().sqrt();
+/// The most that a smooth maximum lies above the larger of two numbers, `2^(1/6)`, and a little for rounding.
+pub(crate) const MOST_ABOVE: f64 = 1.1225;
 
-    let (rounds, rest) = (per_sm / held, per_sm % held);
-    let cycles = match (rounds, rest) {
-        (0, n) => together(n),
-        (_, 0) => rounds as f64 * together(held),
-        (_, n) => {
-            let full = together(held);
-            rounds as f64 * full + f64::midpoint(together(n), full * n as f64 / held as f64)
+/// What the cost of a kernel is made of: all but the smooth maxima, which take longer than the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    programs: u64,
+    threads: u32,
+    shared_bytes: u32,
+    registers: u32,
+    /// Programs of a multiprocessor, and those that it holds at once.
+    per_sm: u64,
+    held: u64,
+    /// Cycles of a program that has the machine to itself, and of what programs side by side share.
+    alone: f64,
+    shared: f64,
+    /// The share of shared memory into which loads run ahead.
+    ahead: f64,
+}
+
+impl Terms {
+    /// The terms of a kernel's work on a machine.
+    pub(crate) fn of(work: &Work, machine: &Machine) -> Terms {
+        let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap_or(&RATES[0]);
+        let sms = u64::from(machine.sms.max(1));
+        let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
+        let busy = |c: &Counts| spill * busy(c, rates);
+        let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
+        let alone = |c: &Counts| {
+            c.rounds * LATENCY
+                + c.barriers * BARRIER
+                + c.steps * STEP
+                + busy(c) / share.min(1.0)
+                + c.global / PORT_BYTES
+        };
+        let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
+        Terms {
+            programs: work.programs,
+            threads: work.threads,
+            shared_bytes: work.shared_bytes,
+            registers: work.registers,
+            per_sm: work.programs.div_ceil(sms).max(1),
+            held: held(work, machine, rates),
+            alone: START + alone(&work.total) + open,
+            shared: busy(&work.total).max(data(work, machine, rates)),
+            ahead: ahead_share(work),
         }
-    };
-    Cost {
-        programs: work.programs,
-        waves: per_sm.div_ceil(held),
-        shared_bytes: u64::from(work.shared_bytes),
-        registers: u64::from(work.registers),
-        held,
-        resident_threads: held.min(per_sm) * u64::from(work.threads),
-        ahead_bytes: (held.min(per_sm) as f64 * f64::from(work.shared_bytes) * ahead_share(work)) as u64,
-        cycles,
+    }
+
+    /// The cycles of a launch where so many programs side by side take so long.
+    fn cycles_with(&self, together: impl Fn(f64) -> f64) -> f64 {
+        let (rounds, rest) = (self.per_sm / self.held, self.per_sm % self.held);
+        let together = |n: u64| together(n as f64);
+        match (rounds, rest) {
+            (0, n) => together(n),
+            (_, 0) => rounds as f64 * together(self.held),
+            (_, n) => {
+                let full = together(self.held);
+                rounds as f64 * full + f64::midpoint(together(n), full * n as f64 / self.held as f64)
+            }
+        }
+    }
+
+    /// Clock cycles of the launch.
+    pub(crate) fn cycles(&self) -> f64 {
+        self.cycles_with(|n| (self.alone.powi(6) + (n * self.shared).powi(6)).cbrt().sqrt())
+    }
+
+    /// What the cycles are not below; they are not above it by more than [`MOST_ABOVE`].
+    pub(crate) fn least_cycles(&self) -> f64 {
+        self.cycles_with(|n| self.alone.max(n * self.shared))
+    }
+
+    /// What hides what the model does not know: bytes into which loads run ahead, and threads at once.
+    pub(crate) fn slack(&self) -> (u64, u64) {
+        let resident = self.held.min(self.per_sm);
+        let ahead_bytes = (resident as f64 * f64::from(self.shared_bytes) * self.ahead) as u64;
+        (ahead_bytes, resident * u64::from(self.threads))
+    }
+
+    /// The cost.
+    pub(crate) fn cost(&self) -> Cost {
+        let (ahead_bytes, resident_threads) = self.slack();
+        Cost {
+            programs: self.programs,
+            waves: self.per_sm.div_ceil(self.held),
+            shared_bytes: u64::from(self.shared_bytes),
+            registers: u64::from(self.registers),
+            held: self.held,
+            resident_threads,
+            ahead_bytes,
+            cycles: self.cycles(),
+        }
     }
 }
 
@@ -244,6 +306,18 @@ mod tests {
         };
         assert!(with(16384.0) < 1.01 * estimate(&base, &hopper()).cycles);
         assert!(with(16384.0 * 10_000.0) > 1.3 * with(16384.0));
+    }
+
+    #[test]
+    fn the_smooth_maximum_is_bounded_by_the_larger_number() {
+        for programs in [1, 100, 1000, 10_000, 123_457] {
+            for written in [1.0, 1e3, 16384.0, 1e6] {
+                let work = Work { written, ..rows(programs) };
+                let terms = Terms::of(&work, &hopper());
+                let (least, cycles) = (terms.least_cycles(), terms.cycles());
+                assert!(least <= cycles * (1.0 + 1e-12) && cycles <= MOST_ABOVE * least, "{least} {cycles}");
+            }
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod element;
 #[macro_use]
 mod error;
 mod evict;
+mod explore;
 #[cfg(feature = "sim")]
 mod forms;
 pub mod image_file;

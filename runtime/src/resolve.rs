@@ -11,7 +11,7 @@ use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
 use crate::plan::gpu_body;
 use crate::plans::{Body, PassedOver, Plan, Source};
-use crate::select::{Ranked, Ranking, rank};
+use crate::select::{Ranking, rank};
 use crate::space::Space;
 use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::ir::GridExtent;
@@ -44,7 +44,7 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
 }
 
 fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking) -> Result<Plan> {
-    let Some(&Ranked { point, .. }) = ranking.legal.first() else {
+    let Some(point) = ranking.points().next() else {
         return Err(no_config(bound.def(), ranking, Vec::new()).into());
     };
     let kernel = ranking.space.kernel(point)?;
@@ -59,7 +59,7 @@ fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking) -> Result<Plan> {
 
 fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine) -> Result<Plan> {
     let (def, space) = (bound.def(), &ranking.space);
-    let candidates = ranking.legal.iter().map(|r| (r.point, ranking.source));
+    let candidates = ranking.points().map(|point| (point, ranking.source));
     let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
     let given = ranking.source == Source::Given;
     let config = |point: usize| space.points[point].config.clone();

@@ -9,16 +9,17 @@
 
 use crate::bind::BoundLaunch;
 use crate::compile::build_kernel;
-use crate::cost::{Cost, estimate};
+use crate::cost::{Cost, MOST_ABOVE, Terms};
 use crate::device::Device;
 use crate::error::RuntimeError;
+use crate::explore::{Found, Point, reason};
 use crate::launch_error::LaunchError;
 use crate::plans::Source;
 use crate::problem::specialize;
-use crate::space::{Found, Point, Space, reason};
-use atlas_codegen::analysis::AtSizes;
+use crate::space::Space;
 use atlas_codegen::{Machine, Target, pipeline};
 use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,10 +68,15 @@ pub struct Selection {
 }
 
 /// The legal points of a space for one problem, best first: what a launch needs of a [`Selection`].
+///
+/// Most launches need the first alone, so the rest is ranked when somebody asks for it.
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
-    pub(crate) legal: Vec<Ranked>,
     pub(crate) source: Source,
+    first: Option<usize>,
+    legal: OnceCell<Vec<Ranked>>,
+    /// Of the points that were lowered, what their costs are made of.
+    terms: Vec<(usize, Terms)>,
     /// Refused by the device's driver in earlier launches, with the reason.
     recalled: Vec<(usize, String)>,
 }
@@ -90,8 +96,7 @@ pub(crate) fn rank(bound: &BoundLaunch, given: Option<&Config>) -> Result<Rankin
     let (def, device) = (bound.def(), bound.device());
     if let Some(config) = given {
         let space = Space::given(def, specialize(bound), device.machine(), complete(def, config)?)?;
-        let legal = vec![Ranked { point: 0, cost: None }];
-        return Ok(Ranking { space, legal, source: Source::Given, recalled: Vec::new() });
+        return Ok(Ranking::in_order(space, vec![0], Source::Given));
     }
     let space = Space::explored(def, specialize(bound), device.machine());
     let mut ranking = Ranking::of(space, bound.dims(), device.machine());
@@ -109,7 +114,7 @@ pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
     let ranking = rank(bound, None)?;
     let mut selection = ranking.selection();
     let Some(target) = bound.device().target() else { return Ok(selection) };
-    for (c, ranked) in selection.candidates.iter_mut().zip(&ranking.legal) {
+    for (c, ranked) in selection.candidates.iter_mut().zip(ranking.legal()) {
         if let Some(bytes) = bound.device().plans().spills(&ranking.space.key(ranked.point, target)?) {
             c.drawback = Some(format!("its registers spill {bytes} bytes per thread"));
         }
@@ -126,37 +131,49 @@ pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], 
 
 impl Ranking {
     fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>) -> Ranking {
-        let mut sizes = AtSizes::default();
-        let costs = space.points.iter().enumerate().filter_map(|(point, p)| match (&p.found, machine) {
-            (Found::Lowered(work), Some(machine)) => {
-                Some(Ranked { point, cost: Some(estimate(sizes.work(work, dims), &machine)) })
-            }
-            (Found::Refused { .. }, _) => None,
-            (Found::Lowered(_) | Found::Built, _) => Some(Ranked { point, cost: None }),
-        });
-        let mut legal: Vec<Ranked> = costs.collect();
-        let source = if machine.is_some() && !legal.is_empty() {
-            legal.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
-            prefer_slack(&mut legal);
-            Source::CostModel
-        } else {
-            let default = space.def.default_config();
-            if let Some(at) = legal.iter().position(|r| space.points[r.point].config == default) {
-                legal[..=at].rotate_right(1);
-            }
-            Source::Default
-        };
-        Ranking { space, legal, source, recalled: Vec::new() }
+        if let Some(machine) = machine.filter(|_| space.has_lowered()) {
+            let terms: Vec<(usize, Terms)> = space.terms(dims, &machine).collect();
+            let first = best(&terms);
+            let (source, legal) = (Source::CostModel, OnceCell::new());
+            return Ranking { space, source, first, legal, terms, recalled: Vec::new() };
+        }
+        let mut legal: Vec<usize> = (0..space.points.len()).filter(|&p| space.points[p].is_legal()).collect();
+        let default = space.def.default_config();
+        if let Some(at) = legal.iter().position(|&p| space.points[p].config == default) {
+            legal[..=at].rotate_right(1);
+        }
+        Ranking::in_order(space, legal, Source::Default)
+    }
+
+    /// A ranking without costs.
+    fn in_order(space: Arc<Space>, legal: Vec<usize>, source: Source) -> Ranking {
+        let first = legal.first().copied();
+        let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
+        Ranking { space, source, first, legal: legal.into(), terms: Vec::new(), recalled: Vec::new() }
+    }
+
+    /// All legal points, best first.
+    pub(crate) fn legal(&self) -> &[Ranked] {
+        self.legal.get_or_init(|| by_cost(&self.terms))
+    }
+
+    /// The legal points, best first; those behind the first are ranked when they are asked for.
+    pub(crate) fn points(&self) -> impl Iterator<Item = usize> {
+        let rest = std::iter::once_with(|| self.legal().iter().skip(1)).flatten();
+        self.first.into_iter().chain(rest.map(|r| r.point))
     }
 
     /// Takes out what the driver refused in earlier launches. The ranking among the rest stays.
     fn recall(&mut self, device: &Device, target: Target) -> Result<(), RuntimeError> {
-        for ranked in std::mem::take(&mut self.legal) {
+        let (mut legal, mut recalled) = (Vec::new(), Vec::new());
+        for &ranked in self.legal() {
             match device.plans().refusal(&self.space.key(ranked.point, target)?) {
-                Some(reason) => self.recalled.push((ranked.point, reason)),
-                None => self.legal.push(ranked),
+                Some(reason) => recalled.push((ranked.point, reason)),
+                None => legal.push(ranked),
             }
         }
+        self.first = legal.first().map(|r| r.point);
+        (self.legal, self.recalled) = (legal.into(), recalled);
         Ok(())
     }
 
@@ -165,7 +182,7 @@ impl Ranking {
         let default = self.space.def.default_config();
         let points = self.space.points.iter();
         let could_be = |p: &Point| p.config == default && !matches!(p.found, Found::Refused { built: false, .. });
-        points.enumerate().find(|(_, p)| self.legal.is_empty() && could_be(p)).map(|(i, _)| i)
+        points.enumerate().find(|(_, p)| self.first.is_none() && could_be(p)).map(|(i, _)| i)
     }
 
     /// The ranking as data for people.
@@ -174,11 +191,11 @@ impl Ranking {
             let config = self.space.points[point].config.clone();
             Candidate { config, outcome, drawback: None }
         };
-        let legal = self.legal.iter().map(|r| candidate(r.point, Outcome::Legal(r.cost)));
+        let legal = self.legal().iter().map(|r| candidate(r.point, Outcome::Legal(r.cost)));
         let recalled = self.recalled.iter().map(|(i, reason)| candidate(*i, Outcome::Refused(reason.clone())));
         let refused = self.space.points.iter().enumerate().filter_map(|(i, p)| match &p.found {
             Found::Refused { reason, .. } => Some(candidate(i, Outcome::Refused(reason.clone()))),
-            Found::Lowered(_) | Found::Built => None,
+            Found::Lowered | Found::Built => None,
         });
         let candidates = legal.chain(recalled).chain(refused).collect();
         Selection { kernel: self.space.def.name, candidates, source: self.source }
@@ -222,6 +239,31 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
         full.tile.entry(key).or_insert(size);
     }
     Ok(full)
+}
+
+/// The points by their costs.
+fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
+    let mut ranked: Vec<Ranked> =
+        terms.iter().map(|(point, terms)| Ranked { point: *point, cost: Some(terms.cost()) }).collect();
+    ranked.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
+    prefer_slack(&mut ranked);
+    ranked
+}
+
+/// The point that [`by_cost`] has first. What cannot come within the model's resolution of the cheapest is not
+/// worked out to the end.
+fn best(terms: &[(usize, Terms)]) -> Option<usize> {
+    let lower: Vec<f64> = terms.iter().map(|(_, t)| t.least_cycles()).collect();
+    let most = lower.iter().copied().fold(f64::INFINITY, f64::min) * MOST_ABOVE * (1.0 + RESOLUTION);
+    let near = terms.iter().zip(&lower).filter(|(_, least)| **least <= most);
+    let near: Vec<(usize, Terms, f64)> = near.map(|((point, t), _)| (*point, *t, t.cycles())).collect();
+    let least = near.iter().map(|n| n.2).fold(f64::INFINITY, f64::min);
+    let near = near.iter().filter(|n| n.2 <= least * (1.0 + RESOLUTION));
+    // Of equal slack the cheapest, and of equal cost the first.
+    let better = |a: &(usize, Terms, f64), b: &(usize, Terms, f64)| {
+        a.1.slack().cmp(&b.1.slack()).then(b.2.total_cmp(&a.2)).then(b.0.cmp(&a.0))
+    };
+    near.max_by(|a, b| better(a, b)).map(|n| n.0).or_else(|| terms.first().map(|t| t.0))
 }
 
 /// Moves to the front, of the configs that the model cannot tell from the cheapest, the one whose loads have most room to
@@ -277,5 +319,46 @@ impl fmt::Display for Selection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_codegen::analysis::{Counts, Read, Work};
+    use proptest::prelude::*;
+
+    fn work() -> impl Strategy<Value = Work> {
+        let sizes = (1..5_u32, 0..200_u32, 16..300_u32);
+        // Few numbers, so that costs come close to one another.
+        let amounts = (0..4_u32, 0..4_u32, 0..4_u32, 0..3_u32);
+        (sizes, amounts).prop_map(|((warps, shared, registers), (products, other, bytes, rounds))| {
+            let total = Counts {
+                tensor_half: f64::from(products) * 1e6,
+                element_wise: f64::from(other) * 4096.0,
+                global: f64::from(bytes) * 16384.0,
+                rounds: f64::from(rounds),
+                ..Counts::default()
+            };
+            Work {
+                programs: 1 << 14,
+                threads: warps * 64,
+                shared_bytes: shared * 1024,
+                registers,
+                total,
+                reads: vec![Read { bytes: total.global, tensor: 1e9 }],
+                ..Work::default()
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_is_the_first_of_the_ranking(works in proptest::collection::vec(work(), 0..60), programs in 1..1_000_000_u64) {
+            let machine: Machine = "sm_90".parse().unwrap();
+            let terms = works.into_iter().enumerate().map(|(i, w)| (i, Terms::of(&Work { programs, ..w }, &machine)));
+            let terms: Vec<(usize, Terms)> = terms.collect();
+            prop_assert_eq!(best(&terms), by_cost(&terms).first().map(|r| r.point));
+        }
     }
 }

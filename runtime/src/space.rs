@@ -1,22 +1,20 @@
 //! The tune space of a kernel for one specialization on one machine: lowered once, ranked for every size.
 //!
-//! What a size changes in a config's cost is a formula ([`WorkFormula`]), so a launch at a new size of a specialization
+//! What a size changes in a config's cost are formulas ([`WorkTable`]), so a launch at a new size of a specialization
 //! met before lowers nothing. Spaces are kept for the process, bounded by the number of their configs; the least
 //! recently used go. They hold no Tile IR: that of the few configs that are compiled is built again.
 //!
-//! Configs that give the same kernel are one: what makes no difference is no choice. The first stays, in the order of
-//! the tune space.
+//! A space that several threads want at once is explored by the first; the others wait for it, and for it alone.
 
 use crate::compile::{build_kernel, kernel_key};
-use crate::error::{Result, RuntimeError};
+use crate::cost::Terms;
+use crate::error::Result;
+use crate::explore::{Point, explore};
 use crate::key::KernelKey;
-use atlas_codegen::analysis::WorkFormula;
-use atlas_codegen::{Machine, Target, gpu, pipeline};
-use atlas_dsl::op::LoopKind;
-use atlas_dsl::{Config, Kernel, KernelDef, Op, Specialization, Verified};
+use atlas_codegen::analysis::WorkTable;
+use atlas_codegen::{Machine, Target};
+use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
 use lru::LruCache;
-use rayon::prelude::*;
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Configs of the spaces that are kept, at most.
@@ -40,38 +38,25 @@ pub(crate) struct Space {
     spec: Specialization,
     /// In the order of the tune space.
     pub(crate) points: Vec<Point>,
+    /// The work of the points that were lowered, in their order.
+    works: WorkTable,
+    /// The place of each of these in `points`.
+    lowered: Vec<usize>,
 }
 
-/// One config.
-pub(crate) struct Point {
-    pub(crate) config: Config,
-    pub(crate) found: Found,
-    key: OnceLock<KernelKey>,
-}
+/// A space that is explored, or that somebody is exploring.
+type Slot = Arc<OnceLock<Arc<Space>>>;
 
-/// What became of a config.
-pub(crate) enum Found {
-    /// Lowered, with its work.
-    Lowered(WorkFormula),
-    /// Built and not lowered: on the CPU, or given by the caller.
-    Built,
-    /// The builder, the verifier or a pass refused it; `built` if it got as far as that pass.
-    Refused { reason: String, built: bool },
-}
-
-impl Point {
-    fn new(config: Config, found: Found) -> Point {
-        Point { config, found, key: OnceLock::new() }
-    }
-
-    pub(crate) fn is_legal(&self) -> bool {
-        !matches!(self.found, Found::Refused { .. })
-    }
+/// What is kept under a key.
+struct Entry {
+    slot: Slot,
+    /// The configs that are counted for it: none while it is explored.
+    configs: usize,
 }
 
 /// The spaces of the process.
 struct Spaces {
-    by_key: LruCache<SpaceKey, Arc<Space>>,
+    by_key: LruCache<SpaceKey, Entry>,
     configs: usize,
     most: usize,
 }
@@ -83,18 +68,28 @@ impl Spaces {
         Spaces { by_key: LruCache::unbounded(), configs: 0, most }
     }
 
-    /// Keeps a space, or gives the one that another thread made meanwhile.
-    fn keep(&mut self, key: SpaceKey, space: Arc<Space>) -> Arc<Space> {
-        if let Some(first) = self.by_key.get(&key) {
-            return first.clone();
+    /// Where the space of a key is, or will be.
+    fn slot(&mut self, key: &SpaceKey) -> Slot {
+        if let Some(entry) = self.by_key.get(key) {
+            return entry.slot.clone();
         }
-        self.configs += space.points.len();
-        self.by_key.put(key, space.clone());
+        let slot = Slot::default();
+        self.by_key.put(key.clone(), Entry { slot: slot.clone(), configs: 0 });
+        slot
+    }
+
+    /// Counts the configs of a space that has been explored; the least recently used spaces go.
+    fn count(&mut self, key: &SpaceKey, slot: &Slot, space: &Space) {
+        let Some(entry) = self.by_key.peek_mut(key) else { return };
+        if entry.configs > 0 || !Arc::ptr_eq(&entry.slot, slot) {
+            return;
+        }
+        entry.configs = space.points.len();
+        self.configs += entry.configs;
         while self.configs > self.most && self.by_key.len() > 1 {
             let Some((_, oldest)) = self.by_key.pop_lru() else { break };
-            self.configs -= oldest.points.len();
+            self.configs -= oldest.configs;
         }
-        space
     }
 }
 
@@ -106,13 +101,27 @@ impl Space {
     /// The tune space of a kernel, explored.
     pub(crate) fn explored(def: &'static KernelDef, spec: Specialization, machine: Option<Machine>) -> Arc<Space> {
         let key = SpaceKey { def: std::ptr::from_ref(def) as usize, spec, machine, given: None };
-        if let Some(space) = Space::kept(&key) {
-            return space;
+        let slot = spaces().slot(&key);
+        if let Some(space) = slot.get() {
+            return space.clone();
         }
         // Not while the lock is held: it takes milliseconds.
-        let points = explore(def, &key.spec, machine);
-        let space = Space { def, spec: key.spec.clone(), points };
-        spaces().keep(key, Arc::new(space))
+        let space = slot.get_or_init(|| Arc::new(Space::explore(def, key.spec.clone(), machine)));
+        spaces().count(&key, &slot, space);
+        space.clone()
+    }
+
+    fn explore(def: &'static KernelDef, spec: Specialization, machine: Option<Machine>) -> Space {
+        let explored = explore(def, &spec, machine);
+        let mut space = Space { def, spec, points: Vec::new(), works: WorkTable::default(), lowered: Vec::new() };
+        for (point, work) in explored {
+            if let Some(work) = work {
+                space.works.push(&work);
+                space.lowered.push(space.points.len());
+            }
+            space.points.push(point);
+        }
+        space
     }
 
     /// A space of one config, which the caller gave. It is built, to be checked, and not lowered.
@@ -126,16 +135,27 @@ impl Space {
         config: Config,
     ) -> Result<Arc<Space>> {
         let key = SpaceKey { def: std::ptr::from_ref(def) as usize, spec, machine, given: Some(config.clone()) };
-        if let Some(space) = Space::kept(&key) {
-            return Ok(space);
+        let slot = spaces().slot(&key);
+        if let Some(space) = slot.get() {
+            return Ok(space.clone());
         }
         build_kernel(def, &key.spec, &config)?;
-        let space = Space { def, spec: key.spec.clone(), points: vec![Point::new(config, Found::Built)] };
-        Ok(spaces().keep(key, Arc::new(space)))
+        let points = vec![Point::built(config)];
+        let (works, lowered) = Default::default();
+        let space = slot.get_or_init(|| Arc::new(Space { def, spec: key.spec.clone(), points, works, lowered }));
+        spaces().count(&key, &slot, space);
+        Ok(space.clone())
     }
 
-    fn kept(key: &SpaceKey) -> Option<Arc<Space>> {
-        spaces().by_key.get(key).cloned()
+    /// True if some point was lowered, so that its cost can be told.
+    pub(crate) fn has_lowered(&self) -> bool {
+        !self.lowered.is_empty()
+    }
+
+    /// What the cost of each lowered point is made of, for these sizes of the dims in the signature's order.
+    pub(crate) fn terms(&self, dims: &[u64], machine: &Machine) -> impl Iterator<Item = (usize, Terms)> {
+        let mut works = self.works.at(dims);
+        self.lowered.iter().enumerate().map(move |(i, &point)| (point, Terms::of(works.of(i), machine)))
     }
 
     /// Builds the Tile IR of a config again.
@@ -154,133 +174,63 @@ impl Space {
     }
 }
 
-/// A kernel's Tile IR, or why it cannot be built.
-type Built = std::result::Result<Verified<Kernel>, String>;
-/// A config's kernel in GPU IR and its work, or why it is refused.
-type Lowered = std::result::Result<(gpu::Kernel, WorkFormula), String>;
-
-/// Builds every config, and lowers those that may differ from all before them.
-fn explore(def: &'static KernelDef, spec: &Specialization, machine: Option<Machine>) -> Vec<Point> {
-    let configs = def.configs();
-    // Only tile sizes enter Tile IR.
-    let mut kernels: BTreeMap<&BTreeMap<String, u32>, Built> = BTreeMap::new();
-    for config in &configs {
-        kernels.entry(&config.tile).or_insert_with(|| build_kernel(def, spec, config).map_err(|e| reason(&e)));
-    }
-    let kernel = |config: &Config| kernels.get(&config.tile).and_then(|built| built.as_ref().ok());
-    let Some(machine) = machine else {
-        let found = |config: &Config| match &kernels[&config.tile] {
-            Ok(_) => Found::Built,
-            Err(reason) => Found::Refused { reason: reason.clone(), built: false },
-        };
-        return configs.iter().map(|config| Point::new(config.clone(), found(config))).collect();
-    };
-    let lower = |config: &Config| -> Option<Lowered> {
-        let lowered = pipeline::run(kernel(config)?, &config.schedule, machine, |_, _| {});
-        Some(lowered.map_err(|e| e.to_string()).map(|k| {
-            let work = WorkFormula::of(&k);
-            (k.into_kernel(), work)
-        }))
-    };
-    let staged = |config: &Config| kernel(config).is_some_and(has_stages);
-    // The first of those that are alike, at once on all cores; the others only if it is refused.
-    let first = |i: usize| staged(&configs[i]) || !configs[..i].iter().any(|other| is_alike(other, &configs[i]));
-    let lowered: Vec<Option<Lowered>> =
-        (0..configs.len()).into_par_iter().map(|i| first(i).then(|| lower(&configs[i])).flatten()).collect();
-    let mut points: Vec<Point> = Vec::new();
-    let mut seen = Seen::default();
-    for (config, lowered) in configs.iter().zip(lowered) {
-        if let Err(reason) = &kernels[&config.tile] {
-            points.push(Point::new(config.clone(), Found::Refused { reason: reason.clone(), built: false }));
-            continue;
-        }
-        if !staged(config) && points.iter().any(|p| p.is_legal() && is_alike(&p.config, config)) {
-            continue;
-        }
-        match lowered.or_else(|| lower(config)) {
-            Some(Ok((lowered, work))) => {
-                points.extend(seen.unless_seen(work, lowered).map(|w| Point::new(config.clone(), Found::Lowered(w))));
-            }
-            Some(Err(reason)) => points.push(Point::new(config.clone(), Found::Refused { reason, built: true })),
-            None => {}
-        }
-    }
-    points
-}
-
-/// True if `stages` changes something: only pipelined loops have them.
-fn has_stages(kernel: &Verified<Kernel>) -> bool {
-    kernel.insts.values().any(|op| matches!(op, Op::Loop { kind: LoopKind::Pipeline, .. }))
-}
-
-/// True if two configs differ in `stages` alone.
-fn is_alike(a: &Config, b: &Config) -> bool {
-    let mut schedule = a.schedule;
-    schedule.stages = b.schedule.stages;
-    schedule == b.schedule && a.tile == b.tile
-}
-
-/// The lowered kernels of a space so far, by their work.
-#[derive(Default)]
-struct Seen(Vec<(WorkFormula, gpu::Kernel)>);
-
-impl Seen {
-    /// The work of a kernel that is equal to none before it. Kernels of equal work are compared by their text.
-    fn unless_seen(&mut self, work: WorkFormula, kernel: gpu::Kernel) -> Option<WorkFormula> {
-        let mut text = None;
-        let mut same = |other: &gpu::Kernel| other.to_string() == *text.get_or_insert_with(|| kernel.to_string());
-        if self.0.iter().any(|(w, k)| *w == work && same(k)) {
-            return None;
-        }
-        self.0.push((work.clone(), kernel));
-        Some(work)
-    }
-}
-
-/// An error of building a kernel without its config, which stands beside it.
-pub(crate) fn reason(error: &RuntimeError) -> String {
-    match error {
-        RuntimeError::Kernel { diagnostics, .. } => diagnostics.to_string(),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use atlas_dsl::Diagnostics;
+    use atlas_dsl::specialization::DimFact;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
-    static NONE: KernelDef = KernelDef {
-        name: "none",
-        doc: "",
-        file: "",
-        types: &[],
-        dims: &[],
-        params: &[],
-        tune: &[],
-        build: |_, _| Err(Diagnostics::default()),
-    };
+    const fn def(build: fn(&Specialization, &Config) -> std::result::Result<Kernel, Diagnostics>) -> KernelDef {
+        KernelDef { name: "none", doc: "", file: "", types: &[], dims: &[], params: &[], tune: &[], build }
+    }
+
+    static NONE: KernelDef = def(|_, _| Err(Diagnostics::default()));
+
+    fn spec(n: u64) -> Specialization {
+        Specialization::default().with_dim("N", DimFact::Const(n))
+    }
 
     #[test]
     fn the_spaces_used_last_are_kept() {
-        let key = |n: u64| {
-            let spec = Specialization::default().with_dim("N", atlas_dsl::specialization::DimFact::Const(n));
-            SpaceKey { def: 0, spec, machine: None, given: None }
-        };
-        let space = |configs: usize| {
-            let points = (0..configs).map(|_| Point::new(Config::default(), Found::Built)).collect();
-            Arc::new(Space { def: &NONE, spec: Specialization::default(), points })
-        };
+        let key = |n: u64| SpaceKey { def: 0, spec: spec(n), machine: None, given: None };
         let mut spaces = Spaces::new(10);
-        let first = spaces.keep(key(1), space(4));
-        spaces.keep(key(2), space(4));
-        assert!(Arc::ptr_eq(&spaces.keep(key(1), space(4)), &first), "the first of a key stays");
-        spaces.keep(key(3), space(4));
+        let keep = |spaces: &mut Spaces, n: u64, configs: usize| {
+            let points = (0..configs).map(|_| Point::built(Config::default())).collect();
+            let (works, lowered) = Default::default();
+            let space = Arc::new(Space { def: &NONE, spec: spec(n), points, works, lowered });
+            let slot = spaces.slot(&key(n));
+            let kept = slot.get_or_init(|| space).clone();
+            spaces.count(&key(n), &slot, &kept);
+            kept
+        };
+        let first = keep(&mut spaces, 1, 4);
+        keep(&mut spaces, 2, 4);
+        assert!(Arc::ptr_eq(&keep(&mut spaces, 1, 4), &first), "the first of a key stays");
+        keep(&mut spaces, 3, 4);
         assert_eq!([1, 2, 3].map(|n| spaces.by_key.contains(&key(n))), [true, false, true]);
         // One that is too large alone stays until the next.
-        spaces.keep(key(4), space(40));
+        keep(&mut spaces, 4, 40);
         assert_eq!((spaces.by_key.len(), spaces.configs), (1, 40));
-        spaces.keep(key(5), space(1));
+        keep(&mut spaces, 5, 1);
         assert_eq!((spaces.by_key.len(), spaces.configs), (1, 1));
+    }
+
+    /// Threads of a pool take up other work while they wait for their own, which may be the same space.
+    #[test]
+    fn a_space_is_explored_once_however_many_want_it() {
+        static BUILT: AtomicUsize = AtomicUsize::new(0);
+        static SLOW: KernelDef = def(|_, _| {
+            BUILT.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            Err(Diagnostics::default())
+        });
+        let machine = "sm_90".parse().ok();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
+        pool.install(|| {
+            rayon::scope(|s| (0..16).for_each(|_| s.spawn(|_| drop(Space::explored(&SLOW, spec(1), machine)))));
+        });
+        assert_eq!(BUILT.load(Ordering::Relaxed), SLOW.configs().len());
     }
 }

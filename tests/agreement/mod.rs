@@ -9,6 +9,7 @@ mod exchanges;
 mod gallery;
 mod grids;
 mod pipelines;
+mod scalars;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};

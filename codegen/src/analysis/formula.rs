@@ -5,23 +5,20 @@
 use atlas_dsl::Dim;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::BinaryOp;
+use std::collections::HashMap;
 
 /// An expression, by its place in [`Formulas`].
 pub(crate) type Formula = u32;
 
 /// One operation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Expr {
-    Const(f64),
+    /// A number by its bits.
+    Const(u64),
     /// Coordinates of a grid axis: a dim's size, or its number of tiles.
     Count(GridExtent),
     /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
-    Inside {
-        dim: Dim,
-        tiles: Formula,
-        size: u32,
-        len: u32,
-    },
+    Inside { dim: Dim, tiles: Formula, size: u32, len: u32 },
     /// A dim's size, or `len` if that is less.
     AtMost(Dim, u32),
     /// `Div` is the quotient of integers.
@@ -31,12 +28,16 @@ enum Expr {
 }
 
 /// Expressions, each after its operands; none stands here twice.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Formulas(Vec<Expr>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Formulas {
+    exprs: Vec<Expr>,
+    /// Only looked up, never iterated.
+    places: HashMap<Expr, Formula>,
+}
 
 impl Formulas {
     pub(crate) fn constant(&mut self, x: f64) -> Formula {
-        self.add(Expr::Const(x))
+        self.add(Expr::Const(x.to_bits()))
     }
 
     pub(crate) fn size(&mut self, dim: Dim) -> Formula {
@@ -72,20 +73,36 @@ impl Formulas {
     }
 
     fn add(&mut self, expr: Expr) -> Formula {
-        let at = self.0.iter().position(|e| *e == expr).unwrap_or_else(|| {
-            self.0.push(expr);
-            self.0.len() - 1
-        });
-        at as Formula
+        *self.places.entry(expr).or_insert_with(|| {
+            self.exprs.push(expr);
+            self.exprs.len() as Formula - 1
+        })
+    }
+
+    /// Adds the expressions of another list; gives the place here of each.
+    pub(crate) fn extend(&mut self, other: &Formulas) -> Vec<Formula> {
+        let mut places: Vec<Formula> = Vec::with_capacity(other.exprs.len());
+        for expr in &other.exprs {
+            let of = |f: Formula| places[f as usize];
+            let here = match *expr {
+                Expr::Const(_) | Expr::Count(_) | Expr::AtMost(..) => *expr,
+                Expr::Inside { dim, tiles, size, len } => Expr::Inside { dim, tiles: of(tiles), size, len },
+                Expr::Binary(op, a, b) => Expr::Binary(op, of(a), of(b)),
+                Expr::Less(a, b) => Expr::Less(of(a), of(b)),
+            };
+            places.push(self.add(here));
+        }
+        places
     }
 
     /// Replaces `values` by that of every expression for these sizes of the dims, in the signature's order.
     pub(crate) fn values(&self, dims: &[u64], values: &mut Vec<f64>) {
         values.clear();
-        for expr in &self.0 {
+        values.reserve(self.exprs.len());
+        for expr in &self.exprs {
             let of = |f: Formula| values[f as usize];
             values.push(match *expr {
-                Expr::Const(x) => x,
+                Expr::Const(bits) => f64::from_bits(bits),
                 Expr::Count(extent) => extent.count(dims) as f64,
                 Expr::Inside { dim, tiles, size, len } => {
                     size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
@@ -152,5 +169,21 @@ mod tests {
         let mut values = Vec::new();
         f.values(&[0, 40], &mut values);
         assert_eq!(values[product as usize].round(), 267.0);
+    }
+
+    #[test]
+    fn lists_share_what_both_have() {
+        let dim = Dim::from_u32(0);
+        let (mut f, mut g) = (Formulas::default(), Formulas::default());
+        let n = f.size(dim);
+        let seven = g.constant(7.0);
+        let m = g.size(dim);
+        let product = g.product([m, seven]);
+        let places = f.extend(&g);
+        assert_eq!(places[m as usize], n);
+        assert_eq!(f.extend(&g), places);
+        let mut values = Vec::new();
+        f.values(&[6], &mut values);
+        assert_eq!(values[places[product as usize] as usize], 42.0);
     }
 }

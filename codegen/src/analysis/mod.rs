@@ -14,6 +14,7 @@ mod splits;
 mod uses;
 mod vectors;
 mod work;
+mod work_table;
 
 pub(crate) use ahead::is_known_before;
 pub use extents::{Constraint, Extents};
@@ -27,4 +28,5 @@ pub use uses::{Use, Uses};
 #[cfg(feature = "llvm")]
 pub(crate) use vectors::inner_divisor;
 pub(crate) use vectors::{access_elements, root as placement_root};
-pub use work::{AtSizes, Counts, Prefetched, Read, Work, WorkFormula};
+pub use work::{Counts, Prefetched, Read, Work, WorkFormula};
+pub use work_table::{WorkAt, WorkTable};

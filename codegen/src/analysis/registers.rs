@@ -27,32 +27,37 @@ use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, 
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
-use std::collections::{BTreeMap, BTreeSet};
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
 pub fn peak_registers(k: &Kernel) -> u32 {
-    let mut users: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
+    let mut users: SecondaryMap<Value, Users> = SecondaryMap::with_capacity(k.values.len());
     for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
         k.insts[inst].visit_operands(|v| {
-            let list = users.entry(v).or_default();
-            if list.last() != Some(&inst) {
-                list.push(inst);
+            users[v] = match users[v] {
+                Users::None => Users::One(inst),
+                Users::One(first) if first == inst => Users::One(inst),
+                Users::One(_) | Users::Many => Users::Many,
             }
         });
     }
-    k.roles.values().map(|r| Walk { k, users: users.clone(), peak: 0 }.run(r.body)).max().unwrap_or(0)
+    let mut walk = Walk::new(k, &users);
+    for role in k.roles.values() {
+        walk.block(role.body, Live::default());
+    }
+    walk.peak
 }
 
 /// Registers of a thread for the operands of products that a loop carries, of the loop that carries most.
 pub fn carried_operands(k: &Kernel) -> u32 {
-    let mut operands = BTreeSet::new();
+    let mut operands: EntitySet<Value> = EntitySet::new();
     for inst in k.blocks.values().flat_map(|b| &b.insts) {
         if let Op::Mma { a, b, .. } = &k.insts[*inst] {
             operands
                 .extend([a, b].into_iter().filter_map(|o| if let Operand::Fragment(v) = o { Some(*v) } else { None }));
         }
     }
-    let carried = |v: &&Value| operands.contains(*v);
+    let carried = |v: &&Value| operands.contains(**v);
     let words = |v: &Value| k.values[*v].ty.tile().map_or(0, |(dtype, layout)| words(dtype, layout));
     k.blocks.values().map(|b| b.params.iter().filter(carried).map(words).sum()).max().unwrap_or(0)
 }
@@ -62,121 +67,127 @@ pub fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
     (65536 / (threads * occupancy).max(1)).min(255)
 }
 
+/// The instructions that use a value.
+#[derive(Clone, Copy, Debug, Default)]
+enum Users {
+    #[default]
+    None,
+    One(Inst),
+    Many,
+}
+
+/// Live values, and what they cost together.
+#[derive(Clone, Default)]
+struct Live {
+    values: EntitySet<Value>,
+    registers: u32,
+}
+
 struct Walk<'k> {
     k: &'k Kernel,
-    users: BTreeMap<Value, Vec<Inst>>,
+    /// The registers of each value.
+    cost: SecondaryMap<Value, u32>,
+    /// True for what is never held whole.
+    passes: SecondaryMap<Value, bool>,
+    /// The last search that met a value: a value that is reached by many ways is looked at once.
+    met: SecondaryMap<Value, u32>,
+    searches: u32,
     peak: u32,
 }
 
-impl Walk<'_> {
-    fn run(mut self, body: Block) -> u32 {
-        self.block(body, BTreeSet::new());
-        self.peak
+impl<'k> Walk<'k> {
+    fn new(k: &'k Kernel, users: &SecondaryMap<Value, Users>) -> Walk<'k> {
+        let n = k.values.len();
+        let mut walk = Walk {
+            k,
+            cost: SecondaryMap::with_capacity(n),
+            passes: SecondaryMap::with_capacity(n),
+            met: SecondaryMap::with_capacity(n),
+            searches: 0,
+            peak: 0,
+        };
+        for v in k.values.keys() {
+            walk.cost[v] = cost(k, v);
+            walk.passes[v] = passes(k, v, users[v]);
+        }
+        walk
+    }
+
+    fn hold(&self, v: Value, live: &mut Live) {
+        if live.values.insert(v) {
+            live.registers += self.cost[v];
+        }
+    }
+
+    fn drop(&self, v: Value, live: &mut Live) {
+        if live.values.contains(v) {
+            live.values.remove(v);
+            live.registers -= self.cost[v];
+        }
     }
 
     /// Walks a block backward from what is live after it; returns what is live before it.
-    fn block(&mut self, block: Block, mut live: BTreeSet<Value>) -> BTreeSet<Value> {
+    fn block(&mut self, block: Block, mut live: Live) -> Live {
         for &inst in self.k.blocks[block].insts.iter().rev() {
             let op = &self.k.insts[inst];
+            let results = &self.k.results[inst];
             match op {
                 Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) => {
-                    // What the body uses from outside is live throughout it.
-                    let mut through = live.clone();
                     // A loop's results are what its body carries, which is counted there.
-                    for r in &self.k.results[inst] {
-                        through.remove(r);
-                    }
-                    self.outer_uses(*body, &mut through);
-                    self.block(*body, through.clone());
-                    live = through;
+                    results.iter().for_each(|&r| self.drop(r, &mut live));
+                    // What the body uses from outside is live throughout it.
+                    self.outer_uses(*body, &mut live);
+                    self.block(*body, live.clone());
                 }
-                _ => self.note(&live, self.scratch(inst)),
+                _ => self.peak = self.peak.max(live.registers + self.scratch(inst)),
             }
-            let results = &self.k.results[inst];
-            for r in results {
-                live.remove(r);
-            }
-            if !results.iter().any(|&r| self.passes(r)) {
-                op.visit_operands(|v| self.leaves(v, &mut live));
+            results.iter().for_each(|&r| self.drop(r, &mut live));
+            if !results.iter().any(|&r| self.passes[r]) {
+                self.leaves(op, &mut live);
             }
         }
-        for p in &self.k.blocks[block].params {
-            live.remove(p);
+        for &p in &self.k.blocks[block].params {
+            self.drop(p, &mut live);
         }
         live
     }
 
-    fn outer_uses(&self, block: Block, into: &mut BTreeSet<Value>) {
-        let mut inside: BTreeSet<Value> = self.k.blocks[block].params.iter().copied().collect();
-        let mut used = BTreeSet::new();
-        for &inst in &self.k.blocks[block].insts {
+    /// Holds what a block uses and does not define.
+    fn outer_uses(&self, block: Block, live: &mut Live) {
+        let (mut used, mut inside) = (EntitySet::new(), EntitySet::new());
+        self.collect_uses(block, &mut used, &mut inside);
+        for v in used.iter().filter(|&v| !inside.contains(v)) {
+            self.hold(v, live);
+        }
+    }
+
+    fn collect_uses(&self, block: Block, used: &mut EntitySet<Value>, inside: &mut EntitySet<Value>) {
+        let data = &self.k.blocks[block];
+        data.params.iter().for_each(|&p| _ = inside.insert(p));
+        for &inst in &data.insts {
             let op = &self.k.insts[inst];
-            op.visit_operands(|v| {
-                used.insert(v);
-            });
+            op.visit_operands(|v| _ = used.insert(v));
             if let Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) = op {
-                self.outer_uses(*body, &mut used);
+                self.collect_uses(*body, used, inside);
             }
-            inside.extend(&self.k.results[inst]);
-        }
-        into.extend(used.difference(&inside));
-    }
-
-    fn note(&mut self, live: &BTreeSet<Value>, scratch: u32) {
-        let sum: u32 = live.iter().map(|&v| self.cost(v)).sum();
-        self.peak = self.peak.max(sum + scratch);
-    }
-
-    /// What must be held for an operand to be had: itself, or what it is made of where it passes register by register.
-    fn leaves(&self, v: Value, live: &mut BTreeSet<Value>) {
-        match self.k.values[v].def {
-            ValueDef::Result(inst, _) if self.passes(v) => {
-                self.k.insts[inst].visit_operands(|o| self.leaves(o, live));
-            }
-            _ => {
-                live.insert(v);
-            }
+            self.k.results[inst].iter().for_each(|&r| _ = inside.insert(r));
         }
     }
 
-    fn cost(&self, v: Value) -> u32 {
-        if let (ValueDef::Result(inst, _), Type::Fragment { dtype, layout }) =
-            (self.k.values[v].def, &self.k.values[v].ty)
-            && let Op::LoadGlobal { param, slices, .. } = &self.k.insts[inst]
-            && access_elements(self.k, *param, slices) * dtype.bytes() < 4
-        {
-            // What is loaded in halves of a word is not packed before it is used.
-            return layout.reg_count();
-        }
-        let words = match &self.k.values[v].ty {
-            Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
-            Type::Token(_) => 1,
-        };
-        // Of a right operand that is loaded for one step two blocks are there at a time.
-        let right = |inst: Inst| matches!(self.k.insts[inst], Op::LoadMatrix { side: Side::Right, .. });
-        match self.k.values[v].def {
-            ValueDef::Result(inst, _) if right(inst) => words.min(8),
-            _ => words,
-        }
-    }
-
-    /// True for what is never held whole: constants, repeated elements, and an element-wise result that one
-    /// element-wise operation, fold or store takes up register by register.
-    fn passes(&self, v: Value) -> bool {
-        let ValueDef::Result(def, _) = self.k.values[v].def else { return false };
-        if matches!(self.k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
-            return true;
-        }
-        let elementwise = |op: &Op| op.is_elementwise() || matches!(op, Op::Broadcast(_) | Op::Refill { .. });
-        if !elementwise(&self.k.insts[def]) {
-            return false;
-        }
-        match self.users.get(&v).map(Vec::as_slice) {
-            Some([one]) => {
-                let op = &self.k.insts[*one];
-                elementwise(op) || matches!(op, Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. })
+    /// Holds what there must be for the operands of an operation to be had: themselves, or what they are made of where
+    /// they pass register by register.
+    fn leaves(&mut self, op: &Op, live: &mut Live) {
+        self.searches += 1;
+        let mut open = Vec::new();
+        op.visit_operands(|v| open.push(v));
+        while let Some(v) = open.pop() {
+            if std::mem::replace(&mut self.met[v], self.searches) == self.searches {
+                continue;
             }
-            _ => false,
+            match self.k.values[v].def {
+                ValueDef::Result(inst, _) if self.passes[v] => self.k.insts[inst].visit_operands(|o| open.push(o)),
+                _ => self.hold(v, live),
+            }
         }
     }
 
@@ -213,6 +224,42 @@ impl Walk<'_> {
     }
 }
 
+fn cost(k: &Kernel, v: Value) -> u32 {
+    if let (ValueDef::Result(inst, _), Type::Fragment { dtype, layout }) = (k.values[v].def, &k.values[v].ty)
+        && let Op::LoadGlobal { param, slices, .. } = &k.insts[inst]
+        && access_elements(k, *param, slices) * dtype.bytes() < 4
+    {
+        // What is loaded in halves of a word is not packed before it is used.
+        return layout.reg_count();
+    }
+    let words = match &k.values[v].ty {
+        Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
+        Type::Token(_) => 1,
+    };
+    // Of a right operand that is loaded for one step two blocks are there at a time.
+    let right = |inst: Inst| matches!(k.insts[inst], Op::LoadMatrix { side: Side::Right, .. });
+    match k.values[v].def {
+        ValueDef::Result(inst, _) if right(inst) => words.min(8),
+        _ => words,
+    }
+}
+
+/// True for what is never held whole: constants, repeated elements, and an element-wise result that one
+/// element-wise operation, fold or store takes up register by register.
+fn passes(k: &Kernel, v: Value, users: Users) -> bool {
+    let ValueDef::Result(def, _) = k.values[v].def else { return false };
+    if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
+        return true;
+    }
+    let elementwise = |op: &Op| op.is_elementwise() || matches!(op, Op::Broadcast(_) | Op::Refill { .. });
+    if !elementwise(&k.insts[def]) {
+        return false;
+    }
+    let Users::One(one) = users else { return false };
+    let op = &k.insts[one];
+    elementwise(op) || matches!(op, Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. })
+}
+
 /// Registers that a narrow chunk of a copy takes: where it comes from and goes to, and what it is where nothing copies it
 /// asynchronously.
 const OF_CHUNK: u32 = 4;
@@ -222,4 +269,26 @@ fn words(dtype: DType, layout: &Fragment) -> u32 {
         return 0;
     }
     (layout.reg_count() * dtype.bytes()).div_ceil(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::parse_gpu;
+    use std::fmt::Write;
+
+    /// Each number is used twice by the next: as a tree, there would be 2^64 of them.
+    #[test]
+    fn a_chain_of_scalars_is_walked_once() {
+        let mut text = "gpu @chain sm_80 threads 32 (%s: i32, %y: out i32[N])\ndims N: ?1\n\
+                        programs (%0) = linear (N)\nrole all scope cta {\n  %1: i32 = scalar %s\n"
+            .to_owned();
+        for i in 1..65 {
+            writeln!(text, "  %{}: i32 = mul %{i}, %{i}", i + 1).unwrap();
+        }
+        text.push_str("  store.global %y[%65], %1\n}\n");
+        let k = parse_gpu(&text).unwrap();
+        // What the chain begins with: the rest passes.
+        assert_eq!(peak_registers(&k), 1);
+    }
 }

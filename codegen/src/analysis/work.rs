@@ -44,7 +44,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn plus_times(&mut self, other: Counts, n: f64) {
+    pub(super) fn plus_times(&mut self, other: Counts, n: f64) {
         self.tensor_half += n * other.tensor_half;
         self.tensor_tf32 += n * other.tensor_tf32;
         self.fma += n * other.fma;
@@ -104,33 +104,34 @@ pub struct Work {
     pub written: f64,
 }
 
-/// The work of a kernel as it follows from the sizes of its dims: counted once on GPU IR, worked out for each size.
+/// The work of a kernel as it follows from the sizes of its dims: counted once on GPU IR, worked out for each size by a
+/// [`WorkTable`](super::WorkTable).
 ///
 /// It holds nothing of the kernel: a new size lowers nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct WorkFormula {
-    formulas: Formulas,
-    grid: Vec<GridExtent>,
-    threads: u32,
-    shared_bytes: u32,
-    registers: u32,
+    pub(super) formulas: Formulas,
+    pub(super) grid: Vec<GridExtent>,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+    pub(super) registers: u32,
     /// One for each role.
-    roles: Vec<Part>,
+    pub(super) roles: Vec<Part>,
     /// The bytes of each tensor that is read.
-    tensors: Vec<Formula>,
+    pub(super) tensors: Vec<Formula>,
 }
 
 /// The work of a block.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Part {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
     /// What no size changes.
-    fixed: Counts,
-    rest: Vec<Item>,
+    pub(super) fixed: Counts,
+    pub(super) rest: Vec<Item>,
 }
 
 /// Work that depends on sizes.
-#[derive(Clone, Debug, PartialEq)]
-enum Item {
+#[derive(Clone, Debug)]
+pub(super) enum Item {
     /// Bytes of a tensor, and the work for each of them.
     Bytes { amount: Formula, each: OfByte, moved: Moved },
     /// A loop from one number to another, where they are known, and the trips that its loads run ahead.
@@ -140,25 +141,22 @@ enum Item {
 }
 
 /// The work for one byte of a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct OfByte {
-    global: f64,
-    shared: f64,
-    element_wise: f64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OfByte {
+    pub(super) global: f64,
+    pub(super) shared: f64,
+    pub(super) element_wise: f64,
 }
 
 /// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Moved {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moved {
     /// From this one of the tensors that are read.
     Read(usize),
     Written,
     /// They have been read before.
     Again,
 }
-
-/// Trips of a loop whose bounds depend on data.
-const UNKNOWN_TRIPS: f64 = 8.0;
 
 impl WorkFormula {
     /// Counts a kernel's work.
@@ -188,80 +186,6 @@ impl WorkFormula {
             tensors,
             formulas: walk.formulas,
         }
-    }
-
-    /// The work for these sizes of the dims, in the signature's order.
-    pub fn at(&self, dims: &[u64]) -> Work {
-        let mut sizes = AtSizes::default();
-        sizes.work(self, dims);
-        sizes.work
-    }
-
-    /// The work of one run of a block; what programs read, write and run ahead is noted for all its trips.
-    fn part(part: &Part, trips: f64, values: &[f64], work: &mut Work) -> Counts {
-        let mut counts = part.fixed;
-        let of = |f: Formula| values[f as usize];
-        for item in &part.rest {
-            match item {
-                Item::Bytes { amount, each, moved } => {
-                    let bytes = of(*amount);
-                    counts.global += bytes * each.global;
-                    counts.shared += bytes * each.shared;
-                    counts.element_wise += bytes * each.element_wise;
-                    match moved {
-                        Moved::Read(tensor) => work.reads[*tensor].bytes += trips * bytes,
-                        Moved::Written => work.written += trips * bytes,
-                        Moved::Again => {}
-                    }
-                }
-                Item::Loop { bounds, ahead, body } => {
-                    let bounds = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
-                    let own = bounds.map_or(UNKNOWN_TRIPS, |n| n.max(0.0).ceil());
-                    let body = WorkFormula::part(body, trips * own, values, work);
-                    if let Some(ahead) = *ahead {
-                        work.prefetched.push(Prefetched { trips: trips * own, ahead, body });
-                    }
-                    counts.plus_times(body, own);
-                }
-                Item::If { ahead, condition, body } => {
-                    // A guard of loads that run ahead is false at the end of the loop.
-                    let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
-                        (Some(ahead), _) => (trips - ahead).max(0.0) / trips.max(1.0),
-                        (None, Some(holds)) => holds,
-                        (None, None) => 1.0,
-                    };
-                    let body = WorkFormula::part(body, trips * share, values, work);
-                    counts.plus_times(body, share);
-                }
-            }
-        }
-        counts
-    }
-}
-
-/// Works out one kernel's work after another without allocating anew.
-#[derive(Debug, Default)]
-pub struct AtSizes {
-    values: Vec<f64>,
-    work: Work,
-}
-
-impl AtSizes {
-    /// A kernel's work for these sizes of its dims, in the signature's order.
-    pub fn work(&mut self, of: &WorkFormula, dims: &[u64]) -> &Work {
-        let AtSizes { values, work } = self;
-        of.formulas.values(dims, values);
-        work.programs = of.grid.iter().map(|&axis| axis.count(dims)).fold(1, u64::saturating_mul);
-        (work.threads, work.shared_bytes, work.registers) = (of.threads, of.shared_bytes, of.registers);
-        (work.total, work.written) = (Counts::default(), 0.0);
-        work.prefetched.clear();
-        work.reads.clear();
-        work.reads.extend(of.tensors.iter().map(|&t| Read { bytes: 0.0, tensor: values[t as usize] }));
-        for role in &of.roles {
-            let counts = WorkFormula::part(role, 1.0, values, work);
-            work.total += counts;
-        }
-        work
     }
 }
 

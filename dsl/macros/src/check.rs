@@ -7,6 +7,7 @@ use crate::error::{Errors, Place};
 use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// Checks every kernel, and marks those with mistakes as broken.
@@ -46,6 +47,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         stored: vec![false; k.params.len()],
         accesses: vec![],
         counted: vec![],
+        formulas: BTreeMap::new(),
         depth: 0,
         inside: None,
     };
@@ -100,6 +102,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) accesses: Vec<Access>,
     /// Numbers that the grid or a loop counts along a dim.
     pub(crate) counted: Vec<(Number, usize)>,
+    /// The formulas met so far, numbered.
+    formulas: BTreeMap<String, usize>,
     /// Open loops.
     pub(crate) depth: usize,
     /// The call being checked, for messages.
@@ -189,7 +193,7 @@ impl Checker<'_> {
     }
 
     /// The number that an expression is. That of a call is not followed.
-    fn number_of(&self, e: &Expr) -> Number {
+    fn number_of(&mut self, e: &Expr) -> Number {
         match &e.kind {
             ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
             ExprKind::Const(path) => Number::Sized(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
@@ -197,8 +201,14 @@ impl Checker<'_> {
             ExprKind::Local(id) => self.vars[*id].number.clone(),
             ExprKind::Scalar(i) => Number::Formula(self.kernel.params[*i].name.to_string()),
             ExprKind::Size(dim) => Number::Sized(format!("size({dim})")),
-            ExprKind::Unary(op, x) => Number::made_of(op.text(), &[&self.number_of(x)]),
-            ExprKind::Binary(op, a, b) => Number::made_of(op.text(), &[&self.number_of(a), &self.number_of(b)]),
+            ExprKind::Unary(op, x) => {
+                let x = self.number_of(x);
+                Number::made_of(op.text(), &[&x], &mut self.formulas)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.number_of(a), self.number_of(b));
+                Number::made_of(op.text(), &[&a, &b], &mut self.formulas)
+            }
             _ => Number::Unknown,
         }
     }

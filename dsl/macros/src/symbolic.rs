@@ -3,6 +3,7 @@
 use crate::error::Place;
 use crate::tree::{DTypeRef, Extent, Kernel};
 use atlas_vocabulary::{BinaryOp, DType, Takes};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 /// The element type of an expression.
@@ -221,8 +222,10 @@ impl Number {
         }
     }
 
-    /// The number that an operation makes of others.
-    pub(crate) fn made_of(op: &str, operands: &[&Number]) -> Number {
+    /// The number that an operation makes of others. `formulas` numbers the formulas met so far, by which a formula names
+    /// those that it is made of: spelled out, one that uses each of its parts twice would be as long as there are ways to
+    /// its leaves.
+    pub(crate) fn made_of(op: &str, operands: &[&Number], formulas: &mut BTreeMap<String, usize>) -> Number {
         let mut texts = Vec::new();
         let mut sized = true;
         for operand in operands {
@@ -232,7 +235,9 @@ impl Number {
                 Number::Unknown => return Number::Unknown,
             }
         }
-        let text = format!("{op}({})", texts.join(", "));
+        let next = formulas.len();
+        let number = *formulas.entry(format!("{op}({})", texts.join(", "))).or_insert(next);
+        let text = format!("#{number}");
         if sized { Number::Sized(text) } else { Number::Formula(text) }
     }
 }
