@@ -1,76 +1,11 @@
-//! The compiler on one page: the passes of each phase, in order.
+//! Runs the passes of each phase, and verifies what they leave.
 
-pub use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Features, Kernel, Legal, Lowered, Phase, Placed, Scheduled};
 use crate::machine::Platform;
 use crate::notes::Notes;
-use crate::passes::{
-    allocate_shared, carry_operands, check_registers, choose_caching, expand_loops, insert_barriers, interleave_copies,
-    lower_converts, lower_products, lower_rings, lower_tiles, schedule_loops, split_casts, start_loads,
-};
+use crate::passes::{Cx, FIRST, LOWER, MADE, PLACE, Pass, SCHEDULE, lower_tiles};
 use atlas_dsl::{Schedule, Verified};
-
-/// A pass: its name, which is its file's, what it does to a kernel, and what of [`Features`] it takes out and puts in.
-#[derive(Debug)]
-pub struct Pass {
-    /// As in `passes/NAME.rs`.
-    pub name: &'static str,
-    /// The pass.
-    pub run: fn(&mut Kernel, &mut Cx<'_>) -> Result<(), CompileError>,
-    /// What is in no kernel that it leaves.
-    pub removes: Features,
-    /// What may be in a kernel that it leaves.
-    pub adds: Features,
-}
-
-impl Pass {
-    /// What may stand in a kernel that it leaves, by what stood in it before.
-    pub const fn after(&self, before: Features) -> Features {
-        before.without(self.removes).with(self.adds)
-    }
-}
-
-/// A pass that neither removes nor adds a feature.
-const fn pass(name: &'static str, run: fn(&mut Kernel, &mut Cx<'_>) -> Result<(), CompileError>) -> Pass {
-    Pass { name, run, removes: Features::NONE, adds: Features::NONE }
-}
-
-/// The first pass, which makes the kernel: where each tile lives, and by which instructions it is multiplied.
-pub const FIRST: &str = "lower_tiles";
-
-/// What [`FIRST`] leaves.
-pub const MADE: Features = Features::TOKENS
-    .with(Features::NUMBERED)
-    .with(Features::BARE_WAITS)
-    .with(Features::CONVERTS)
-    .with(Features::UNPLACED)
-    .with(Features::PRODUCTS);
-
-/// What each tile is read by, and what is kept of it.
-pub const PLACE: &[Pass] = &[
-    Pass { adds: Features::HINTS, ..pass("split_casts", split_casts) },
-    Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
-    Pass { removes: Features::PRODUCTS, ..pass("lower_products", lower_products) },
-];
-
-/// Who does what when.
-pub const SCHEDULE: &[Pass] = &[
-    pass("schedule_loops", schedule_loops),
-    pass("expand_loops", expand_loops),
-    pass("start_loads", start_loads),
-    pass("interleave_copies", interleave_copies),
-    pass("carry_operands", carry_operands),
-];
-
-/// How: memory, order, limits.
-pub const LOWER: &[Pass] = &[
-    Pass { removes: Features::CONVERTS, ..pass("lower_converts", lower_converts) },
-    Pass { removes: Features::NUMBERED, ..pass("lower_rings", lower_rings) },
-    pass("check_registers", check_registers),
-    Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
-    Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },
-];
 
 /// Who looks at a kernel after each pass, by the pass's name.
 type Watch<'w> = &'w mut dyn FnMut(&'static str, &Kernel);
@@ -159,6 +94,7 @@ fn defect(pass: &str, d: &atlas_dsl::Diagnostics) -> CompileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passes::pass;
 
     /// What the passes of a phase lead to is what the phase promises to the next one, and to the emitter.
     #[test]

@@ -4,7 +4,7 @@
 mod filetests;
 
 use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
-use atlas_codegen::pipeline::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
+use atlas_codegen::passes::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -27,6 +27,16 @@ fn header(name: &str) -> String {
     let text = std::fs::read_to_string(&file).expect("the file of a pass");
     let lines = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim);
     lines.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_file_is_on_the_page() {
+    let names: BTreeSet<&str> = page().iter().map(|row| row.0).collect();
+    for entry in std::fs::read_dir(root().join("codegen/src/passes")).expect("the folder of passes") {
+        let path = entry.expect("a pass").path();
+        let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
+        assert!(name == "mod" || names.contains(name), "`{name}` is in no phase");
+    }
 }
 
 #[test]

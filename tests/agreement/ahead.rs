@@ -391,10 +391,11 @@ fn rows_of_odd_lengths_run_ahead() {
 
 #[test]
 fn data_decide_where_a_pipeline_begins() {
-    let first = input(I32, &[8], |i| [0.0, 1.0, -2.0, 5.0, 3.0, 7.0, 0.0, 2.0][i]);
-    let last = input(I32, &[8], |i| [7.0, 2.0, 3.0, 2.0, 9.0, 7.0, 1.0, 5.0][i]);
+    // The difference of the last bounds is past the least number.
+    let first = input(I32, &[9], |i| [0.0, 1.0, -2.0, 5.0, 3.0, 7.0, 0.0, 2.0, 1.0][i]);
+    let last = input(I32, &[9], |i| [7.0, 2.0, 3.0, 2.0, 9.0, 7.0, 1.0, 5.0, f64::from(i32::MIN)][i]);
     for l in [52, 56, 3] {
-        agrees(&between, &[random(F32, &[8, l]), first.clone(), last.clone(), output(F32, &[8])], 1e-5);
+        agrees(&between, &[random(F32, &[9, l]), first.clone(), last.clone(), output(F32, &[9])], 1e-5);
     }
 }
 

@@ -10,6 +10,7 @@ mod gallery;
 mod grids;
 mod pipelines;
 mod scalars;
+mod starts;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};

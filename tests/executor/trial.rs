@@ -1,7 +1,7 @@
 //! A kernel after every pass, executed and compared with the interpreter.
 
 use atlas::codegen::gpu::{self, Features};
-use atlas::codegen::{CompileError, Target, pipeline};
+use atlas::codegen::{CompileError, Target, passes, pipeline};
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::{DType, Kernel, Schedule, Verified};
 use atlas::half::f16;
@@ -216,9 +216,9 @@ pub(crate) fn passes(
     schedule: &Schedule,
     target: Target,
 ) -> Result<Vec<Passed>, CompileError> {
-    let rest = [pipeline::PLACE, pipeline::SCHEDULE, pipeline::LOWER].into_iter().flatten();
-    let page: Vec<&pipeline::Pass> = rest.collect();
-    let mut features = pipeline::MADE;
+    let rest = [passes::PLACE, passes::SCHEDULE, passes::LOWER].into_iter().flatten();
+    let page: Vec<&passes::Pass> = rest.collect();
+    let mut features = passes::MADE;
     let mut all: Vec<Passed> = Vec::new();
     let mut text = String::new();
     let done = pipeline::run(kernel, schedule, target, |name, k| {

@@ -20,7 +20,8 @@
 //! others. So it may be copied with another number in place of the index. Of the numbers 0.. those below `hi - lo` are filled
 //! once each, in their order: the first `stages - 1` before the loop, each other one `stages - 1` iterates early. Fill
 //! `n + stages - 1` goes to the stage of iteration `n - 1`, which was released before the wait for `n`. The bound is compared
-//! by a difference, for the sum may be past the last number; each fill is committed whether it copies or not, so that every
+//! by a difference, for the sum may be past the last number; before the loop only if there is an iterate at all, for else the
+//! difference may be too. Each fill is committed whether it copies or not, so that every
 //! thread counts the same groups.
 //!
 //! # Breaks it
@@ -103,7 +104,7 @@ impl Ahead<'_> {
         let most = self.k.rings[self.fill.ring].stages - 1;
         for s in 0..most {
             let s = self.int(s, before);
-            self.fill_if_below((self.bounds.0, s), s, before);
+            self.fill_if_below((self.bounds.0, s), s, true, before);
         }
         let mut out = Vec::new();
         self.like = self.fill.wait;
@@ -114,18 +115,23 @@ impl Ahead<'_> {
             if inst == self.fill.wait {
                 let most = self.int(most, &mut out);
                 let number = self.integer(BinaryOp::Add, self.fill.number, most, &mut out);
-                self.fill_if_below((self.index, most), number, &mut out);
+                self.fill_if_below((self.index, most), number, false, &mut out);
             }
         }
         self.k.blocks[body].insts = out;
         remove_unread(self.k, body);
     }
 
-    /// Fills the stage of iteration `number`, the loop's index being `from + step`, if that is below the upper bound.
-    fn fill_if_below(&mut self, (from, step): (Value, Value), number: Value, out: &mut Vec<Inst>) {
+    /// Fills the stage of iteration `number`, the loop's index being `from + step`, if that is below the upper bound; `first`
+    /// if `from` need not be.
+    fn fill_if_below(&mut self, (from, step): (Value, Value), number: Value, first: bool, out: &mut Vec<Inst>) {
         let left = self.integer(BinaryOp::Sub, self.bounds.1, from, out);
         let bool = self.k.scalar_type(DType::Bool);
-        let inside = self.push(Op::Compare(Predicate::Lt, step, left), bool, out);
+        let mut inside = self.push(Op::Compare(Predicate::Lt, step, left), bool.clone(), out);
+        if first {
+            let any = self.push(Op::Compare(Predicate::Lt, from, self.bounds.1), bool.clone(), out);
+            inside = self.push(Op::Binary(BinaryOp::And, any, inside), bool, out);
+        }
         let index = self.integer(BinaryOp::Add, from, step, out);
         let mut values = BTreeMap::from([(self.index, index), (self.fill.number, number)]);
         let mut insts = Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! Needs: copies waited for right behind their commit, but for those of loops, which run ahead. Establishes: the loads of a
 //! block that need nothing but scalars stand at its head, then the first fills of its first pipelined loop; a copy is waited
-//! for where it is first read. Never: holds more than a few registers for loads that wait for their use; moves a load of a
-//! tensor that the kernel writes. Refuses: nothing. Features: removes nothing; adds nothing.
+//! for where it is first read. Never: holds more than a few registers, or more than shared memory, for loads that wait for their
+//! use; moves a load over a loop, or one of a tensor that the kernel writes. Refuses: nothing. Features: removes nothing; adds nothing.
 //!
 //! # Promise
 //! The same loads and copies of the same places.
@@ -30,11 +30,15 @@ use std::collections::BTreeSet;
 const AHEAD_BUDGET: u32 = 64;
 
 /// Starts the loads of every block.
-pub fn start_loads(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    // Beside the rings of loops.
+    let rings = k.rings.values().filter(|r| r.stages > 1).flat_map(|r| &r.buffers);
+    let rings: u32 = rings.map(|&b| k.buffers[b].bytes()).sum();
+    let room = cx.machine.cta_shared_bytes.saturating_sub(rings);
     let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
     for block in k.blocks.keys().collect::<Vec<_>>() {
         let insts = std::mem::take(&mut k.blocks[block].insts);
-        let insts = start(k, insts, bodies.contains(&block));
+        let insts = start(k, insts, bodies.contains(&block), room);
         k.blocks[block].insts = if bodies.contains(&block) { insts } else { wait_late(k, insts) };
     }
     Ok(())
@@ -45,57 +49,66 @@ fn body_of_loop(op: &Op) -> Option<Block> {
 }
 
 /// The instructions of a block, what may start first at its head.
-fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool) -> Vec<Inst> {
-    let mut moved: Vec<Inst> = Vec::new();
-    let mut held = 0;
+fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     // In a loop the fills of its own ring stand first, and what they wait for.
     let fixed = if in_loop { own_rings(k, &insts) } else { 0 };
-    for (at, &inst) in insts.iter().enumerate().skip(fixed) {
-        let unit: &[Inst] = match &k.insts[inst] {
+    let mut head = Head { k, insts: &insts, fixed, moved: Vec::new() };
+    // What stands behind a loop would be held through it.
+    let end = insts.iter().position(|&i| body_of_loop(&k.insts[i]).is_some()).unwrap_or(insts.len());
+    let (mut held, mut copied) = (0, 0);
+    for at in fixed..end {
+        match &k.insts[insts[at]] {
             Op::LoadGlobal { param, slices, .. } => {
-                let words = words(k, inst);
-                if held + words > AHEAD_BUDGET || is_part_of_several(k, &insts, inst, *param, slices) {
-                    continue;
+                let words = words(k, insts[at]);
+                let fits = held + words <= AHEAD_BUDGET;
+                if fits && !is_part_of_several(k, &insts, insts[at], *param, slices) && head.take(&insts[at..=at]) {
+                    held += words;
                 }
-                &insts[at..=at]
             }
-            Op::Acquire(..) if !in_loop => {
-                let end = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..)));
-                &insts[at..=at + end.unwrap_or(0)]
+            Op::Acquire(ring, _) if !in_loop => {
+                let bytes: u32 = k.rings[*ring].buffers.iter().map(|&b| k.buffers[b].bytes()).sum();
+                let last = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..))).unwrap_or(0);
+                if copied + bytes <= room && head.take(&insts[at..=at + last]) {
+                    copied += bytes;
+                }
             }
-            _ => continue,
-        };
-        if may_move(k, &insts, unit, &mut moved)
-            && let Op::LoadGlobal { .. } = k.insts[inst]
-        {
-            held += words(k, inst);
+            _ => {}
         }
     }
     // One loop's stages are enough in flight.
-    if let Some(first) = insts.iter().skip(fixed).position(|&i| is_fill(k, i)) {
-        let group = insts[fixed + first..].iter().copied().take_while(|&i| body_of_loop(&k.insts[i]).is_none());
-        let fills: Vec<Inst> = group.filter(|&i| is_fill(k, i)).collect();
-        // A guard and its commit each; after one that stays, all stay.
-        let _ = fills.chunks(2).all(|fill| may_move(k, &insts, fill, &mut moved));
-    }
-    let head: BTreeSet<Inst> = moved.iter().copied().collect();
-    let rest = insts[fixed..].iter().copied().filter(|i| !head.contains(i));
-    insts[..fixed].iter().copied().chain(moved.iter().copied()).chain(rest).collect()
+    let fills: Vec<Inst> = insts[fixed.min(end)..end].iter().copied().filter(|&i| is_fill(k, i)).collect();
+    // A guard and its commit each; after one that stays, all stay.
+    let _ = fills.chunks(2).all(|fill| head.take(fill));
+    let moved: BTreeSet<Inst> = head.moved.iter().copied().collect();
+    let rest = insts[fixed..].iter().copied().filter(|i| !moved.contains(i));
+    insts[..fixed].iter().copied().chain(head.moved.iter().copied()).chain(rest).collect()
 }
 
-/// Appends a unit to what is moved, after the scalars that it needs, if it reads inputs at places that scalars decide.
-fn may_move(k: &Kernel, insts: &[Inst], unit: &[Inst], moved: &mut Vec<Inst>) -> bool {
-    let mut reads = Vec::new();
-    unit.iter().for_each(|&i| visit_deep(k, i, &mut |v| reads.push(v)));
-    let needs: Vec<Inst> =
-        slice(k, insts, reads).into_iter().filter(|i| !unit.contains(i) && !moved.contains(i)).collect();
-    if unit.iter().any(|&i| !reads_inputs(k, i)) || !needs.iter().all(|&i| is_plain(k, i)) {
-        return false;
+/// What goes to the head of a block.
+struct Head<'k> {
+    k: &'k Kernel,
+    insts: &'k [Inst],
+    /// So many stay first in any case.
+    fixed: usize,
+    moved: Vec<Inst>,
+}
+
+impl Head<'_> {
+    /// Takes a unit, after the scalars that it needs, if it reads inputs at places that scalars decide.
+    fn take(&mut self, unit: &[Inst]) -> bool {
+        let mut reads = Vec::new();
+        unit.iter().for_each(|&i| visit_deep(self.k, i, &mut |v| reads.push(v)));
+        let there = |i: &Inst, moved: &[Inst]| unit.contains(i) || moved.contains(i);
+        let needs = slice(self.k, &self.insts[self.fixed..], reads);
+        let needs: Vec<Inst> = needs.into_iter().filter(|i| !there(i, &self.moved)).collect();
+        if unit.iter().any(|&i| !reads_inputs(self.k, i)) || !needs.iter().all(|&i| is_plain(self.k, i)) {
+            return false;
+        }
+        self.moved.extend(needs);
+        let rest: Vec<Inst> = unit.iter().copied().filter(|i| !self.moved.contains(i)).collect();
+        self.moved.extend(rest);
+        true
     }
-    moved.extend(needs);
-    let rest: Vec<Inst> = unit.iter().copied().filter(|i| !moved.contains(i)).collect();
-    moved.extend(rest);
-    true
 }
 
 /// True if what an instruction and its blocks read of global memory is not written by the kernel.

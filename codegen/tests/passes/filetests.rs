@@ -7,8 +7,7 @@
 use super::{header, page, root};
 use atlas_codegen::gpu::{Features, Kernel, parse_gpu, verify_features, verify_gpu};
 use atlas_codegen::notes::Notes;
-use atlas_codegen::passes::lower_tiles;
-use atlas_codegen::pipeline::{Cx, FIRST, LOWER, PLACE, Pass, SCHEDULE};
+use atlas_codegen::passes::{Cx, FIRST, LOWER, PLACE, Pass, SCHEDULE, lower_tiles};
 use atlas_codegen::{CompileError, Platform, Target};
 use atlas_dsl::{Config, Schedule};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
-//! The documents against the tree: paths, folders, examples, passes, the changelog.
+//! The documents against the tree: paths, folders, examples, the changelog.
 
 use super::Finding;
-use super::tokens::tokens;
 use super::tree::Tree;
 use std::collections::BTreeSet;
 
@@ -97,25 +96,10 @@ pub(crate) fn examples(tree: &Tree) -> Vec<Finding> {
     missing.map(|name| Finding::new("README.md", 0, format!("does not name `examples/{name}.rs`"))).collect()
 }
 
-/// Every pass is in the pipeline.
-pub(crate) fn passes(tree: &Tree) -> Vec<Finding> {
-    const PIPELINE: &str = "codegen/src/pipeline.rs";
-    let listed: BTreeSet<String> =
-        tokens(tree.get(PIPELINE).unwrap_or("")).into_iter().filter(|t| !t.in_test).map(|t| t.text).collect();
-    let all = tree.all().filter_map(|(path, _)| {
-        let name = path.strip_prefix("codegen/src/passes/")?;
-        // A pass in several files is a folder; its name counts, not those of its parts.
-        let name = name.split('/').next()?.trim_end_matches(".rs");
-        (name != "mod").then_some(name)
-    });
-    let missing: BTreeSet<&str> = all.filter(|name| !listed.contains(*name)).collect();
-    missing.into_iter().map(|name| Finding::new(PIPELINE, 0, format!("does not run the pass `{name}`"))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::plant::{check, fails, passes as holds};
-    use super::{changelog, examples, folders, passes, paths, root_files};
+    use super::{changelog, examples, folders, paths, root_files};
 
     #[test]
     fn paths_in_documents_exist() {
@@ -160,16 +144,5 @@ mod tests {
     fn examples_are_in_the_readme() {
         holds(examples, &[("README.md", "`examples/01_saxpy.rs`"), ("examples/01_saxpy.rs", "")]);
         fails(examples, &[("README.md", ""), ("examples/01_saxpy.rs", "")], "README.md", "01_saxpy");
-    }
-
-    #[test]
-    fn passes_are_in_the_pipeline() {
-        let pass = ("codegen/src/passes/assign_layouts.rs", "");
-        let part = ("codegen/src/passes/lower_tiles/dot.rs", "");
-        let both = "run(passes::assign_layouts::run); run(lower_tiles::run)";
-        holds(passes, &[pass, part, ("codegen/src/pipeline.rs", both), ("codegen/src/passes/mod.rs", "")]);
-        let comment = "// assign_layouts\nfn f() {}";
-        fails(passes, &[pass, ("codegen/src/pipeline.rs", comment)], "codegen/src/pipeline.rs", "assign_layouts");
-        fails(passes, &[part], "codegen/src/pipeline.rs", "lower_tiles");
     }
 }

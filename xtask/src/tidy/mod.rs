@@ -51,7 +51,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 20] = [
+const CHECKS: [Check; 19] = [
     files::headers,
     files::sizes,
     files::names,
@@ -60,7 +60,6 @@ const CHECKS: [Check; 20] = [
     map::root_files,
     map::changelog,
     map::examples,
-    map::passes,
     circles::none,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,

@@ -131,10 +131,13 @@ impl Lower<'_> {
     pub(super) fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
         let block = self.uses.block_of(at);
         let mut open = vec![init];
-        let mut tree = Vec::new();
+        let (mut tree, mut seen) = (Vec::new(), BTreeSet::new());
         let mut leaf = None;
         while let Some(v) = open.pop() {
-            if self.tile.ty(v).shape != self.tile.ty(init).shape || *self.placement.home(v) == Home::Anywhere {
+            if !seen.insert(v)
+                || self.tile.ty(v).shape != self.tile.ty(init).shape
+                || *self.placement.home(v) == Home::Anywhere
+            {
                 continue;
             }
             match self.tile.def_op(v) {
@@ -185,26 +188,31 @@ impl Lower<'_> {
     /// True if all that an instruction computes ends in folds that come before `at` in its block.
     fn feeds_earlier_folds_only(&self, inst: Inst, at: Inst) -> bool {
         let Some(block) = self.uses.block_of(at) else { return false };
-        if self.uses.block_of(inst) != Some(block) {
-            return false;
+        let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);
+        let (mut open, mut seen) = (vec![inst], BTreeSet::new());
+        while let Some(inst) = open.pop() {
+            if !seen.insert(inst) {
+                continue;
+            }
+            match &self.tile.insts[inst] {
+                _ if self.uses.block_of(inst) != Some(block) => return false,
+                Op::Reduce { .. } if place(inst) < place(at) => {}
+                op if op.is_elementwise() => {
+                    let results = &self.tile.results[inst];
+                    open.extend(results.iter().flat_map(|&r| self.uses.get(r)).map(|u| u.inst));
+                }
+                _ => return false,
+            }
         }
-        let op = &self.tile.insts[inst];
-        if matches!(op, Op::Reduce { .. }) {
-            let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);
-            return place(inst) < place(at);
-        }
-        op.is_elementwise()
-            && self.tile.results[inst]
-                .iter()
-                .all(|&r| self.uses.get(r).iter().all(|u| self.feeds_earlier_folds_only(u.inst, at)))
+        true
     }
 
     /// A carried buffer may be overwritten range by range only if what computes a range reads no other
     /// range of it.
     fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
-        let mut open = vec![y];
+        let (mut open, mut seen) = (vec![y], BTreeSet::new());
         while let Some(v) = open.pop() {
-            if v == param || !self.lazy[v] {
+            if v == param || !self.lazy[v] || !seen.insert(v) {
                 continue;
             }
             let Some((inst, op)) = self.tile.def_op(v) else { continue };
