@@ -3,7 +3,8 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered, products.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
+//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered, products.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the
@@ -17,6 +18,7 @@ mod loops;
 mod memory;
 mod values;
 
+use super::allocate_shared::refuse_large_buffers;
 use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -108,6 +110,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         lower.fragments.insert((axis.coord, None), coord);
     }
     lower.block(tile.body)?;
+    refuse_large_buffers(&lower.k, machine)?;
     lower.note_decisions(cx.notes);
     Ok(lower.k)
 }
