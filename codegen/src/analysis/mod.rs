@@ -23,6 +23,7 @@ pub use order::order;
 pub(crate) use placement::contiguous_run;
 pub use placement::{Home, Placement, StagingReason};
 pub use precision::tolerates_approximation;
+pub(crate) use registers::words;
 pub use registers::{carried_operands, peak_registers, registers_per_thread};
 pub use uses::{Use, Uses};
 #[cfg(feature = "llvm")]

@@ -58,7 +58,7 @@ pub fn carried_operands(k: &Kernel) -> u32 {
         }
     }
     let carried = |v: &&Value| operands.contains(**v);
-    let words = |v: &Value| k.values[*v].ty.tile().map_or(0, |(dtype, layout)| words(dtype, layout));
+    let words = |v: &Value| k.values[*v].ty.tile().map_or(0, words);
     k.blocks.values().map(|b| b.params.iter().filter(carried).map(words).sum()).max().unwrap_or(0)
 }
 
@@ -167,8 +167,8 @@ impl<'k> Walk<'k> {
         for &inst in &data.insts {
             let op = &self.k.insts[inst];
             op.visit_operands(|v| _ = used.insert(v));
-            if let Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) = op {
-                self.collect_uses(*body, used, inside);
+            if let Some(body) = op.body() {
+                self.collect_uses(body, used, inside);
             }
             self.k.results[inst].iter().for_each(|&r| _ = inside.insert(r));
         }
@@ -203,15 +203,15 @@ impl<'k> Walk<'k> {
             let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
             return if polynomial && precise { 8 } else { 0 };
         };
+        if atom.is_tensor_core() {
+            // Operands are values of their own.
+            return 0;
+        }
         let layout = self.k.values[self.k.results[inst][0]].ty.tile().map(|(_, l)| l);
         let count = |axis: u8| -> u32 {
             let regs = layout.map_or(&[][..], |l| &l.regs);
             regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product()
         };
-        if atom.is_tensor_core() {
-            // Operands are values of their own.
-            return 0;
-        }
         // Operand quads of the rows and columns that a thread holds.
         4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4
     }
@@ -233,7 +233,9 @@ fn cost(k: &Kernel, v: Value) -> u32 {
         return layout.reg_count();
     }
     let words = match &k.values[v].ty {
-        Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words(*dtype, layout),
+        // Predicates.
+        Type::Fragment { dtype: DType::Bool, .. } => 0,
+        Type::Fragment { dtype, layout } | Type::InFlight { dtype, layout } => words((*dtype, layout)),
         Type::Token(_) => 1,
     };
     // Of a right operand that is loaded for one step two blocks are there at a time.
@@ -264,10 +266,8 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
 /// asynchronously.
 const OF_CHUNK: u32 = 4;
 
-fn words(dtype: DType, layout: &Fragment) -> u32 {
-    if dtype == DType::Bool {
-        return 0;
-    }
+/// 32-bit registers of a thread that a tile takes, packed.
+pub(crate) fn words((dtype, layout): (DType, &Fragment)) -> u32 {
     (layout.reg_count() * dtype.bytes()).div_ceil(4)
 }
 

@@ -344,6 +344,14 @@ impl Op {
         matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))
     }
 
+    /// The block that it runs, of a loop, a branch or `programs`.
+    pub const fn body(&self) -> Option<Block> {
+        match self {
+            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => Some(*body),
+            _ => None,
+        }
+    }
+
     /// The shared buffers whose elements it reads, and those whose elements it writes.
     pub fn buffers(&self) -> (Vec<Buffer>, Vec<Buffer>) {
         match self {

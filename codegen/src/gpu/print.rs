@@ -99,8 +99,8 @@ impl<'k> Numbering<'k> {
         }
         data.params.iter().for_each(|&v| self.define(v));
         for &inst in &data.insts {
-            if let Some(Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _)) = self.kernel.insts.get(inst) {
-                self.block(*body);
+            if let Some(body) = self.kernel.insts.get(inst).and_then(Op::body) {
+                self.block(body);
             }
             self.kernel.results[inst].iter().for_each(|&v| self.define(v));
         }

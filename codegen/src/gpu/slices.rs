@@ -18,14 +18,24 @@ pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
             | Op::Select(..)
             | Op::Cast(_)
     );
-    let scalar = |&v: &Value| matches!(&k.values[v].ty, Type::Fragment { layout, .. } if layout.shape.is_empty());
-    of_scalars && k.results[inst].iter().all(scalar)
+    of_scalars && k.results[inst].iter().all(|&v| is_scalar(k, v))
+}
+
+/// True for a fragment of rank 0.
+pub(crate) fn is_scalar(k: &Kernel, v: Value) -> bool {
+    matches!(&k.values[v].ty, Type::Fragment { layout, .. } if layout.shape.is_empty())
+}
+
+/// True for a guarded block that copies.
+pub(crate) fn is_guarded_copy(k: &Kernel, inst: Inst) -> bool {
+    let Op::If(_, block, _) = k.insts[inst] else { return false };
+    k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. }))
 }
 
 /// Calls `f` on every operand of an instruction, and of what stands in its blocks.
 pub(crate) fn visit_deep(k: &Kernel, inst: Inst, f: &mut dyn FnMut(Value)) {
     k.insts[inst].visit_operands(&mut *f);
-    if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) = k.insts[inst] {
+    if let Some(body) = k.insts[inst].body() {
         for &i in &k.blocks[body].insts {
             visit_deep(k, i, f);
         }

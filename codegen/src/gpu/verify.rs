@@ -103,14 +103,6 @@ pub(super) struct Verifier<'k> {
     pub(super) visible: EntitySet<Value>,
 }
 
-/// The body of a loop, of `programs` or of `if`.
-pub(super) fn body_of(op: &Op) -> Option<Block> {
-    match op {
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => Some(*body),
-        _ => None,
-    }
-}
-
 impl<'k> Verifier<'k> {
     pub(super) fn error(&mut self, code: u16, loc: Loc, message: impl Into<String>) {
         self.errors.push(Diagnostic::new(code, loc, message));
@@ -174,7 +166,7 @@ impl<'k> Verifier<'k> {
             });
             k.results[inst].iter().for_each(|&v| self.value_exists(v, loc));
             self.op_ids(op, loc);
-            if let Some(body) = body_of(op) {
+            if let Some(body) = op.body() {
                 self.block_ids(body, Some(inst), seen);
             }
         }
@@ -290,7 +282,7 @@ impl<'k> Verifier<'k> {
             if matches!(op, Op::Yield(_)) && at + 1 != data.insts.len() {
                 self.error(423, loc, "`yield` before the end of the body");
             }
-            if let Some(body) = body_of(op) {
+            if let Some(body) = op.body() {
                 self.block(body, Some(inst));
             }
             for (i, &v) in k.results[inst].iter().enumerate() {

@@ -62,7 +62,7 @@ fn block(k: &Kernel, b: Block, found: Found<'_>) {
         if let Some(what) = formless(k, op, result) {
             found(Features::FORMLESS, loc, &what);
         }
-        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) = *op {
+        if let Some(body) = op.body() {
             block(k, body, found);
         }
     }

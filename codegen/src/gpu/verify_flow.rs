@@ -1,6 +1,6 @@
 //! The rules of shared memory accesses, tokens and values in flight: 430 to 441 and 452.
 
-use super::verify::{Verifier, body_of};
+use super::verify::Verifier;
 use super::{At, Block, CopyAtom, Inst, Op, Operand, Scope, SharedRef, Type, Value, ValueDef};
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{DType, op::LoopKind};
@@ -358,7 +358,7 @@ impl<'k> Verifier<'k> {
                 _ => {}
             }
         }
-        if let Some(body) = body_of(op) {
+        if let Some(body) = op.body() {
             for &inner in &k.blocks[body].insts {
                 self.touches(inner, held);
             }

@@ -21,7 +21,7 @@
 //! - Each reading by itself, a loop of no iterates and buffers of two roles: tests/cases/gpu/error_overlap.gpu.
 //! - Lives that are too short show here before anything runs: tests/pipeline.rs::random_kernels_through_the_passes.
 
-use super::verify::{Verifier, body_of};
+use super::verify::Verifier;
 use super::{Block, Buffer, Op, Role};
 use atlas_dsl::ir::Loc;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ impl Verifier<'_> {
         let k = self.kernel;
         for &inst in &k.blocks[block].insts {
             let op = &k.insts[inst];
-            if let Some(body) = body_of(op) {
+            if let Some(body) = op.body() {
                 let times = if matches!(op, Op::If(..)) || depth >= 8 { 1 } else { 2 };
                 let before = walk.ruined.clone();
                 (0..times).for_each(|_| self.overlap_block(body, walk, depth + 1));

@@ -36,7 +36,7 @@
 //! Loops of no iterates and of fewer than stages; bounds that data decide: tests/agreement/pipelines.rs, ahead.rs.
 
 use super::check_registers::limit_with_operands;
-use crate::analysis::peak_registers;
+use crate::analysis::{peak_registers, words};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{copy, is_plain, remove_unread, slice, visit_deep};
@@ -115,11 +115,7 @@ impl Head {
 
     /// Registers of a thread that the operands take.
     fn words(&self, k: &Kernel) -> u32 {
-        let words = |&i: &Inst| {
-            let (dtype, layout) = k.tile(k.results[i][0]);
-            (layout.reg_count() * dtype.bytes()).div_ceil(4)
-        };
-        self.loads.iter().map(words).sum()
+        self.loads.iter().map(|&i| words(k.tile(k.results[i][0]))).sum()
     }
 
     fn rotate(&self, k: &mut Kernel, block: Block, inst: Inst) {
@@ -231,16 +227,15 @@ fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
 
 /// True if an instruction, or one in its blocks, writes a buffer.
 fn writes(k: &Kernel, inst: Inst, buffer: Buffer) -> bool {
-    match k.insts[inst] {
-        Op::If(_, body, _) | Op::Loop { body, .. } => k.blocks[body].insts.iter().any(|&i| writes(k, i, buffer)),
-        ref op => op.buffers().1.contains(&buffer),
-    }
+    let op = &k.insts[inst];
+    let within = op.body().is_some_and(|body| k.blocks[body].insts.iter().any(|&i| writes(k, i, buffer)));
+    within || op.buffers().1.contains(&buffer)
 }
 
 /// Replaces values in an instruction and in its blocks.
 fn rename(k: &mut Kernel, inst: Inst, values: &BTreeMap<Value, Value>) {
     k.insts[inst].replace_operands(|v| values.get(&v).copied().unwrap_or(v));
-    if let Op::Loop { body, .. } | Op::If(_, body, _) = k.insts[inst] {
+    if let Some(body) = k.insts[inst].body() {
         for i in k.blocks[body].insts.clone() {
             rename(k, i, values);
         }

@@ -203,11 +203,13 @@ fn barrier(k: &mut Kernel, state: &mut State, out: &mut Vec<Inst>, like: Inst, w
 
 /// True if a block, or one in it, ends a group of copies.
 fn commits_anything(k: &Kernel, block: Block) -> bool {
-    k.blocks[block].insts.iter().any(|&i| match k.insts[i] {
-        Op::Commit(..) => true,
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => commits_anything(k, body),
-        _ => false,
-    })
+    let commits = |&i: &Inst| matches!(k.insts[i], Op::Commit(..)) || commits_within(k, i);
+    k.blocks[block].insts.iter().any(commits)
+}
+
+/// True if the block that an instruction runs ends a group of copies.
+fn commits_within(k: &Kernel, inst: Inst) -> bool {
+    k.insts[inst].body().is_some_and(|body| commits_anything(k, body))
 }
 
 /// How many commits may still be pending when the stage waited for must be complete: the n-th wait for a ring is for its
@@ -229,11 +231,7 @@ fn younger_commits(k: &Kernel, around: Around, insts: &[Inst], at: usize, ring: 
     let is_commit = |&at: &usize| matches!(k.insts[insts[at]], Op::Commit(r, _) if r == ring);
     let Some(own) = (0..at).filter(is_commit).nth(waits(&insts[..at]) as usize) else { return 0 };
     let between = &insts[own + 1..at];
-    let nested = |&i: &Inst| match k.insts[i] {
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => commits_anything(k, body),
-        _ => false,
-    };
-    if between.iter().any(nested) { 0 } else { count(k, between, |op| matches!(op, Op::Commit(..))) }
+    if between.iter().any(|&i| commits_within(k, i)) { 0 } else { count(k, between, |op| matches!(op, Op::Commit(..))) }
 }
 
 fn count(k: &Kernel, insts: &[Inst], is: impl Fn(&Op) -> bool) -> u32 {

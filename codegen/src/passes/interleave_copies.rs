@@ -21,7 +21,8 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, Inst, Kernel, Op, Type, Value};
+use crate::gpu::slices::{is_guarded_copy, is_scalar};
+use crate::gpu::{Block, Inst, Kernel, Op};
 
 /// Moves the refills of every loop.
 pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -46,16 +47,15 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
     let refill = (1..insts.len()).find(|&at| {
         let Op::Commit(ring, None) = k.insts[insts[at]] else { return false };
         let waits = |&i: &Inst| matches!(k.insts[i], Op::Wait(r, _) if r == ring);
-        fills(k, insts[at - 1]) && insts[..at].iter().any(waits)
+        is_guarded_copy(k, insts[at - 1]) && insts[..at].iter().any(waits)
     })? - 1;
     let is_step = |i: Inst| matches!(&k.insts[i], Op::Mma { atom, .. } if atom.is_tensor_core());
     let mut steps = (refill + 2..insts.len()).filter(|&at| is_step(insts[at]));
     let step = steps.next()?;
     // On the way stand scalars, constants and the step's operands alone: what computes tiles would hold the copies up.
-    let scalar = |&v: &Value| matches!(&k.values[v].ty, Type::Fragment { layout, .. } if layout.shape.is_empty());
     let plain = |&i: &Inst| {
         let loads = matches!(k.insts[i], Op::Const(_) | Op::LoadMatrix { .. });
-        loads || (!k.results[i].is_empty() && k.results[i].iter().all(scalar))
+        loads || (!k.results[i].is_empty() && k.results[i].iter().all(|&v| is_scalar(k, v)))
     };
     let waits = |&i: &Inst| matches!(k.insts[i], Op::WaitMma(v, 0) if v == k.results[insts[step]][0]);
     let goes_on = steps.next().is_some() || insts[step..].iter().any(|&i| has_steps(k, i));
@@ -67,10 +67,4 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
 fn has_steps(k: &Kernel, inst: Inst) -> bool {
     let Op::Loop { body, .. } = k.insts[inst] else { return false };
     k.blocks[body].insts.iter().any(|&i| matches!(k.insts[i], Op::Mma { .. }))
-}
-
-/// True for a guarded block that copies.
-fn fills(k: &Kernel, inst: Inst) -> bool {
-    let Op::If(_, block, _) = k.insts[inst] else { return false };
-    k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. }))
 }

@@ -19,9 +19,10 @@
 //! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 //! Copies counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
+use crate::analysis::words;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::slices::{is_plain, slice, visit_deep};
+use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
@@ -59,7 +60,7 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     for at in fixed..end {
         match &k.insts[insts[at]] {
             Op::LoadGlobal { param, slices, .. } => {
-                let words = words(k, insts[at]);
+                let words = words(k.tile(k.results[insts[at]][0]));
                 let fits = held + words <= AHEAD_BUDGET;
                 if fits && !is_part_of_several(k, &insts, insts[at], *param, slices) && head.take(&insts[at..=at]) {
                     held += words;
@@ -122,11 +123,7 @@ fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
 
 /// A guarded fill, or the commit behind it.
 fn is_fill(k: &Kernel, inst: Inst) -> bool {
-    match k.insts[inst] {
-        Op::If(_, block, _) => k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. })),
-        Op::Commit(_, None) => true,
-        _ => false,
-    }
+    matches!(k.insts[inst], Op::Commit(_, None)) || is_guarded_copy(k, inst)
 }
 
 /// How many instructions at the head of a loop's body fill its own rings: up to their last wait or commit.
@@ -135,11 +132,6 @@ fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
         insts.iter().filter_map(|&i| if let Op::Wait(ring, _) = k.insts[i] { Some(ring) } else { None }).collect();
     let of_ring = |&i: &Inst| matches!(k.insts[i], Op::Wait(r, _) | Op::Commit(r, _) if waited.contains(&r));
     insts.iter().rposition(of_ring).map_or(0, |at| at + 1)
-}
-
-fn words(k: &Kernel, load: Inst) -> u32 {
-    let (dtype, layout) = k.tile(k.results[load][0]);
-    (layout.reg_count() * dtype.bytes()).div_ceil(4)
 }
 
 /// True if a load is one of several of one tile: column ranges are read where they are used, and what is read again is
