@@ -1,7 +1,7 @@
 //! Compiled kernels against the interpreter in a finite ring, where any order of a sum gives the same bits: a product
 //! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
 
-use crate::kernels::{CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, shipped, target};
+use crate::kernels::{Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, shipped, target};
 use atlas::codegen::{AbiParam, KernelImage, compile};
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::{DType, Kernel, Schedule, Verified, registry};
@@ -13,17 +13,7 @@ use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
 use atlas_sim::{decode, launch, syntax};
 
-/// Random bits, the same in every run.
-struct Bits(u64);
-
 impl Bits {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
     fn bytes(&mut self, count: usize) -> Vec<u8> {
         std::iter::repeat_with(|| self.next().to_le_bytes()).flatten().take(count).collect()
     }

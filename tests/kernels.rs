@@ -93,3 +93,15 @@ fn cases_folder() -> PathBuf {
 pub(crate) fn target(name: &str) -> Target {
     name.parse().unwrap_or_else(|e| panic!("{e}"))
 }
+
+/// Random bits, the same in every run.
+pub(crate) struct Bits(pub(crate) u64);
+
+impl Bits {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+}

@@ -1,5 +1,6 @@
 //! A kernel after every pass, executed and compared with the interpreter.
 
+use crate::kernels::Bits;
 use atlas::codegen::gpu::{self, Features};
 use atlas::codegen::{CompileError, Target, passes, pipeline};
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
@@ -8,17 +9,7 @@ use atlas::half::f16;
 use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 use atlas_executor::{Arithmetic, Fault, Landing, Launch, Manner, Order, Tensor, execute};
 
-/// Random bits, the same in every run.
-struct Bits(u64);
-
 impl Bits {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
     /// An element of a type: any of the ring, numbers about 1 elsewhere.
     fn element(&mut self, dtype: DType, arithmetic: Arithmetic) -> u64 {
         let bits = self.next();
