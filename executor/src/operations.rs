@@ -6,7 +6,7 @@ use crate::memory::{Cut, Place, matrix, shape, transposed};
 use crate::rings::{Flying, Stop, Token};
 use crate::tile::{Tile, count};
 use atlas_codegen::gpu::{
-    Block, CopyAtom, Inst, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice, Type, Valid, Value,
+    Block, CopyAtom, Form, Inst, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice, Type, Valid, Value,
     writable,
 };
 use atlas_dsl::ir::ParamKind;
@@ -94,7 +94,7 @@ impl Cta<'_> {
                 one(Tile { dtype, shape: layout.shape.clone(), data })
             }
             Op::StoreShared { to, value } => {
-                self.store(r, to, *value)?;
+                self.store(r, inst, to, *value)?;
                 none
             }
             Op::ZeroShared(buffer) => {
@@ -218,7 +218,7 @@ impl Cta<'_> {
     }
 
     /// Stores a tile. Its layout's padding goes along as far as it fits, and is taken for 0.
-    fn store(&mut self, r: usize, to: &SharedRef, value: Value) -> Result<(), String> {
+    fn store(&mut self, r: usize, inst: Inst, to: &SharedRef, value: Value) -> Result<(), String> {
         let tile = self.tile(r, value)?;
         let token = self.token_of(r, to)?;
         let place = Self::place(to, self.stage(to, token, true)?, matrix(&tile.shape));
@@ -226,8 +226,13 @@ impl Cta<'_> {
             return Err("stores to where copies are on their way".to_owned());
         }
         if let (Some((_, layout)), [_, _]) = (self.k.values[value].ty.tile(), &tile.shape[..]) {
-            let fits = writable(self.k, to, layout);
-            let padded = (layout.cover(0).min(fits[0]), layout.cover(1).min(fits[1]));
+            let cover = [layout.cover(0), layout.cover(1)];
+            let fits = match &self.k.forms[inst] {
+                Some(Form::Vector { within: Some(extents), .. }) => extents.clone(),
+                Some(_) => cover.to_vec(),
+                None => writable(self.k, to, layout),
+            };
+            let padded = (cover[0].min(fits[0]), cover[1].min(fits[1]));
             let around = Self::place(to, place.stage, (padded.0.max(tile.shape[0]), padded.1.max(tile.shape[1])));
             self.shared.write(around, |_, _| Some(0))?;
         }

@@ -1,6 +1,6 @@
 //! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
 
-use atlas::codegen::gpu::{At, Block, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value};
+use atlas::codegen::gpu::{At, Block, Form, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value};
 use atlas::dsl::DType;
 use atlas::dsl::op::{BinaryOp, UnaryOp};
 
@@ -297,6 +297,30 @@ pub(crate) fn replaced(k: &Kernel, of: impl Fn(&Op) -> Option<Op>) -> Vec<Mutant
             true
         }
         None => false,
+    })
+}
+
+/// Accesses of another form, of those that have one.
+pub(crate) fn other_forms(k: &Kernel, of: impl Fn(&Form) -> Option<Form>) -> Vec<Mutant> {
+    at_each(k, |s| match s.k.forms[s.inst].as_ref().and_then(&of) {
+        Some(form) => {
+            s.k.forms[s.inst] = Some(form);
+            true
+        }
+        None => false,
+    })
+}
+
+/// Accesses that have lost their form.
+pub(crate) fn without_forms(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| s.k.forms[s.inst].take().is_some())
+}
+
+/// Vectors of twice the bytes.
+pub(crate) fn wider_vectors(k: &Kernel) -> Vec<Mutant> {
+    other_forms(k, |form| match form {
+        Form::Vector { bytes, within } => Some(Form::Vector { bytes: 2 * bytes, within: within.clone() }),
+        Form::Matrix => None,
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::executor::edits::{self, Mutant};
 use crate::executor::trial::{Passed, Trial, manners, passes};
 use crate::kernels::{Sizes, exact_case, target};
-use atlas::codegen::gpu::{Kernel, Legal, Lowered, Op, SharedRef, UnsignedOp, verify_features, verify_gpu};
+use atlas::codegen::gpu::{Form, Kernel, Legal, Lowered, Op, SharedRef, UnsignedOp, verify_features, verify_gpu};
 use atlas::codegen::notes::Notes;
 use atlas::codegen::{Platform, passes as page};
 use atlas::dsl::diag::Code;
@@ -214,6 +214,11 @@ const ROWS: &[Row] = &[
         &["one stage", "chained", "edges", "sums", "steps", "steps in f32", "masked"],
         |k| edits::without_barriers(k, false),
     ),
+    row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
+    row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
+        edits::other_forms(k, |form| matches!(form, Form::Vector { .. }).then_some(Form::Matrix))
+    }),
+    row("an access without a form", "select_accesses", Notices::Verifier(460), LOOPS, edits::without_forms),
     row("a coordinate one further", "lower_programs", Notices::Executor, PRODUCTS, edits::coordinates_further),
     row("a quotient that is not divided", "lower_programs", Notices::Executor, GROUPED, |k| {
         edits::replaced(k, |op| if let Op::Unsigned(UnsignedOp::Div, v, _) = op { Some(Op::Again(*v)) } else { None })

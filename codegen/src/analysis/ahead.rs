@@ -11,7 +11,8 @@
 //! Loads whose place a carried number decides: tests/agreement/wrong_code.rs and sequences of the gallery.
 
 use super::Uses;
-use super::vectors::{gcd, sources, vector_elements};
+use super::sources::sources;
+use crate::gpu::{gcd, vector_elements};
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Param, Value};

@@ -10,9 +10,9 @@ mod order;
 mod placement;
 mod precision;
 mod registers;
+mod sources;
 mod splits;
 mod uses;
-mod vectors;
 mod work;
 mod work_table;
 
@@ -25,9 +25,7 @@ pub use placement::{Home, Placement, StagingReason};
 pub use precision::tolerates_approximation;
 pub(crate) use registers::words;
 pub use registers::{carried_operands, peak_registers, registers_per_thread};
+pub(crate) use sources::root as placement_root;
 pub use uses::{Use, Uses};
-#[cfg(feature = "llvm")]
-pub(crate) use vectors::inner_divisor;
-pub(crate) use vectors::{access_elements, root as placement_root};
 pub use work::{Counts, Prefetched, Read, Work, WorkFormula};
 pub use work_table::{WorkAt, WorkTable};

@@ -11,7 +11,7 @@
 //! # Breaks it
 //! A grid whose rows are no multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
-use super::vectors::sources;
+use super::sources::sources;
 use crate::gpu::IndexMap;
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::{Kernel, Op};

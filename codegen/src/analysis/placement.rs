@@ -43,8 +43,8 @@
 
 use super::Uses;
 use super::ahead::running_ahead;
+use super::sources::root;
 use super::splits::splits;
-use super::vectors::root;
 use crate::error::CompileError;
 use crate::gpu::Split;
 use crate::gpu::atom::MmaAtom;

@@ -22,8 +22,10 @@
 //!   snapshots/resources.txt holds what it said.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
-use super::vectors::access_elements;
-use crate::gpu::{Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef};
+use crate::gpu::{
+    Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
+    access_elements,
+};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;

@@ -13,7 +13,7 @@
 //! Nothing computes another value for it; tests/agreement runs products by both splits. What it saves is measured.
 
 use super::Uses;
-use super::vectors::root;
+use super::sources::root;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, WarpGrid};
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};

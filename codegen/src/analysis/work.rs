@@ -1,12 +1,12 @@
 //! How much work one program of a lowered kernel does, by the unit of the multiprocessor that does it.
 //!
-//! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops count by their trips, with grid coordinates
-//! in the middle of the grid. Padding of layouts and threads that repeat the work of others are work like any other;
+//! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops
+//! count by their trips, with grid coordinates in the middle of the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::formula::{Formula, Formulas};
-use crate::analysis::{access_elements, peak_registers, registers_per_thread};
-use crate::gpu::{Block, Cache, CopyAtom, Kernel, Op, Operand, Slice, Value, ValueDef};
+use crate::analysis::{peak_registers, registers_per_thread};
+use crate::gpu::{Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
@@ -226,9 +226,9 @@ impl Walk<'_> {
                 }
                 Op::CopyWait(_) => part.fixed.rounds += self.round(),
                 Op::LoadGlobal { .. } | Op::StoreGlobal { .. } | Op::Copy { .. } => {
-                    self.global(op, k.results[inst].first().copied(), ahead, &mut part);
+                    self.global(inst, ahead, &mut part);
                 }
-                _ => part.fixed += self.inst(op, k.results[inst].first().copied()),
+                _ => part.fixed += self.inst(inst),
             }
         }
         part
@@ -248,11 +248,11 @@ impl Walk<'_> {
     }
 
     /// Accesses of global memory.
-    fn global(&mut self, op: &Op, result: Option<Value>, ahead: Option<f64>, part: &mut Part) {
+    fn global(&mut self, inst: Inst, ahead: Option<f64>, part: &mut Part) {
         let from_memory = OfByte { global: 1.0, ..OfByte::default() };
-        match op {
+        match &self.k.insts[inst] {
             Op::LoadGlobal { param, slices, cache } => {
-                part.fixed.element_wise += self.accesses(result, false, 4.0, access_elements(self.k, *param, slices));
+                part.fixed.element_wise += 4.0 * self.accesses(inst);
                 self.pending = true;
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(match cache {
@@ -264,9 +264,8 @@ impl Walk<'_> {
                     _ => Item::Bytes { amount, each: from_memory, moved: self.read(*param) },
                 });
             }
-            Op::StoreGlobal { param, slices, value } => {
-                part.fixed.element_wise +=
-                    self.accesses(Some(*value), false, 4.0, access_elements(self.k, *param, slices));
+            Op::StoreGlobal { param, slices, .. } => {
+                part.fixed.element_wise += 4.0 * self.accesses(inst);
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each: from_memory, moved: Moved::Written });
             }
@@ -294,7 +293,8 @@ impl Walk<'_> {
     }
 
     /// An operation on what the program has.
-    fn inst(&self, op: &Op, result: Option<Value>) -> Counts {
+    fn inst(&self, inst: Inst) -> Counts {
+        let (op, result) = (&self.k.insts[inst], self.k.results[inst].first().copied());
         let mut c = Counts::default();
         let threads = f64::from(self.k.threads);
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
@@ -315,9 +315,10 @@ impl Walk<'_> {
                 let shuffles = f64::from(lanes_along(source, axes).max(1).ilog2());
                 c.element_wise += threads * f64::from(source.reg_count()) + elements * shuffles * 5.0;
             }
-            Op::LoadShared(from) => {
-                c.shared = self.fragment_bytes(result, from.transposed);
-                c.element_wise += self.accesses(result, from.transposed, 1.0, u32::MAX);
+            Op::LoadShared(_) | Op::StoreShared { .. } => {
+                let accesses = self.accesses(inst);
+                c.shared = accesses * f64::from(self.at_once(inst).max(4));
+                c.element_wise += accesses;
             }
             Op::LoadMatrix { side, .. } => {
                 if let Some((dtype, layout)) = tile {
@@ -325,10 +326,6 @@ impl Walk<'_> {
                     let held = held_by_warp(layout, side.outer());
                     c.shared = threads / 32.0 * held * depth * f64::from(dtype.bytes());
                 }
-            }
-            Op::StoreShared { to, value } => {
-                c.shared = self.fragment_bytes(Some(*value), to.transposed);
-                c.element_wise += self.accesses(Some(*value), to.transposed, 1.0, u32::MAX);
             }
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {
@@ -369,18 +366,21 @@ impl Walk<'_> {
         if self.k.approximate_math { n } else { 2.0 * n }
     }
 
-    /// Instructions to move a tile between registers and memory, `each` for one vector.
-    fn accesses(&self, v: Option<Value>, transposed: bool, each: f64, most: u32) -> f64 {
-        let Some((dtype, layout)) = v.and_then(|v| self.k.values[v].ty.tile()) else { return 0.0 };
-        let run = run(layout, transposed).min(16 / dtype.bytes().max(1)).min(most.max(1));
-        each * f64::from(self.k.threads) * f64::from(layout.reg_count()) / f64::from(run)
+    /// Instructions of all threads that a load or a store takes.
+    fn accesses(&self, inst: Inst) -> f64 {
+        let tile = accessed(self.k, inst).and_then(|v| self.k.values[v].ty.tile());
+        let bytes = tile.map_or(0, |(dtype, layout)| layout.reg_count() * dtype.bytes());
+        f64::from(self.k.threads) * f64::from(bytes) / f64::from(self.at_once(inst))
     }
 
-    /// Bytes of shared memory's rate that a fragment takes: a lane takes four in any case.
-    fn fragment_bytes(&self, v: Option<Value>, transposed: bool) -> f64 {
-        let Some((dtype, layout)) = v.and_then(|v| self.k.values[v].ty.tile()) else { return 0.0 };
-        let least = 4 / run(layout, transposed).min(4);
-        f64::from(self.k.threads) * f64::from(layout.reg_count()) * f64::from(dtype.bytes().max(least))
+    /// Bytes that a thread moves by one instruction of a load or a store. Through shared memory it takes the time of four in
+    /// any case.
+    fn at_once(&self, inst: Inst) -> u32 {
+        match self.k.forms[inst] {
+            Some(Form::Vector { bytes, .. }) => bytes,
+            Some(Form::Matrix) => 16,
+            None => 1,
+        }
     }
 
     /// Bytes of a rectangle that lie inside the tensor, on average over the grid.
@@ -466,11 +466,4 @@ fn held_by_warp(layout: &Fragment, axis: u8) -> f64 {
     let along = |m: &&Mode| m.axis == Some(axis);
     let count: u32 = lanes(layout).chain(&layout.regs).filter(along).map(|m| m.extent).product();
     f64::from(count)
-}
-
-/// Neighbours along the last axis (the first if transposed) that consecutive registers hold.
-fn run(layout: &Fragment, transposed: bool) -> u32 {
-    let Some(last) = layout.shape.len().checked_sub(1) else { return 1 };
-    let axis = if transposed { 0 } else { last as u8 };
-    layout.regs.first().filter(|m| m.axis == Some(axis) && m.stride == 1).map_or(1, |m| m.extent)
 }

@@ -1,15 +1,23 @@
-//! How a fragment meets a shared buffer: what of it fits, and whether whole 8x8 blocks move by one instruction.
+//! What of a fragment an access moves, and which forms of instruction can move it.
 //!
 //! # Promise
 //! [`writable`] is a rectangle at the access's origin that no other range of the buffer's tile meets: stores drop what
-//! lies outside, and loads read 0 there. [`is_read_by_matrix`] and [`is_written_by_matrix`] hold of exactly the accesses
-//! that the emitter makes by matrix instructions, by which a lane touches elements that its layout gives to others.
+//! lies outside, and loads read 0 there. [`widest`] and [`moves_by_matrix`] hold of instructions that move each element
+//! between its register and its place, at addresses that are aligned for them.
 //!
 //! # Argument
-//! Ranges of one tile differ in one axis of the buffer, and are padded to 16 there as buffers are. A range that begins
-//! past 0, or ends 16 or more before the buffer, has neighbours: its own extent is the limit. Any other access has the
-//! buffer to itself, and what it writes past its tile is padding, which nothing else of the buffer keeps. Emission and
-//! barriers ask these functions and decide nothing for themselves.
+//! *Rectangle.* Ranges of one tile differ in one axis of the buffer, and are padded to 16 there as buffers are. A range that
+//! begins past 0, or ends 16 or more before the buffer, has neighbours: its own extent is the limit. Any other access has
+//! the buffer to itself, and what it writes past its tile is padding, which nothing else of the buffer keeps.
+//!
+//! *Vectors.* Registers that follow one another hold neighbours along the axis that is contiguous in memory, and all else
+//! that moves along it moves by whole vectors. Of a tensor, what is known divides the address; of a buffer, its pitch and
+//! the origin do, and a swizzle keeps 16 bytes together.
+//!
+//! *Matrices.* 16 x 16 blocks whose 8x8 quarters lie over a warp as `ldmatrix` deals them, all of them in the buffer. A lane
+//! touches elements that its layout gives to others: `insert_barriers` asks for the form.
+//!
+//! `select_accesses` chooses among these forms and the verifier holds it to them; whoever counts accesses reads the form.
 //!
 //! # Breaks it
 //! - Padding of a range written over the next one: tests/agreement/exchanges.rs::columns_of_a_product_stay_in_their_buffers.
@@ -17,10 +25,11 @@
 //!   tests/agreement/wrong_code.rs::matrix_accesses_belong_to_no_thread.
 //! - Padding of an operand that no range writes:
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
+//! - Vectors wider than what is aligned, and matrices of single elements: tests/executor/mutants.rs.
 
-use super::{Kernel, SharedRef};
+use super::vectors::access_elements;
+use super::{Inst, Kernel, Op, SharedRef, Value};
 use crate::layout::{Fragment, Mode};
-use atlas_dsl::DType;
 
 /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2, which may be padded, else
 /// the tile's own.
@@ -40,15 +49,48 @@ pub fn writable(k: &Kernel, at: &SharedRef, layout: &Fragment) -> Vec<u32> {
     }
 }
 
-/// True if a fragment is read by `ldmatrix`. A lane then reads rows of which other lanes hold the elements.
-pub fn is_read_by_matrix(k: &Kernel, at: &SharedRef, dtype: DType, layout: &Fragment) -> bool {
-    dtype.is_half() && is_blocks(at, layout, &writable(k, at, layout))
+/// The fragment that a load makes or a store takes; `None` for what is neither.
+pub fn accessed(k: &Kernel, inst: Inst) -> Option<Value> {
+    match &k.insts[inst] {
+        Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::LoadMatrix { .. } => k.results[inst].first().copied(),
+        Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
+        _ => None,
+    }
 }
 
-/// True if a fragment is written by `stmatrix`. A lane then writes rows of which other lanes hold the elements.
-pub fn is_written_by_matrix(k: &Kernel, at: &SharedRef, dtype: DType, layout: &Fragment) -> bool {
-    let repeats = layout.threads.iter().any(|m| m.axis.is_none() && m.extent > 1);
-    k.target.has_stmatrix() && !repeats && is_read_by_matrix(k, at, dtype, layout)
+/// Bytes of the widest vectors by which a load or a store can move its fragment; `None` for what is neither.
+pub fn widest(k: &Kernel, inst: Inst) -> Option<u32> {
+    let (dtype, layout) = k.values[accessed(k, inst)?].ty.tile()?;
+    let elements = match (&k.insts[inst], layout.shape.len().checked_sub(1)) {
+        (Op::LoadGlobal { param, slices, .. } | Op::StoreGlobal { param, slices, .. }, Some(last)) => {
+            layout.run(last as u8, access_elements(k, *param, slices))
+        }
+        (Op::LoadShared(at) | Op::StoreShared { to: at, .. }, Some(last)) => {
+            let mut run = layout.run(if at.transposed { 0 } else { last as u8 }, 16 / dtype.bytes());
+            let pitch = k.buffers[at.buffer].layout.pitch;
+            while run > 1 && !(at.origin.1.is_multiple_of(run) && pitch.is_multiple_of(run * dtype.bytes())) {
+                run /= 2;
+            }
+            run
+        }
+        _ => 1,
+    };
+    Some(elements * dtype.bytes())
+}
+
+/// True if matrix instructions can move the fragment of a load or a store.
+pub fn moves_by_matrix(k: &Kernel, inst: Inst) -> bool {
+    let Some((dtype, layout)) = accessed(k, inst).and_then(|v| k.values[v].ty.tile()) else { return false };
+    let repeats = || layout.threads.iter().any(|m| m.axis.is_none() && m.extent > 1);
+    dtype.is_half()
+        && match &k.insts[inst] {
+            Op::LoadMatrix { .. } => true,
+            Op::LoadShared(from) => is_blocks(from, layout, &writable(k, from, layout)),
+            Op::StoreShared { to, .. } => {
+                k.target.has_stmatrix() && !repeats() && is_blocks(to, layout, &writable(k, to, layout))
+            }
+            _ => false,
+        }
 }
 
 /// True if a layout is made of 16x16 blocks whose 8x8 quarters lie over a warp as `ldmatrix` deals them, and all of it

@@ -50,6 +50,10 @@ features! {
     PRODUCTS: 14 = "products";
     /// Index maps of which a launch has other than a CTA for each point of the grid.
     GRIDS: 15 = "grids";
+    /// Loads and stores of fragments without a form.
+    OPEN_ACCESSES: 16 = "open-accesses";
+    /// Loads and stores of fragments with a form.
+    FORMS: 17 = "forms";
 }
 
 impl Features {

@@ -1,6 +1,6 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
-use super::{Cache, Op};
+use super::{Cache, Form, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
@@ -242,6 +242,8 @@ pub struct Kernel {
     pub insts: PrimaryMap<Inst, Op>,
     /// Results of each instruction.
     pub results: SecondaryMap<Inst, Vec<Value>>,
+    /// Forms of loads and stores, once they are selected.
+    pub forms: SecondaryMap<Inst, Option<Form>>,
     /// Blocks.
     pub blocks: PrimaryMap<Block, BlockData>,
     /// Places in the user's source.
@@ -275,6 +277,7 @@ impl Kernel {
             values: PrimaryMap::new(),
             insts: PrimaryMap::new(),
             results: SecondaryMap::new(),
+            forms: SecondaryMap::new(),
             blocks: PrimaryMap::new(),
             locs: SecondaryMap::new(),
             approximate_math: false,

@@ -36,6 +36,7 @@ impl Phase for Placed {
         .with(Features::BARE_WAITS)
         .with(Features::CONVERTS)
         .with(Features::UNPLACED)
+        .with(Features::OPEN_ACCESSES)
         .with(Features::HINTS);
 }
 
@@ -44,7 +45,8 @@ impl Phase for Scheduled {
 }
 
 impl Phase for Lowered {
-    const FEATURES: Features = Features::TOKENS.with(Features::HINTS).with(Features::OFFSETS).with(Features::BARRIERS);
+    const FEATURES: Features =
+        Features::TOKENS.with(Features::HINTS).with(Features::OFFSETS).with(Features::BARRIERS).with(Features::FORMS);
 }
 
 /// A verified kernel of a phase. Made by [`Legal::verify`] alone.

@@ -11,6 +11,7 @@
 mod access;
 pub mod atom;
 mod features;
+mod form;
 mod kernel;
 mod legal;
 mod op;
@@ -21,18 +22,21 @@ mod part;
 mod print;
 mod print_op;
 pub(crate) mod slices;
+mod vectors;
 mod verify;
 mod verify_features;
 mod verify_flow;
+mod verify_forms;
 mod verify_memory;
 mod verify_overlap;
 mod verify_types;
 mod warp_grid;
 
-pub use access::{is_read_by_matrix, is_written_by_matrix, writable};
+pub use access::{accessed, moves_by_matrix, widest, writable};
 pub use atlas_dsl::reach::Reach;
 pub use atom::Side;
 pub use features::Features;
+pub use form::Form;
 pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
     Value, ValueData, ValueDef,
@@ -42,6 +46,9 @@ pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
 pub use op::{At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, UnsignedOp, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
+#[cfg(feature = "llvm")]
+pub(crate) use vectors::inner_divisor;
+pub(crate) use vectors::{access_elements, gcd, vector_elements};
 pub use verify::verify_gpu;
 pub(crate) use verify_features::is_function_of_f64;
 pub use verify_features::verify_features;

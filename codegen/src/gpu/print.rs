@@ -292,6 +292,7 @@ impl Printer<'_> {
             commas(f, results, |f, &v| f.write_str(&self.typed(v)))?;
             f.write_str(" = ")?;
         }
-        self.op(f, op, depth)
+        self.op(f, op, depth)?;
+        kernel.forms[inst].iter().try_for_each(|form| write!(f, " {form}"))
     }
 }

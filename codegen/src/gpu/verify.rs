@@ -31,6 +31,7 @@
 //! | 442 | `mma` has operands, accumulator and extents that its atom takes |
 //! | 443 | the target has the atoms of `mma` and of `copy` |
 //! | 444 | a copy has a width that exists; multicast needs a cluster and a buffer that the cluster owns |
+//! | 445 | the instructions of an access's form can move its fragment |
 //! | 450 | slices fit the tensor, and the tile has their extents |
 //! | 451 | stores go to `out` tensors alone |
 //! | 452 | a role of one thread has no CTA barrier |
@@ -281,6 +282,7 @@ impl<'k> Verifier<'k> {
                 }
             });
             self.op(inst, op, loc);
+            self.form(inst, loc);
             if matches!(op, Op::Yield(_)) && at + 1 != data.insts.len() {
                 self.error(423, loc, "`yield` before the end of the body");
             }

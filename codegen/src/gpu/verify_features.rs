@@ -4,6 +4,7 @@
 //! that stands where the pipeline has none is a defect of the pass before, and is named here with its place, so that
 //! nothing verified loses its meaning on the way to LLVM.
 
+use super::access::accessed;
 use super::atom::MmaAtom;
 use super::{At, Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
 use atlas_dsl::ir::Loc;
@@ -61,6 +62,12 @@ fn block(k: &Kernel, b: Block, found: Found<'_>) {
         }
         if let Some(what) = formless(k, op, result) {
             found(Features::FORMLESS, loc, &what);
+        }
+        if accessed(k, inst).is_some() {
+            match k.forms[inst] {
+                None => found(Features::OPEN_ACCESSES, loc, "an access without a form"),
+                Some(_) => found(Features::FORMS, loc, "an access with a form"),
+            }
         }
         if let Some(body) = op.body() {
             block(k, body, found);

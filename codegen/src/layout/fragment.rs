@@ -129,6 +129,24 @@ impl Fragment {
             .sum::<u32>()
     }
 
+    /// Elements that registers which follow one another hold side by side along an axis: a power of two, at most `limit`.
+    /// All that threads and other registers move along the axis is a multiple of it.
+    pub fn run(&self, axis: u8, limit: u32) -> u32 {
+        let Some(first) = self.regs.first() else { return 1 };
+        if first.axis != Some(axis) || first.stride != 1 {
+            return 1;
+        }
+        let mut run = 1;
+        while run * 2 <= limit && first.extent.is_multiple_of(run * 2) {
+            run *= 2;
+        }
+        let others = self.regs[1..].iter().chain(&self.threads).filter(|m| m.axis == Some(axis));
+        while run > 1 && !others.clone().all(|m| m.stride.is_multiple_of(run)) {
+            run /= 2;
+        }
+        run
+    }
+
     /// True if some (thread, register) lies outside the tile along the axis.
     pub fn is_padded(&self, axis: u8) -> bool {
         self.cover(axis) > self.shape[usize::from(axis)]

@@ -50,7 +50,7 @@ impl<'c> Emitter<'c, '_> {
         let mut cols: Vec<u32> = coords.iter().map(|c| c[1]).collect();
         cols.sort_unstable();
         cols.dedup();
-        let run = Self::register_run(layout, 1, 16 / dtype.bytes());
+        let run = layout.run(1, 16 / dtype.bytes());
         let ty = element(self.cx, dtype);
         let name = if dtype == DType::F64 { "llvm.fma.f64" } else { "llvm.fma.f32" };
         self.repeat("k", (self.i32(0), STEP, shape.2), acc, |e, k, sums| {

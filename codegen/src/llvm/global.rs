@@ -3,9 +3,8 @@
 use super::coords::Masked;
 use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
-use crate::analysis::{access_elements, inner_divisor};
 use crate::error::CompileError;
-use crate::gpu::{Cache, Reach, Slice, Value};
+use crate::gpu::{Cache, Form, Reach, Slice, Value, inner_divisor};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -47,8 +46,6 @@ pub(super) struct View<'c> {
     pub(super) origin: PointerValue<'c>,
     /// Stride of each tile axis.
     pub(super) strides: Vec<AxisStride<'c>>,
-    /// Elements per vector along the last tile axis.
-    vector: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -110,14 +107,7 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         let origin = self.offset_pointer(*dtype, base, offset)?;
-        Ok(View {
-            dtype: *dtype,
-            read_only: kind.is_read_only(),
-            base,
-            origin,
-            strides: tile_strides,
-            vector: access_elements(self.k, param, slices),
-        })
+        Ok(View { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides })
     }
 
     pub(super) fn offset_pointer(
@@ -247,24 +237,6 @@ impl<'c> Emitter<'c, '_> {
         Ok(all)
     }
 
-    /// Elements that a layout's registers hold side by side along the last axis, at most `limit`.
-    pub(super) fn register_run(layout: &Fragment, axis: u8, limit: u32) -> u32 {
-        let Some(first) = layout.regs.first() else { return 1 };
-        if first.axis != Some(axis) || first.stride != 1 {
-            return 1;
-        }
-        let mut run = 1;
-        while run * 2 <= limit && first.extent.is_multiple_of(run * 2) {
-            run *= 2;
-        }
-        // Everything else along the axis must move by whole vectors.
-        let others = layout.regs[1..].iter().chain(&layout.threads).filter(|m| m.axis == Some(axis));
-        while run > 1 && !others.clone().all(|m| m.stride.is_multiple_of(run)) {
-            run /= 2;
-        }
-        run
-    }
-
     /// Address of a register's element.
     fn element_pointer(
         &mut self,
@@ -324,6 +296,7 @@ impl<'c> Emitter<'c, '_> {
         param: Param,
         slices: &[Slice],
         cache: Cache,
+        form: &Form,
         result: Option<Value>,
     ) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
@@ -332,10 +305,7 @@ impl<'c> Emitter<'c, '_> {
         let checks = self.checks(param, slices)?;
         let mut masks = self.masks(&layout, &checks)?;
         let n = layout.reg_count();
-        let run = match layout.shape.len() {
-            0 => 1,
-            rank => Self::register_run(&layout, rank as u8 - 1, view.vector),
-        };
+        let (run, _) = vectors(form, view.dtype)?;
         let thread = self.thread_pointer(&view, &layout)?;
         let scalar = element(self.cx, view.dtype);
         let bytes = run * view.dtype.bytes();
@@ -405,7 +375,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(v)
     }
 
-    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value) -> R<()> {
+    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value, form: &Form) -> R<()> {
         let layout = self.k.tile(value).1.clone();
         let regs = self.regs(value)?.clone();
         let view = self.view(param, slices)?;
@@ -417,10 +387,7 @@ impl<'c> Emitter<'c, '_> {
                 Some(q) => self.b.build_and(first, q, "")?,
             });
         }
-        let run = match layout.shape.len() {
-            0 => 1,
-            rank => Self::register_run(&layout, rank as u8 - 1, view.vector),
-        };
+        let (run, _) = vectors(form, view.dtype)?;
         let thread = self.thread_pointer(&view, &layout)?;
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let at = self.element_pointer(&view, &layout, thread, reg)?;
@@ -480,6 +447,14 @@ impl<'c> Emitter<'c, '_> {
                     .collect::<R<_>>()?
             }
         })
+    }
+}
+
+/// Elements that an access moves at once, and the extents that it stays within.
+pub(super) fn vectors(form: &Form, dtype: DType) -> R<(u32, &[u32])> {
+    match form {
+        Form::Vector { bytes, within } => Ok((bytes / dtype.bytes(), within.as_deref().unwrap_or_default())),
+        Form::Matrix => Err(CompileError::bug("matrix instructions where there are none")),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::coords::Masked;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{SharedRef, Side, Value};
+use crate::gpu::{Form, SharedRef, Side, Value};
 use crate::layout::{Fragment, Mode};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
@@ -38,6 +38,7 @@ impl<'c> Emitter<'c, '_> {
         side: Side,
         from: &SharedRef,
         further: Option<(Value, u32)>,
+        form: &Form,
         result: Option<Value>,
     ) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
@@ -49,7 +50,10 @@ impl<'c> Emitter<'c, '_> {
             let bytes = elements * if source.is_k_contiguous() { dtype.bytes() } else { buffer.layout.pitch };
             source.further = Some(self.b.build_int_mul(self.int(by)?, self.i32(i64::from(bytes)), "")?);
         }
-        if dtype.is_half() { self.load_by_blocks(&source, &layout) } else { self.load_by_elements(&source, &layout) }
+        match form {
+            Form::Matrix => self.load_by_blocks(&source, &layout),
+            Form::Vector { .. } => self.load_by_elements(&source, &layout),
+        }
     }
 
     /// A warp's position along M or N, and the last one of any warp.

@@ -284,15 +284,16 @@ impl<'c> Emitter<'c, '_> {
     fn inst(&mut self, inst: gpu::Inst) -> R<()> {
         let k = self.k;
         let result = k.results[inst].first().copied();
+        let form = || k.forms[inst].as_ref().ok_or_else(|| CompileError::bug("an access without a form"));
         let regs = match &k.insts[inst] {
             Op::Loop { .. } => return self.emit_loop(inst),
             Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
-            Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, result)?,
-            Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value),
+            Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, form()?, result)?,
+            Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value, form()?),
             Op::Copy { atom, param, slices, to } => return self.copy(*atom, *param, slices, to),
-            Op::LoadShared(from) => self.load_shared(from, result)?,
-            Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, result)?,
-            Op::StoreShared { to, value } => return self.store_shared(to, *value),
+            Op::LoadShared(from) => self.load_shared(from, form()?, result)?,
+            Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, form()?, result)?,
+            Op::StoreShared { to, value } => return self.store_shared(to, *value, form()?),
             Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
             Op::Mma { a, b, acc, atom, shape, accumulate: None } => self.mma((a, b), *acc, *atom, *shape, result)?,
             // These products are over when they are issued.

@@ -1,10 +1,10 @@
 //! Shared memory: fragments to and from buffers.
 
 use super::coords::Masked;
-use super::global::VectorOf;
+use super::global::{VectorOf, vectors};
 use super::{Emitter, R, Regs, SHARED, element};
 use crate::error::CompileError;
-use crate::gpu::{SharedRef, Value, is_read_by_matrix, is_written_by_matrix, writable};
+use crate::gpu::{Form, SharedRef, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use inkwell::values::{IntValue, PointerValue};
@@ -75,23 +75,22 @@ impl<'c> Emitter<'c, '_> {
         Ok(all)
     }
 
-    pub(super) fn load_shared(&mut self, from: &SharedRef, result: Option<Value>) -> R<Regs<'c>> {
+    pub(super) fn load_shared(&mut self, from: &SharedRef, form: &Form, result: Option<Value>) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let (dtype, layout) = self.k.tile(result);
         let layout = layout.clone();
         let shared = self.k.buffers[from.buffer].layout;
-        let limits = writable(self.k, from, &layout);
-        if is_read_by_matrix(self.k, from, dtype, &layout) {
+        if *form == Form::Matrix {
             return self.load_blocks_of(from, dtype, &layout);
         }
-        let run = self.shared_run(from, &layout, dtype.bytes());
+        let (run, within) = vectors(form, dtype)?;
         let scalar = element(self.cx, dtype);
         let mut out = Vec::with_capacity(layout.reg_count() as usize);
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let [row, col] = self.place(from, &layout, reg)?;
             let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
             // Padding reads the rectangle's first element instead of its neighbours, and becomes zero.
-            let inside = self.inside(&layout, reg, &limits)?;
+            let inside = self.inside(&layout, reg, within)?;
             let first = shared.offset(from.origin.0, from.origin.1, dtype.bytes());
             let offset = match inside {
                 None => offset,
@@ -115,22 +114,21 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value) -> R<()> {
+    pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value, form: &Form) -> R<()> {
         let (dtype, layout) = self.k.tile(value);
         let layout = layout.clone();
         let regs = self.regs(value)?.clone();
         let shared = self.k.buffers[to.buffer].layout;
-        let limits = writable(self.k, to, &layout);
-        let run = self.shared_run(to, &layout, dtype.bytes());
-        let first = self.is_first_copy(&layout)?;
-        if is_written_by_matrix(self.k, to, dtype, &layout) {
+        if *form == Form::Matrix {
             return self.store_blocks_of(to, dtype, &layout, &regs);
         }
+        let (run, within) = vectors(form, dtype)?;
+        let first = self.is_first_copy(&layout)?;
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let [row, col] = self.place(to, &layout, reg)?;
             let offset = self.shared_offset(&shared, dtype.bytes(), row, col)?;
             let at = self.shared_pointer(to, offset)?;
-            let real = match (self.inside(&layout, reg, &limits)?, first) {
+            let real = match (self.inside(&layout, reg, within)?, first) {
                 (Some(p), Some(q)) => Some(self.b.build_and(p, q, "")?),
                 (p, q) => p.or(q),
             };
@@ -176,18 +174,6 @@ impl<'c> Emitter<'c, '_> {
             self.stmatrix_x4(at, &words)?;
         }
         Ok(())
-    }
-
-    /// Elements that one shared access moves: consecutive along the buffer's rows, within 16 bytes.
-    fn shared_run(&self, at: &SharedRef, layout: &Fragment, bytes: u32) -> u32 {
-        let Some(last) = layout.shape.len().checked_sub(1) else { return 1 };
-        let axis = if at.transposed { 0 } else { last as u8 };
-        let mut run = Self::register_run(layout, axis, 16 / bytes);
-        let (origin, shared) = (at.origin.1, &self.k.buffers[at.buffer].layout);
-        while run > 1 && !(origin.is_multiple_of(run) && shared.pitch.is_multiple_of(run * bytes)) {
-            run /= 2;
-        }
-        run
     }
 
     pub(super) fn zero_shared(&mut self, buffer: crate::gpu::Buffer) -> R<()> {

@@ -1,6 +1,6 @@
 //! `insert_barriers`: derives every barrier and copy wait from the dependencies on memory.
 //!
-//! Needs: placed buffers. Establishes: a barrier between any two conflicting accesses by different
+//! Needs: placed buffers, forms of accesses. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one. Refuses: nothing.
 //! Features: removes bare-waits; adds barriers.
 //!
@@ -58,9 +58,7 @@
 use super::allocate_shared::buffers_of;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{
-    Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, is_read_by_matrix, is_written_by_matrix,
-};
+use crate::gpu::{Block, Buffer, Form, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::Param;
@@ -252,7 +250,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         (r.origin.0, r.origin.1, layout.rows - r.origin.0, layout.cols - r.origin.1)
     };
     // Of what matrix instructions touch, a thread has nothing to itself.
-    let by_matrix = !is_planted(Mutation::CarriedUnordered);
+    let by_matrix = k.forms[inst] == Some(Form::Matrix) && !is_planted(Mutation::CarriedUnordered);
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
         Op::LoadShared(r) => {
@@ -261,9 +259,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 Some(&[rows, cols]) => rect(r, rows, cols),
                 _ => whole(r.buffer),
             };
-            let dtype = k.buffers[r.buffer].dtype;
-            let private =
-                layout.filter(|l| !(by_matrix && is_read_by_matrix(k, r, dtype, l))).and_then(|l| private(l, r));
+            let private = layout.filter(|_| !by_matrix).and_then(|l| private(l, r));
             vec![Access { place: Place::Shared(r.buffer), rect, write: false, private, held: r.token }]
         }
         Op::StoreShared { to, value } => {
@@ -272,9 +268,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 [rows, cols] => rect(to, rows, cols),
                 _ => whole(to.buffer),
             };
-            let (dtype, layout) = k.tile(*value);
-            let private =
-                if by_matrix && is_written_by_matrix(k, to, dtype, layout) { None } else { private(layout, to) };
+            let private = if by_matrix { None } else { private(k.tile(*value).1, to) };
             vec![Access { place: Place::Shared(to.buffer), rect, write: true, private, held: None }]
         }
         Op::ZeroShared(b) => {

@@ -13,6 +13,7 @@ mod lower_programs;
 mod lower_rings;
 mod lower_tiles;
 mod schedule_loops;
+mod select_accesses;
 mod split_casts;
 mod start_loads;
 
@@ -33,6 +34,7 @@ pub use lower_programs::lower_programs;
 pub use lower_rings::lower_rings;
 pub use lower_tiles::lower_tiles;
 pub use schedule_loops::schedule_loops;
+pub use select_accesses::select_accesses;
 pub use split_casts::split_casts;
 pub use start_loads::start_loads;
 
@@ -71,6 +73,7 @@ pub const MADE: Features = Features::PROGRAMS
     .with(Features::BARE_WAITS)
     .with(Features::CONVERTS)
     .with(Features::UNPLACED)
+    .with(Features::OPEN_ACCESSES)
     .with(Features::PRODUCTS);
 
 /// What each tile is read by, and what is kept of it.
@@ -95,6 +98,7 @@ pub const LOWER: &[Pass] = &[
     Pass { removes: Features::NUMBERED, ..pass("lower_rings", lower_rings) },
     pass("check_registers", check_registers),
     Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
+    Pass { removes: Features::OPEN_ACCESSES, adds: Features::FORMS, ..pass("select_accesses", select_accesses) },
     Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },
     Pass { removes: Features::PROGRAMS, ..pass("lower_programs", lower_programs) },
 ];

@@ -3,8 +3,8 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Reach,
-    Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value, WarpGrid,
+    At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Form, IndexMap, Kernel, Op, Operand, Owner,
+    Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -241,7 +241,20 @@ impl Generator {
             let op = self.op(depth);
             let types: Vec<Type> = (0..self.below(3)).map(|_| self.ty()).collect();
             let inst = self.k.push_inst(block, op, types, Loc::default());
+            self.k.forms[inst] = self.form();
             self.values.extend(self.k.results[inst].clone());
+        }
+    }
+
+    fn form(&mut self) -> Option<Form> {
+        match self.below(6) {
+            0 => Some(Form::Matrix),
+            1 => Some(Form::Vector { bytes: self.int(), within: None }),
+            2 => {
+                let within = Some((0..self.below(3)).map(|_| self.int()).collect());
+                Some(Form::Vector { bytes: self.int(), within })
+            }
+            _ => None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Loads, stores, and tiles kept in shared memory.
 
 use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, access_elements, contiguous_run};
+use crate::analysis::{Home, StagingReason, contiguous_run};
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
+use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type, access_elements};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};

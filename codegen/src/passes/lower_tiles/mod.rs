@@ -5,7 +5,7 @@
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
 //! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
 //! CTA has room for. Features: removes nothing; adds programs, tokens, bare-waits, converts, unplaced,
-//! numbered, products.
+//! numbered, products, open-accesses.
 //!
 //! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
 //! element-wise operations and products that only feeds one root and needs more registers than the

@@ -1,20 +1,8 @@
-//! How wide tensors can be accessed, where operands lie and what they come from: small questions that several ask.
+//! How wide tensors can be accessed.
 
-use crate::gpu::{self, Slice};
-use atlas_dsl::ir::{ParamKind, Stride, ValueDef};
-use atlas_dsl::{Kernel, Op, Param, Value};
-use std::collections::BTreeSet;
-
-/// A value seen through transposes, and whether there is an odd number of them.
-pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
-    match kernel.def_op(v) {
-        Some((_, &Op::Transpose(inner))) => {
-            let (r, t) = root(kernel, inner);
-            (r, !t)
-        }
-        _ => (v, false),
-    }
-}
+use super::{Kernel, Slice};
+use atlas_dsl::Param;
+use atlas_dsl::ir::{ParamKind, Stride};
 
 /// The widest vector, in elements, in which a tile of a tensor can be copied: limited by 16 bytes, the
 /// base alignment, and what is known of strides, dims and the tile's place along the last axis.
@@ -27,18 +15,6 @@ pub(crate) fn vector_elements(kernel_params: &ParamKind, inner_divisor: u64) -> 
         v /= 2;
     }
     v as u32
-}
-
-/// All that an operation is computed from, each once.
-pub(crate) fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
-    let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
-    op.visit_operands(|v| open.push(v));
-    while let Some(v) = open.pop() {
-        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
-            kernel.insts[inst].visit_operands(|o| open.push(o));
-        }
-    }
-    seen
 }
 
 pub(crate) fn gcd(a: u64, b: u64) -> u64 {
@@ -54,8 +30,8 @@ pub(crate) fn inner_divisor(slice: Slice, dim: u64) -> u64 {
     }
 }
 
-/// Elements that one access of a tensor moves.
-pub(crate) fn access_elements(k: &gpu::Kernel, param: Param, slices: &[Slice]) -> u32 {
+/// The widest vector, in elements, in which a tile of a tensor can be accessed.
+pub(crate) fn access_elements(k: &Kernel, param: Param, slices: &[Slice]) -> u32 {
     let kind = &k.params[param].kind;
     let ParamKind::Tensor { dims, .. } = kind else { return 1 };
     let inner = match (slices.last(), dims.last()) {

@@ -1,0 +1,28 @@
+//! Where operands lie and what they come from: small questions that several ask.
+
+use atlas_dsl::ir::ValueDef;
+use atlas_dsl::{Kernel, Op, Value};
+use std::collections::BTreeSet;
+
+/// A value seen through transposes, and whether there is an odd number of them.
+pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
+    match kernel.def_op(v) {
+        Some((_, &Op::Transpose(inner))) => {
+            let (r, t) = root(kernel, inner);
+            (r, !t)
+        }
+        _ => (v, false),
+    }
+}
+
+/// All that an operation is computed from, each once.
+pub(crate) fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
+    let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
+    op.visit_operands(|v| open.push(v));
+    while let Some(v) = open.pop() {
+        if let (true, ValueDef::Result(inst, _)) = (seen.insert(v), kernel.values[v].def) {
+            kernel.insts[inst].visit_operands(|o| open.push(o));
+        }
+    }
+    seen
+}

@@ -1,0 +1,42 @@
+//! `select_accesses`: by which instructions each load and store moves its fragment.
+//!
+//! Needs: nothing. Establishes: each load and store of a fragment has a form. Never: moves anything, or changes which elements
+//! are moved. Refuses: nothing. Features: removes open-accesses; adds forms.
+//!
+//! Of the forms that can move a fragment, the one that moves most at once: matrix instructions, else the widest vectors.
+//!
+//! # Promise
+//! The same elements are moved as before, to and from the same registers.
+//!
+//! # Argument
+//! `gpu/access.rs` says which forms move them. Padding of the layout outside of what is `writable` is left out by a predicate,
+//! and where no thread has any, without one.
+//!
+//! # Breaks it
+//! As in `gpu/access.rs`.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{Form, Inst, Kernel, Op, accessed, moves_by_matrix, widest, writable};
+
+/// Gives every load and store its form.
+pub fn select_accesses(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+    let insts: Vec<Inst> = k.blocks.values().flat_map(|b| b.insts.iter().copied()).collect();
+    for inst in insts {
+        k.forms[inst] = form(k, inst);
+    }
+    Ok(())
+}
+
+fn form(k: &Kernel, inst: Inst) -> Option<Form> {
+    let bytes = widest(k, inst)?;
+    Some(if moves_by_matrix(k, inst) { Form::Matrix } else { Form::Vector { bytes, within: within(k, inst) } })
+}
+
+/// The extents that an access of shared memory stays within, if its layout reaches past them.
+fn within(k: &Kernel, inst: Inst) -> Option<Vec<u32>> {
+    let (Op::LoadShared(at) | Op::StoreShared { to: at, .. }) = &k.insts[inst] else { return None };
+    let layout = k.tile(accessed(k, inst)?).1;
+    let extents = writable(k, at, layout);
+    (0..extents.len()).any(|axis| layout.cover(axis as u8) > extents[axis]).then_some(extents)
+}
