@@ -6,6 +6,9 @@ use crate::error::CompileError;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Block, Inst, Op, Schedule, Value};
 
+/// The same where each range reads the left operand of a product from shared memory again.
+const RANGE_OF_PRODUCT: u32 = 128;
+
 /// 32-bit registers of one thread that a tree's widest fragment may take: at most 64, and half of what the schedule
 /// leaves a thread.
 fn register_budget(schedule: &Schedule) -> u32 {
@@ -28,6 +31,7 @@ impl Lower<'_> {
                     self.any_layout[inst] = true;
                 }
                 let widest = tree.iter().map(|&v| self.registers(v)).max().unwrap_or(0);
+                let budget = if self.reads_left_again(&tree) { budget.max(RANGE_OF_PRODUCT) } else { budget };
                 if widest <= budget {
                     continue;
                 }
@@ -58,6 +62,14 @@ impl Lower<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if each column range of a tree reads the left operand of a product from shared memory.
+    fn reads_left_again(&self, tree: &[Value]) -> bool {
+        tree.iter().any(|&v| match self.tile.def_op(v) {
+            Some((_, Op::Dot { a, .. })) => *self.placement.home(*a) != Home::Registers,
+            _ => false,
+        })
     }
 
     /// The values that an instruction takes as roots.
