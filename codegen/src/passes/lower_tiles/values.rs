@@ -74,12 +74,12 @@ impl Lower<'_> {
             }
             Op::Unary(op, a) => {
                 let a = self.fragment(a, columns, layout)?;
-                self.push_tile(GpuOp::Unary(op, a), ty.dtype, layout)
+                self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
             }
             Op::Binary(op, a, b) => {
                 let a = self.fragment(a, columns, layout)?;
                 let b = self.fragment(b, columns, layout)?;
-                self.push_tile(GpuOp::Binary(op, a, b), ty.dtype, layout)
+                self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
             }
             Op::Compare(p, a, b) => {
                 let a = self.fragment(a, columns, layout)?;
