@@ -96,7 +96,13 @@ impl Precision {
         }
         let mut precision = Precision { verdicts };
         loop {
-            let mut errors = Errors { kernel, uses, precision: &precision, steps: SecondaryMap::new() };
+            let mut errors = Errors {
+                kernel,
+                uses,
+                precision: &precision,
+                steps: SecondaryMap::new(),
+                no_sign: SecondaryMap::new(),
+            };
             let Err(fault) = errors.block(kernel.body) else { return precision };
             for inst in errors.sources(fault) {
                 precision.verdicts[inst] = Some(Verdict::Magnified(fault));
@@ -124,6 +130,8 @@ struct Errors<'a> {
     uses: &'a Uses,
     precision: &'a Precision,
     steps: SecondaryMap<Value, u32>,
+    /// Values that are never negative.
+    no_sign: SecondaryMap<Value, bool>,
 }
 
 impl Errors<'_> {
@@ -138,6 +146,7 @@ impl Errors<'_> {
             let steps = self.transfer(inst).filter(|&n| n <= MOST).ok_or(inst)?;
             for &r in &k.results[inst] {
                 self.steps[r] = if k.ty(r).dtype.is_half() { 0 } else { steps };
+                self.no_sign[r] = self.has_no_sign(&k.insts[inst]);
             }
         }
         Ok(())
@@ -231,7 +240,7 @@ impl Errors<'_> {
             Op::Unary(op, _) => matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Rsqrt),
             Op::Binary(op, a, b) => self.binary_keeps(*op, *a, *b),
             Op::Select { cond, .. } => self.steps[*cond] == 0,
-            Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.has_no_sign(*value),
+            Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.no_sign[*value],
             Op::Broadcast { .. }
             | Op::Reshape { .. }
             | Op::Transpose(_)
@@ -245,7 +254,7 @@ impl Errors<'_> {
     fn binary_keeps(&self, op: BinaryOp, a: Value, b: Value) -> bool {
         match op {
             BinaryOp::Min | BinaryOp::Max => true,
-            BinaryOp::Add if self.has_no_sign(a) && self.has_no_sign(b) => true,
+            BinaryOp::Add if self.no_sign[a] && self.no_sign[b] => true,
             BinaryOp::Add | BinaryOp::Sub => {
                 // An error of the argument is magnified far from 0, the function's own is not.
                 let saturates = |v| match self.kernel.def_op(self.seen_through(v)) {
@@ -267,25 +276,20 @@ impl Errors<'_> {
         }
     }
 
-    /// True if a value is never negative, by its own making; nothing is assumed of what is loaded or carried.
-    fn has_no_sign(&self, v: Value) -> bool {
-        let k = self.kernel;
-        if constant_float(k, v).is_some_and(|c| c >= 0.0) {
-            return true;
-        }
-        let ValueDef::Result(inst, _) = k.values[v].def else { return false };
-        match &k.insts[inst] {
+    /// True if an operation's result is never negative, by its own making; nothing is assumed of what is loaded or carried.
+    fn has_no_sign(&self, op: &Op) -> bool {
+        let of = |v: &Value| self.no_sign[*v];
+        match op {
+            Op::Splat { value, dtype, .. } => dtype.is_float() && *value >= 0.0,
             Op::Unary(op, _) => op.row().never_negative,
             Op::Binary(BinaryOp::Mul, a, b) if a == b => true,
-            Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Add | BinaryOp::Min, a, b) => {
-                self.has_no_sign(*a) && self.has_no_sign(*b)
-            }
-            Op::Binary(BinaryOp::Max, a, b) => self.has_no_sign(*a) || self.has_no_sign(*b),
+            Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Add | BinaryOp::Min, a, b) => of(a) && of(b),
+            Op::Binary(BinaryOp::Max, a, b) => of(a) || of(b),
             Op::Cast(_, a)
             | Op::Broadcast { value: a, .. }
             | Op::Reshape { value: a, .. }
             | Op::Transpose(a)
-            | Op::Reduce { value: a, .. } => self.has_no_sign(*a),
+            | Op::Reduce { value: a, .. } => of(a),
             _ => false,
         }
     }
@@ -337,6 +341,9 @@ mod tests {
         tolerates("%s = sin %t\n%a = abs %s\n%v = add %a, %one");
         tolerates("%v = loop %j in %from..%to carry (%c = %t) {\n%e = tanh %t\n%m = max %c, %e\nyield %m\n}");
         tolerates("%e = log %t\n%v = sub %e, %t");
+        // Each sum reads the last one twice: as a tree there would be 2^40 of them.
+        let sums: String = (0..40).map(|i| format!("%s{} = add %s{i}, %s{i}\n", i + 1)).collect();
+        tolerates(&format!("%e = sin %t\n%s0 = abs %e\n{sums}%v = mul %s40, %t"));
         // A few roundings are magnified as those of the precise form are.
         tolerates("%e = exp %t\n%s = sub %e, %one\n%r = sqrt %s\n%v = div %s, %r");
     }

@@ -53,6 +53,8 @@ struct Lower<'a> {
     loc: Loc,
     /// Fragments made so far that are in scope.
     fragments: BTreeMap<(Value, Columns), gpu::Value>,
+    /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
+    evaluated: Option<BTreeMap<(Value, Columns, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
     /// Values evaluated by their root, column range by column range.
     lazy: SecondaryMap<Value, bool>,
@@ -102,6 +104,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         at: body,
         loc: Loc::default(),
         fragments: BTreeMap::new(),
+        evaluated: None,
         residents: SecondaryMap::new(),
         lazy: SecondaryMap::new(),
         ranges: BTreeMap::new(),
