@@ -69,7 +69,7 @@ impl Lower<'_> {
             let part = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
             folded = Some(match folded {
                 None => part,
-                Some(before) => self.push_tile(GpuOp::Binary(op.combine(), before, part), wide, &partial),
+                Some(before) => self.push_tile(GpuOp::binary(op.combine(), before, part), wide, &partial),
             });
         }
         let folded = folded.ok_or_else(|| CompileError::bug("a fold of nothing"))?;

@@ -19,7 +19,7 @@ mod memory;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
+use crate::analysis::{Extents, Home, Placement, Precision, Uses, order, refuse_formless};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
@@ -44,6 +44,7 @@ struct Lower<'a> {
     tile: &'a Kernel,
     uses: Uses,
     extents: Extents,
+    precision: Precision,
     placement: Placement,
     schedule: Schedule,
     k: gpu::Kernel,
@@ -52,6 +53,8 @@ struct Lower<'a> {
     loc: Loc,
     /// Fragments made so far that are in scope.
     fragments: BTreeMap<(Value, Columns), gpu::Value>,
+    /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
+    evaluated: Option<BTreeMap<(Value, Columns, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
     /// Values evaluated by their root, column range by column range.
     lazy: SecondaryMap<Value, bool>,
@@ -81,25 +84,27 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     let placement = Placement::of(tile, &uses, schedule, target)?;
     refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
+    let precision = Precision::of(tile, &uses);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
     k.index_map = order(tile);
-    k.approximate_math = tolerates_approximation(tile, &uses);
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
         tile,
         uses,
         extents,
+        precision,
         placement,
         schedule: *schedule,
         k,
         at: body,
         loc: Loc::default(),
         fragments: BTreeMap::new(),
+        evaluated: None,
         residents: SecondaryMap::new(),
         lazy: SecondaryMap::new(),
         ranges: BTreeMap::new(),
@@ -185,7 +190,7 @@ impl Lower<'_> {
 
     fn int_op(&mut self, op: atlas_dsl::op::BinaryOp, a: gpu::Value, b: gpu::Value) -> gpu::Value {
         let layout = self.scalar_layout();
-        self.push_tile(GpuOp::Binary(op, a, b), DType::I32, &layout)
+        self.push_tile(GpuOp::binary(op, a, b), DType::I32, &layout)
     }
 
     fn layout_of(&self, v: Value) -> Result<Fragment, CompileError> {

@@ -20,11 +20,31 @@ impl Lower<'_> {
         if let Some(&made) = self.fragments.get(&(v, columns)) {
             return Ok(self.convert(made, layout));
         }
+        if *self.placement.home(v) == Home::Anywhere {
+            return self.made_anywhere(v, columns, layout);
+        }
         let made = self.make(v, columns, layout)?;
-        if columns.is_none() && !matches!(self.placement.home(v), Home::Anywhere) {
+        if columns.is_none() {
             self.fragments.insert((v, None), made);
         }
         Ok(self.convert(made, layout))
+    }
+
+    /// A value that lives nowhere: made where it is asked for. What one evaluation asks for again it has, for a chain of
+    /// choices that read the last one twice each would else be written out as a tree.
+    fn made_anywhere(&mut self, v: Value, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let is_outermost = self.evaluated.is_none();
+        let key = (v, columns, layout.clone());
+        if let Some(&made) = self.evaluated.get_or_insert_default().get(&key) {
+            return Ok(made);
+        }
+        let made = self.make(v, columns, layout)?;
+        let made = self.convert(made, layout);
+        self.evaluated.get_or_insert_default().insert(key, made);
+        if is_outermost {
+            self.evaluated = None;
+        }
+        Ok(made)
     }
 
     /// A column range means nothing to a tile whose last axis has one element.
@@ -74,12 +94,12 @@ impl Lower<'_> {
             }
             Op::Unary(op, a) => {
                 let a = self.fragment(a, columns, layout)?;
-                self.push_tile(GpuOp::Unary(op, a), ty.dtype, layout)
+                self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
             }
             Op::Binary(op, a, b) => {
                 let a = self.fragment(a, columns, layout)?;
                 let b = self.fragment(b, columns, layout)?;
-                self.push_tile(GpuOp::Binary(op, a, b), ty.dtype, layout)
+                self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
             }
             Op::Compare(p, a, b) => {
                 let a = self.fragment(a, columns, layout)?;
