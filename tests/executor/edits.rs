@@ -1,6 +1,6 @@
 //! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
 
-use atlas::codegen::gpu::{At, Block, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value};
+use atlas::codegen::gpu::{Accuracy, At, Block, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value};
 use atlas::dsl::DType;
 use atlas::dsl::op::{BinaryOp, UnaryOp};
 
@@ -38,7 +38,7 @@ impl Site<'_> {
     /// `v + by`, before the instruction.
     pub(crate) fn plus(&mut self, v: Value, by: f64) -> Value {
         let by = self.scalar(Op::Const(by), DType::I32);
-        self.scalar(Op::Binary(BinaryOp::Add, v, by), DType::I32)
+        self.scalar(Op::binary(BinaryOp::Add, v, by), DType::I32)
     }
 
     pub(crate) fn zero(&mut self) -> Value {
@@ -46,7 +46,7 @@ impl Site<'_> {
     }
 
     pub(crate) fn not(&mut self, v: Value) -> Value {
-        self.scalar(Op::Unary(UnaryOp::Not, v), DType::Bool)
+        self.scalar(Op::Unary(UnaryOp::Not, Accuracy::Precise, v), DType::Bool)
     }
 }
 

@@ -39,7 +39,7 @@ pub use kernel::{
 };
 pub(crate) use legal::verify;
 pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
-pub use op::{At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
+pub use op::{Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;

@@ -185,6 +185,28 @@ pub enum FenceKind {
     ProxyAsync,
 }
 
+/// Which form of an elementary function or of a quotient computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accuracy {
+    /// Within 2 ulp; the only form of most operations.
+    Precise,
+    /// [`math::approximate`](crate::math::approximate), or the hardware's quick division.
+    Approximate,
+}
+
+impl Accuracy {
+    /// Both.
+    pub const ALL: [Accuracy; 2] = [Accuracy::Precise, Accuracy::Approximate];
+
+    /// The word of the text form.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Accuracy::Precise => "",
+            Accuracy::Approximate => ".approx",
+        }
+    }
+}
+
 /// One GPU IR operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -206,9 +228,9 @@ pub enum Op {
     /// An element of a constant table.
     TableGet(Table, Vec<Value>),
     /// Element-wise.
-    Unary(UnaryOp, Value),
+    Unary(UnaryOp, Accuracy, Value),
     /// Element-wise.
-    Binary(BinaryOp, Value, Value),
+    Binary(BinaryOp, Accuracy, Value, Value),
     /// Element-wise.
     Compare(Predicate, Value, Value),
     /// Element-wise.
@@ -361,6 +383,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// An operation of two operands that has one form.
+    pub const fn binary(op: BinaryOp, a: Value, b: Value) -> Op {
+        Op::Binary(op, Accuracy::Precise, a, b)
+    }
+
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
         matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))

@@ -28,7 +28,7 @@ macro_rules! on_operands {
             | Op::Fence(_)
             | Op::Programs(_) => {}
             Op::TableGet(_, v) | Op::Yield(v) => v.$iter().for_each(&mut $f),
-            Op::Unary(_, v)
+            Op::Unary(_, _, v)
             | Op::Cast(v)
             | Op::Again(v)
             | Op::Broadcast(v)
@@ -46,7 +46,7 @@ macro_rules! on_operands {
                 others.$iter().for_each(&mut $f);
             }
             Op::Commit(_, token) => token.$iter().for_each(&mut $f),
-            Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+            Op::Binary(_, _, a, b) | Op::Compare(_, a, b) => {
                 $f(a);
                 $f(b);
             }

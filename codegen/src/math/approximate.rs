@@ -1,17 +1,18 @@
 //! Short expansions on the hardware's approximate instructions, for results rounded to 16 bits.
 
 use super::coefficients as c;
-use super::{Arith, MAGIC, poly, precise};
-use atlas_dsl::op::UnaryOp;
+use super::{Arith, MAGIC, poly};
+use atlas_dsl::DType;
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 use std::f32::consts::{FRAC_1_PI, LOG2_E};
 
-/// `op(x)` with a relative error of at most 2^-14, or `None` if `op` is one instruction.
+/// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
 /// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
 /// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20). GELU of the erf is within
-/// 2^-14 max(|gelu|, 2^-6). log is the precise one: `lg2.approx` is off by 2^-22 near 1, where log is that small.
+/// 2^-14 max(|gelu|, 2^-6). log has none: `lg2.approx` is off by 2^-22 near 1, where log is that small.
 ///
-/// Operations: exp 2, exp2 1, log 28, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15.
+/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -23,9 +24,22 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
         UnaryOp::Sqrt => a.approx_sqrt(x),
-        // It has no approximate form.
-        _ => precise::precise(a, op, x)?,
+        _ => return None,
     })
+}
+
+/// True if a function of such elements has an approximate form; those of 16 bits are computed in f32.
+pub fn has_approximate(op: UnaryOp, dtype: DType) -> bool {
+    !op.row().exact && op != UnaryOp::Log && is_single(dtype)
+}
+
+/// True for a division that has an approximate form.
+pub fn divides_approximately(op: BinaryOp, dtype: DType) -> bool {
+    op == BinaryOp::Div && is_single(dtype)
+}
+
+fn is_single(dtype: DType) -> bool {
+    dtype.is_half() || dtype == DType::F32
 }
 
 /// 2^(x log2 e). The rounding of the product makes the error grow with |x|, to 2^-17 at the ends.

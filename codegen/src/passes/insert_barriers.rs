@@ -116,33 +116,48 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     Ok(())
 }
 
-/// Walks a block from a state; with `write`, inserts what it finds missing.
-fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool) {
+/// The state at the head of a body that is repeated: what comes in joined with what any iterate leaves.
+fn head_of(k: &mut Kernel, body: Block, around: Around, state: &State) -> State {
+    let mut head = state.clone();
+    loop {
+        let mut end = head.clone();
+        block(k, body, around, &mut end, false);
+        let joined = State { open: head.open.union(&end.open).cloned().collect() };
+        if joined == head {
+            return head;
+        }
+        head = joined;
+    }
+}
+
+/// Walks a block from a state; with `write`, inserts what it finds missing. How many barriers are missing, in the text.
+fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool) -> usize {
+    let mut missing = 0;
     let insts = k.blocks[b].insts.clone();
     let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
     for (at, &inst) in insts.iter().enumerate() {
         let op = k.insts[inst].clone();
         match &op {
             Op::Loop { body, .. } | Op::Programs(body) => {
-                // The state at the head is what comes in joined with what any iterate leaves.
-                let mut head = state.clone();
-                loop {
-                    let mut end = head.clone();
-                    block(k, *body, Some((b, at)), &mut end, false);
-                    let joined = State { open: head.open.union(&end.open).cloned().collect() };
-                    if joined == head {
-                        break;
-                    }
-                    head = joined;
+                let around = Some((b, at));
+                let mut head = head_of(k, *body, around, state);
+                // What only the first iterate has to wait for is waited for once, before the loop.
+                let clear = head_of(k, *body, around, &State::default());
+                if block(k, *body, around, &mut clear.clone(), false)
+                    < block(k, *body, around, &mut head.clone(), false)
+                {
+                    barrier(k, state, &mut out, inst, write);
+                    missing += 1;
+                    head = clear;
                 }
                 *state = head.clone();
                 let mut end = head;
-                block(k, *body, Some((b, at)), &mut end, write);
+                missing += block(k, *body, around, &mut end, write);
                 state.open.extend(end.open);
             }
             Op::If(_, body, _) => {
                 let mut inner = state.clone();
-                block(k, *body, Some((b, at)), &mut inner, write);
+                missing += block(k, *body, Some((b, at)), &mut inner, write);
                 state.open.extend(inner.open);
             }
             Op::Wait(ring, _) => {
@@ -151,6 +166,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                     out.push(effect(k, Op::CopyWait(pending), inst));
                 }
                 barrier(k, state, &mut out, inst, write);
+                missing += 1;
             }
             // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {
@@ -164,6 +180,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                     .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
+                    missing += 1;
                 }
             }
             Op::Release(token) => {
@@ -177,6 +194,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
+                    missing += 1;
                 }
                 state.open.extend(accesses);
             }
@@ -186,6 +204,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
     if write {
         k.blocks[b].insts = out;
     }
+    missing
 }
 
 fn effect(k: &mut Kernel, op: Op, like: Inst) -> Inst {

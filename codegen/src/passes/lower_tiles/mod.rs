@@ -16,7 +16,7 @@ mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
+use crate::analysis::{Extents, Home, Placement, Precision, Uses, order, refuse_formless};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
@@ -38,6 +38,7 @@ struct Lower<'a> {
     tile: &'a Kernel,
     uses: Uses,
     extents: Extents,
+    precision: Precision,
     placement: Placement,
     schedule: Schedule,
     k: gpu::Kernel,
@@ -46,6 +47,8 @@ struct Lower<'a> {
     loc: Loc,
     /// Fragments made so far that are in scope.
     fragments: BTreeMap<Value, gpu::Value>,
+    /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
+    evaluated: Option<BTreeMap<(Value, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
     /// Values that stores make, in the layouts that suit them.
     of_stores: SecondaryMap<Value, bool>,
@@ -71,25 +74,27 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     let placement = Placement::of(tile, &uses, schedule, target)?;
     refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
+    let precision = Precision::of(tile, &uses);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
     k.index_map = order(tile);
-    k.approximate_math = tolerates_approximation(tile, &uses);
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
         tile,
         uses,
         extents,
+        precision,
         placement,
         schedule: *schedule,
         k,
         at: body,
         loc: Loc::default(),
         fragments: BTreeMap::new(),
+        evaluated: None,
         residents: SecondaryMap::new(),
         of_stores: SecondaryMap::new(),
     };
@@ -169,7 +174,7 @@ impl Lower<'_> {
 
     fn int_op(&mut self, op: atlas_dsl::op::BinaryOp, a: gpu::Value, b: gpu::Value) -> gpu::Value {
         let layout = self.scalar_layout();
-        self.push_tile(GpuOp::Binary(op, a, b), DType::I32, &layout)
+        self.push_tile(GpuOp::binary(op, a, b), DType::I32, &layout)
     }
 
     fn layout_of(&self, v: Value) -> Result<Fragment, CompileError> {

@@ -14,11 +14,29 @@ impl Lower<'_> {
         if let Some(&made) = self.fragments.get(&v) {
             return Ok(self.convert(made, layout));
         }
-        let made = self.make(v, layout)?;
-        if !matches!(self.placement.home(v), Home::Anywhere) {
-            self.fragments.insert(v, made);
+        if *self.placement.home(v) == Home::Anywhere {
+            return self.made_anywhere(v, layout);
         }
+        let made = self.make(v, layout)?;
+        self.fragments.insert(v, made);
         Ok(self.convert(made, layout))
+    }
+
+    /// A value that lives nowhere: made where it is asked for. What one evaluation asks for again it has, for a chain of
+    /// choices that read the last one twice each would else be written out as a tree.
+    fn made_anywhere(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let is_outermost = self.evaluated.is_none();
+        let key = (v, layout.clone());
+        if let Some(&made) = self.evaluated.get_or_insert_default().get(&key) {
+            return Ok(made);
+        }
+        let made = self.make(v, layout)?;
+        let made = self.convert(made, layout);
+        self.evaluated.get_or_insert_default().insert(key, made);
+        if is_outermost {
+            self.evaluated = None;
+        }
+        Ok(made)
     }
 
     /// The same tile in another layout; nothing if the layouts are one map.
@@ -56,12 +74,12 @@ impl Lower<'_> {
             }
             Op::Unary(op, a) => {
                 let a = self.fragment(a, layout)?;
-                self.push_tile(GpuOp::Unary(op, a), ty.dtype, layout)
+                self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
             }
             Op::Binary(op, a, b) => {
                 let a = self.fragment(a, layout)?;
                 let b = self.fragment(b, layout)?;
-                self.push_tile(GpuOp::Binary(op, a, b), ty.dtype, layout)
+                self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
             }
             Op::Compare(p, a, b) => {
                 let a = self.fragment(a, layout)?;

@@ -56,11 +56,16 @@ use trees::{Program, Tree};
 /// Columns of a range are a multiple of what an atom takes of a right operand at once.
 const GRANULE: u32 = 16;
 
+/// The budget where each range reads the left operand of a product from shared memory again.
+const RANGE_OF_PRODUCT: u32 = 128;
+
 /// A root whose tree is made by ranges.
 struct Plan {
     tree: Tree,
     /// Registers of the widest tile.
     widest: u32,
+    /// How many it may take.
+    budget: u32,
     /// Columns of a range, and of all.
     len: u32,
     cols: u32,
@@ -78,7 +83,7 @@ pub fn split_tiles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
         order_stores(k, block, &mut plans);
         let program = Program::of(k);
         plans.retain(|&root, plan| program.is_kept(k, &plan.tree, root));
-        split(k, block, &plans, budget, cx.notes);
+        split(k, block, &plans, cx.notes);
     }
     Ok(())
 }
@@ -106,6 +111,7 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         let Some(&cols) = k.tile(value).1.shape.last() else { continue };
         let Some(tree) = program.tree(k, inst, value) else { continue };
         let widest = tree.widest(k, &counted);
+        let budget = if tree.reads_left_again() { budget.max(RANGE_OF_PRODUCT) } else { budget };
         if widest <= budget {
             continue;
         }
@@ -118,7 +124,7 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
             continue;
         }
         counted.extend(tree.all());
-        plans.insert(inst, Plan { tree, widest, len, cols });
+        plans.insert(inst, Plan { tree, widest, budget, len, cols });
     }
     plans
 }
@@ -152,7 +158,7 @@ fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) 
 }
 
 /// Makes the trees of a block by ranges, and takes out what they were.
-fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, budget: u32, notes: &mut Notes) {
+fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut Notes) {
     let mut folds = BTreeMap::new();
     let mut out = Vec::new();
     for inst in std::mem::take(&mut k.blocks[block].insts) {
@@ -169,7 +175,8 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, budget: u32
         folds.extend(k.results[inst].first().copied().zip(before));
         notes.push(subject(k, inst), k.locs[inst], || {
             let ranges = format!("by {} ranges of {len} columns", cols / len);
-            (ranges, format!("its widest tile takes {} registers of a thread, wanted at most {budget}", plan.widest))
+            let Plan { widest, budget, .. } = plan;
+            (ranges, format!("its widest tile takes {widest} registers of a thread, wanted at most {budget}"))
         });
     }
     k.blocks[block].insts = out;

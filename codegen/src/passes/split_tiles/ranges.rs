@@ -44,7 +44,7 @@ impl<'k> Ranges<'k> {
         self.out.push(inst);
         let part = self.k.results[inst].first().copied()?;
         let (Some(before), Some(combine)) = (before, combine) else { return Some(part) };
-        let inst = self.k.new_inst(Op::Binary(combine, before, part), types, self.k.locs[root]);
+        let inst = self.k.new_inst(Op::binary(combine, before, part), types, self.k.locs[root]);
         self.out.push(inst);
         self.k.results[inst].first().copied()
     }

@@ -31,6 +31,11 @@ impl Tree {
         self.operations.union(&self.leaves).copied()
     }
 
+    /// True if each range reads the left operand of a product from shared memory again.
+    pub(super) fn reads_left_again(&self) -> bool {
+        self.reads.iter().any(|r| !r.columns)
+    }
+
     /// 32-bit registers of a thread for the widest tile that is not counted yet.
     pub(super) fn widest(&self, k: &Kernel, counted: &BTreeSet<Inst>) -> u32 {
         let tiles = self.operations.difference(counted).filter_map(|&i| k.values[k.results[i][0]].ty.tile());
@@ -148,8 +153,7 @@ impl Program {
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
                 op => {
                     let operands = narrowed_operands(k, op)?;
-                    let alone = self.users[v].len() == 1 || self.is_cheap(k, v, root);
-                    if self.block[inst] != self.block[root] || !alone {
+                    if self.block[inst] != self.block[root] {
                         return None;
                     }
                     if tree.operations.insert(inst) {
@@ -159,7 +163,9 @@ impl Program {
                 }
             }
         }
-        Some(tree)
+        let inside = |i: &Inst| *i == root || tree.operations.contains(i);
+        let alone = |v: Value| self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
+        tree.operations.iter().all(|&i| alone(k.results[i][0])).then_some(tree)
     }
 
     /// True if a value is made again at little cost: a few element-wise operations on a tile that lies in shared memory.
@@ -167,7 +173,7 @@ impl Program {
         let ValueDef::Result(inst, _) = k.values[v].def else { return false };
         match k.insts[inst] {
             Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } => true,
-            Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => {
+            Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a) => {
                 self.users[v].iter().all(|&u| self.block[u] == self.block[root]) && self.is_cheap(k, a, root)
             }
             _ => false,
