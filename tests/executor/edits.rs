@@ -330,6 +330,31 @@ pub(crate) fn right_operands(k: &Kernel, f: impl Fn(SharedRef) -> SharedRef) -> 
     })
 }
 
+/// Products of later columns that read the first ones.
+pub(crate) fn first_columns(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Mma { b: Operand::Shared(b), .. } if b.origin.1 > 0 => {
+            b.origin.1 = 0;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Stores of later columns over the first ones.
+pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::StoreGlobal { slices, .. } => match slices.last_mut() {
+            Some(Slice::Whole { offset, .. }) if *offset > 0 => {
+                *offset = 0;
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
 /// Products that begin at zero.
 pub(crate) fn without_accumulators(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {

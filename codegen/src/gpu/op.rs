@@ -57,6 +57,19 @@ impl Slice {
             Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => Some(len),
         }
     }
+
+    /// `len` of its elements, from the `first` on.
+    #[must_use]
+    pub fn part(self, first: u32, len: u32) -> Slice {
+        match self {
+            Slice::At { .. } => self,
+            Slice::Tile { index, size, offset, reach, .. } => {
+                Slice::Tile { index, size, offset: offset + first, len, reach }
+            }
+            Slice::Span { start, offset, .. } => Slice::Span { start, offset: offset + first, len },
+            Slice::Whole { offset, .. } => Slice::Whole { offset: offset + first, len },
+        }
+    }
 }
 
 /// Up to where a tile's elements are real along an axis: those with `0 <= base + i < dim`.
@@ -81,6 +94,15 @@ pub struct SharedRef {
     pub origin: (u32, u32),
     /// True if the tile is the transpose of the rectangle.
     pub transposed: bool,
+}
+
+impl SharedRef {
+    /// The rectangle that begins so many rows and columns of the tile further on.
+    #[must_use]
+    pub fn further(self, rows: u32, cols: u32) -> SharedRef {
+        let (rows, cols) = if self.transposed { (cols, rows) } else { (rows, cols) };
+        SharedRef { origin: (self.origin.0 + rows, self.origin.1 + cols), ..self }
+    }
 }
 
 /// What the L2 cache does with the lines that a load brings.

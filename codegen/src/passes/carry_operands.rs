@@ -161,7 +161,7 @@ impl Head {
             inits.extend(first);
         }
         k.blocks[self.body].insts = out;
-        remove_unread(k, self.body);
+        remove_unread(k, self.body, is_plain);
         let at = k.blocks[block].insts.iter().position(|&i| i == inst).unwrap_or(0);
         k.blocks[block].insts.splice(at..at, before);
     }

@@ -30,7 +30,7 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::slices::{copy, remove_unread, slice};
+use crate::gpu::slices::{copy, is_plain, remove_unread, slice};
 use crate::gpu::{At, Block, BlockData, Inst, Kernel, Op, Ring, Type, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -119,7 +119,7 @@ impl Ahead<'_> {
             }
         }
         self.k.blocks[body].insts = out;
-        remove_unread(self.k, body);
+        remove_unread(self.k, body, is_plain);
     }
 
     /// Fills the stage of iteration `number`, the loop's index being `from + step`, if that is below the upper bound; `first`

@@ -73,7 +73,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A product's atom, its warps and where its operands come from. Column ranges of one are alike.
+    /// A product's atom, its warps and where its operands come from.
     fn note_product(&self, dot: Inst, notes: &mut Notes) {
         let loc = self.tile.locs[dot];
         let Some(atom) = self.placement.product(dot) else { return };

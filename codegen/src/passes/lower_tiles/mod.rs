@@ -3,19 +3,16 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
-//! CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered, products.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered, products.
 //!
-//! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
-//! element-wise operations and products that only feeds one root and needs more registers than the
-//! budget is evaluated by column ranges, so that no more than one range is live at a time.
+//! Each tile is made whole, where Tile IR has it; what a store makes of tiles that can be had in any layout, at the store.
 
 mod carried;
-mod chunks;
 mod decisions;
 mod dots;
 mod loops;
 mod memory;
+mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
@@ -28,9 +25,6 @@ use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeMap;
-
-/// A range of a tile's last axis: first column and number of columns. `None` is the whole tile.
-pub(super) type Columns = Option<(u32, u32)>;
 
 /// A tile that lives in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -52,16 +46,12 @@ struct Lower<'a> {
     at: gpu::Block,
     loc: Loc,
     /// Fragments made so far that are in scope.
-    fragments: BTreeMap<(Value, Columns), gpu::Value>,
+    fragments: BTreeMap<Value, gpu::Value>,
     /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
-    evaluated: Option<BTreeMap<(Value, Columns, Fragment), gpu::Value>>,
+    evaluated: Option<BTreeMap<(Value, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
-    /// Values evaluated by their root, column range by column range.
-    lazy: SecondaryMap<Value, bool>,
-    /// Column ranges in which an instruction evaluates a root of its own, where they are several.
-    ranges: BTreeMap<(Inst, Value), Vec<Columns>>,
-    /// Stores whose tile is made in any layout.
-    any_layout: SecondaryMap<Inst, bool>,
+    /// Values that stores make, in the layouts that suit them.
+    of_stores: SecondaryMap<Value, bool>,
 }
 
 /// Lowers a kernel.
@@ -106,13 +96,11 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         fragments: BTreeMap::new(),
         evaluated: None,
         residents: SecondaryMap::new(),
-        lazy: SecondaryMap::new(),
-        ranges: BTreeMap::new(),
-        any_layout: SecondaryMap::new(),
+        of_stores: SecondaryMap::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
-        lower.fragments.insert((axis.coord, None), coord);
+        lower.fragments.insert(axis.coord, coord);
     }
     lower.block(tile.body)?;
     refuse_large_buffers(&lower.k, machine)?;
@@ -123,7 +111,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
 impl Lower<'_> {
     /// Lowers a block's instructions, but for its yield.
     fn block(&mut self, block: Block) -> Result<(), CompileError> {
-        self.choose_ranges(block)?;
+        self.find_trees_of_stores(block);
         for &inst in &self.tile.blocks[block].insts {
             if !self.uses.is_live(inst) {
                 continue;
@@ -144,18 +132,14 @@ impl Lower<'_> {
             Op::Load { .. } => self.lower_load(inst),
             _ => {
                 let Some(v) = result else { return Ok(()) };
-                if self.ranges_of(inst, v).len() > 1 {
-                    // The root of a tree that is kept in shared memory alone.
-                    return self.store_resident_in_ranges(v, inst);
-                }
-                if self.lazy[v] || *self.placement.home(v) == Home::Anywhere || self.uses.get(v).is_empty() {
+                if self.of_stores[v] || *self.placement.home(v) == Home::Anywhere || self.uses.get(v).is_empty() {
                     return Ok(());
                 }
                 if matches!(self.tile.insts[inst], Op::Transpose(_)) {
                     return Ok(());
                 }
                 let layout = self.layout_of(v)?;
-                self.fragment(v, None, &layout)?;
+                self.fragment(v, &layout)?;
                 if *self.placement.home(v) == Home::Stored {
                     self.store_resident(v)?;
                 }
@@ -205,14 +189,6 @@ impl Lower<'_> {
         }
     }
 
-    /// The layout of a column range of a value.
-    fn layout_of_range(&self, v: Value, columns: Columns) -> Result<Fragment, CompileError> {
-        match columns {
-            None => self.layout_of(v),
-            Some((_, len)) => Ok(self.placement.layout_of_columns(self.tile, v, len)),
-        }
-    }
-
     /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
     fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], operand: bool) -> Result<Buffer, CompileError> {
         let (cols, rows) = match shape.split_last() {
@@ -229,18 +205,5 @@ impl Lower<'_> {
             SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes())
         };
         Ok(self.k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None }))
-    }
-}
-
-/// The columns of a slice of the last tile axis.
-fn narrow(slice: gpu::Slice, columns: Columns) -> gpu::Slice {
-    let Some((first, count)) = columns else { return slice };
-    match slice {
-        gpu::Slice::At { .. } => slice,
-        gpu::Slice::Tile { index, size, offset, reach, .. } => {
-            gpu::Slice::Tile { index, size, offset: offset + first, len: count, reach }
-        }
-        gpu::Slice::Span { start, offset, .. } => gpu::Slice::Span { start, offset: offset + first, len: count },
-        gpu::Slice::Whole { offset, .. } => gpu::Slice::Whole { offset: offset + first, len: count },
     }
 }
