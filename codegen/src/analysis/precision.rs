@@ -13,9 +13,9 @@
 //! form as well, so no use of them is judged. log has one form, for its approximate instruction is not of this kind: near 1,
 //! where log is small, it is off by 2^-22 whatever the argument.
 //!
-//! *2^-14 of their value.* tanh, erf, sin and cos; the last two up to 2^13, and beyond that 2^-14, which is less than a
-//! rounding of so large an argument makes. The analysis gives every value a number of such steps that bounds its relative
-//! error, from operands to results:
+//! *2^-14 of their value.* tanh, erf, sin, cos and gelu; sin and cos up to 2^13, and beyond that 2^-14, which is less than
+//! a rounding of so large an argument makes; gelu down to 2^-10, and below that 2^-24, the least number of f16. The
+//! analysis gives every value a number of such steps that bounds its relative error, from operands to results:
 //!
 //! - a result of these functions has one step, and for tanh and erf those of the argument too, since `x f'(x) / f(x)` is at
 //!   most 1;
@@ -27,9 +27,10 @@
 //! - a value of 16 bits has none, for it is rounded;
 //! - what a loop carries has the most of what it starts as and of what the body leaves, by iterating up.
 //!
-//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices. If it
-//! meets a step, or if a value comes to more than [`MOST`], the kernel is compiled precisely. That bounds loops too: a
-//! product that grows with each iterate passes any bound. So the walk ends, and at its end the numbers hold in each iterate.
+//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices, and
+//! gelu, far below 0. If it meets a step, or if a value comes to more than [`MOST`], the kernel is compiled precisely. That
+//! bounds loops too: a product that grows with each iterate passes any bound. So the walk ends, and at its end the numbers
+//! hold in each iterate.
 //!
 //! # Breaks it
 //! - `1 - cos(x)`, `x - tanh(x)`: tests/agreement/wrong_code.rs::differences_of_nearly_equal_numbers_keep_their_digits.
@@ -113,7 +114,7 @@ impl Errors<'_> {
         op.visit_operands(|v| most = most.max(self.steps[v]));
         match op {
             Op::Unary(UnaryOp::Tanh | UnaryOp::Erf, _) => Some(most + 1),
-            Op::Unary(UnaryOp::Sin | UnaryOp::Cos, _) if most == 0 => Some(1),
+            Op::Unary(UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Gelu, _) if most == 0 => Some(1),
             _ if most == 0 => Some(0),
             Op::Binary(BinaryOp::Mul | BinaryOp::Div, a, b) => Some(self.steps[*a] + self.steps[*b]),
             op => self.keeps(op).then_some(most),
@@ -211,12 +212,16 @@ mod tests {
         assert!(tolerates("%s = sin %t\n%a = abs %s\n%v = add %a, %one"));
         assert!(tolerates("%v = loop %i in %from..%to carry (%c = %t) {\n%e = tanh %t\n%m = max %c, %e\nyield %m\n}"));
         assert!(tolerates("%e = log %t\n%v = sub %e, %t"));
+        assert!(tolerates("%e = gelu %t\n%v = mul %e, %t"));
     }
 
     #[test]
     fn what_magnifies_an_error() {
         assert!(!tolerates("%s = sin %t\n%v = add %s, %one"));
         assert!(!tolerates("%s = cos %t\n%v = exp %s"));
+        assert!(!tolerates("%e = gelu %t\n%v = add %e, %t"));
+        // At -10 the derivative is a hundred times the value over the argument.
+        assert!(!tolerates("%s = sin %t\n%v = gelu %s"));
         assert!(!tolerates("%e = tanh %t\n%b = lt %e, %t\n%v = select %b, %e, %t"));
         // Far from 0, 1 + tanh has a large derivative beside its value.
         assert!(!tolerates("%e = tanh %t\n%f = tanh %e\n%v = add %one, %f"));

@@ -369,6 +369,7 @@ impl Walk<'_> {
             // It has no approximate form.
             UnaryOp::Log => return 20.0,
             UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
+            UnaryOp::Gelu => return if self.k.approximate_math { 10.0 } else { 56.0 },
             _ => 20.0,
         };
         if self.k.approximate_math { n } else { 2.0 * n }
