@@ -15,9 +15,9 @@
 //! form as well, so no use of them is judged. log has one form, for its approximate instruction is not of this kind: near 1,
 //! where log is small, it is off by 2^-22 whatever the argument.
 //!
-//! *2^-14 of their value.* tanh, erf, sin and cos; the last two up to 2^13, and beyond that 2^-14, which is less than a
-//! rounding of so large an argument makes. The analysis gives every value a number of such steps that bounds its relative
-//! error, from operands to results:
+//! *2^-14 of their value.* tanh, erf, sin, cos and gelu; sin and cos up to 2^13, and beyond that 2^-14, which is less than
+//! a rounding of so large an argument makes; gelu down to 2^-10, and below that 2^-24, the least number of f16. The
+//! analysis gives every value a number of such steps that bounds its relative error, from operands to results:
 //!
 //! - an approximate result of these functions has one step, and for tanh and erf, approximate or not, those of the argument
 //!   too, since `x f'(x) / f(x)` is at most 1;
@@ -29,8 +29,8 @@
 //! - a value of 16 bits has none, for it is rounded;
 //! - what a loop carries has the most of what it starts as and of what the body leaves, by iterating up.
 //!
-//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices. If it
-//! meets a step, or if a value comes to more than [`MOST`], every function that its operands have a step of becomes precise,
+//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices, and gelu,
+//! far below 0. If it meets a step, or if a value comes to more than [`MOST`], every function that its operands have a step of becomes precise,
 //! and the steps are counted anew. A value has a step only of a function or of an operand that has one, so a walk back
 //! along such values meets one of them at least: each round leaves fewer approximate functions, and the last one meets no
 //! fault. A product that grows with each iterate passes any bound, so a round ends too, and at its end the numbers hold in
@@ -215,8 +215,7 @@ impl Errors<'_> {
 
     /// Steps that an operation adds to those of its operands.
     fn own_steps(&self, inst: Inst) -> u32 {
-        let inexact =
-            matches!(self.kernel.insts[inst], Op::Unary(UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos, _));
+        let inexact = matches!(self.kernel.insts[inst], Op::Unary(f, _) if matches!(f, UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Gelu));
         u32::from(inexact && self.precision.accuracy(inst) == Accuracy::Approximate)
     }
 
@@ -346,6 +345,7 @@ mod tests {
         tolerates(&format!("%e = sin %t\n%s0 = abs %e\n{sums}%v = mul %s40, %t"));
         // A few roundings are magnified as those of the precise form are.
         tolerates("%e = exp %t\n%s = sub %e, %one\n%r = sqrt %s\n%v = div %s, %r");
+        tolerates("%e = gelu %t\n%v = mul %e, %t");
     }
 
     #[test]
@@ -353,6 +353,9 @@ mod tests {
         refuses("%s = sin %t\n%v = add %s, %one");
         assert_eq!(approximate("%s = cos %t\n%v = exp %s"), [false, true]);
         refuses("%e = tanh %t\n%b = lt %e, %t\n%v = select %b, %e, %t");
+        refuses("%e = gelu %t\n%v = add %e, %t");
+        // At -10 the derivative is a hundred times the value over the argument.
+        refuses("%s = sin %t\n%v = gelu %s");
         // Far from 0, 1 + tanh has a large derivative beside its value.
         refuses("%e = tanh %t\n%f = tanh %e\n%v = add %one, %f");
         // Eight steps.

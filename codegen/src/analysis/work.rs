@@ -445,6 +445,7 @@ fn unary(op: UnaryOp, by: Accuracy) -> f64 {
         // It has no approximate form.
         UnaryOp::Log => return 20.0,
         UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
+        UnaryOp::Gelu => return if by == Accuracy::Approximate { 10.0 } else { 56.0 },
         _ => 20.0,
     };
     if by == Accuracy::Approximate { n } else { 2.0 * n }
