@@ -1,11 +1,12 @@
-//! Which values a tensor of more than 16 bits depends on.
+//! Which values a tensor of more than 16 bits depends on, and which an operation that leaps.
 //!
 //! # Promise
 //! If [`Demand::by`] names no tensor for a value, what a kernel writes to tensors wider than 16 bits is the same whatever
-//! the value is; else it names one of them that may differ.
+//! the value is; else it names one of them that may differ. The same of the operands of what leaps: comparisons, whole
+//! numbers made of others, `floor` and `round`.
 //!
 //! # Argument
-//! The least set that holds what a store to a wide tensor takes, its tile and its place, and is closed under these rules:
+//! The least set that holds what a store to a wide tensor takes, its tile and its place (or what an operation takes that leaps), and is closed under these rules:
 //! the operands of what computes a member are members; a member that a loop carries or leaves brings what it starts as and
 //! what the body leaves of it, and the bounds of the loop, which say how often; a store brings the bounds of all loops
 //! around it; a member that is loaded from a tensor that the kernel writes brings every store to that tensor, since one of
@@ -25,17 +26,37 @@ use atlas_dsl::validity::yields;
 use atlas_dsl::{Inst, Kernel, Op, Param, Value};
 use cranelift_entity::SecondaryMap;
 
-/// The values that tensors wider than 16 bits depend on.
-pub(super) struct Demand<'a> {
+/// The values that something depends on, and what: a tensor wider than 16 bits, or an operation that leaps.
+pub(super) struct Demand<'a, By: Clone> {
     kernel: &'a Kernel,
     uses: &'a Uses,
-    by: SecondaryMap<Value, Option<Param>>,
+    by: SecondaryMap<Value, Option<By>>,
     open: Vec<Value>,
 }
 
-impl<'a> Demand<'a> {
+impl<'a> Demand<'a, Inst> {
+    /// Walks back from every operation that leaps: a step of its operand, however small, may become a step of its result.
+    pub(super) fn of_leaps(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Inst> {
+        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
+        for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
+            let leaps = match op {
+                Op::Unary(f, _) => f.row().leaps,
+                Op::Compare(..) => true,
+                Op::Cast(to, _) => !to.is_float(),
+                _ => false,
+            };
+            if leaps {
+                op.visit_operands(|v| demand.want(v, inst));
+                demand.walk(inst);
+            }
+        }
+        demand
+    }
+}
+
+impl<'a> Demand<'a, Param> {
     /// Walks back from every store to a wide tensor.
-    pub(super) fn of(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a> {
+    pub(super) fn of(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Param> {
         let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             if let Op::Store { param, .. } = op
@@ -47,13 +68,15 @@ impl<'a> Demand<'a> {
         }
         demand
     }
+}
 
-    /// A wide tensor that depends on a value.
-    pub(super) fn by(&self, v: Value) -> Option<Param> {
+impl<By: Copy> Demand<'_, By> {
+    /// What depends on a value, if anything does.
+    pub(super) fn by(&self, v: Value) -> Option<By> {
         self.by[v]
     }
 
-    fn want(&mut self, v: Value, by: Param) {
+    fn want(&mut self, v: Value, by: By) {
         if self.by[v].is_none() {
             self.by[v] = Some(by);
             self.open.push(v);
@@ -61,7 +84,7 @@ impl<'a> Demand<'a> {
     }
 
     /// What a store takes, and whether it is run.
-    fn store(&mut self, inst: Inst, by: Param) {
+    fn store(&mut self, inst: Inst, by: By) {
         self.kernel.insts[inst].visit_operands(|v| self.want(v, by));
         let mut block = self.uses.block_of(inst);
         while let Some(around) = block.and_then(|b| self.uses.loop_of(b)) {
@@ -73,7 +96,7 @@ impl<'a> Demand<'a> {
         }
     }
 
-    fn walk(&mut self, by: Param) {
+    fn walk(&mut self, by: By) {
         let k = self.kernel;
         while let Some(v) = self.open.pop() {
             match k.values[v].def {
@@ -98,7 +121,7 @@ impl<'a> Demand<'a> {
     }
 
     /// The bounds of a loop, and one of the values that it carries.
-    fn carried(&mut self, inst: Inst, at: Option<usize>, by: Param) {
+    fn carried(&mut self, inst: Inst, at: Option<usize>, by: By) {
         let Op::Loop { lo, hi, inits, body, .. } = &self.kernel.insts[inst] else { return };
         let yielded = yields(self.kernel, *body);
         let carried = at.and_then(|i| Some([*inits.get(i)?, *yielded.get(i)?]));
@@ -108,7 +131,7 @@ impl<'a> Demand<'a> {
     }
 
     /// Whatever a kernel writes to a tensor that it reads too.
-    fn written(&mut self, tensor: Param, by: Param) {
+    fn written(&mut self, tensor: Param, by: By) {
         for (inst, op) in self.kernel.insts.iter() {
             if matches!(op, Op::Store { param, .. } if *param == tensor) && self.uses.is_live(inst) {
                 self.store(inst, by);

@@ -7,8 +7,9 @@
 //! change what it writes to any other tensor.
 //!
 //! # Argument
-//! A function that a wider tensor depends on, by whatever way, is precise (`demand`). Of the others there are two kinds, by
-//! how far `math::approximate` may be off.
+//! A function that a wider tensor depends on, by whatever way, is precise, and so is one that a comparison, a whole number,
+//! `floor` or `round` depends on: a quotient that is exact, 1 say, must not fall below it (`demand`). Of the others there are
+//! two kinds, by how far `math::approximate` may be off.
 //!
 //! *A few roundings.* exp, exp2, sigmoid, sqrt, rsqrt and division are off by at most 8 times what a rounding of their
 //! argument, or of their result, makes them be off by. A kernel that magnifies that magnifies the roundings of its precise
@@ -80,7 +81,7 @@ pub struct Precision {
 impl Precision {
     /// Judges every function of a kernel that has an approximate form and that something written depends on.
     pub fn of(kernel: &Kernel, uses: &Uses) -> Precision {
-        let demand = Demand::of(kernel, uses);
+        let (demand, leaps) = (Demand::of(kernel, uses), Demand::of_leaps(kernel, uses));
         let mut verdicts: SecondaryMap<Inst, Option<Verdict>> = SecondaryMap::new();
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             let Some(&result) = kernel.results[inst].first() else { continue };
@@ -91,7 +92,8 @@ impl Precision {
                 _ => false,
             };
             if is_judged {
-                verdicts[inst] = Some(demand.by(result).map_or(Verdict::Approximate, Verdict::Reaches));
+                let magnified = leaps.by(result).map_or(Verdict::Approximate, Verdict::Magnified);
+                verdicts[inst] = Some(demand.by(result).map_or(magnified, Verdict::Reaches));
             }
         }
         let mut precision = Precision { verdicts };
@@ -146,7 +148,8 @@ impl Errors<'_> {
             let steps = self.transfer(inst).filter(|&n| n <= MOST).ok_or(inst)?;
             for &r in &k.results[inst] {
                 self.steps[r] = if k.ty(r).dtype.is_half() { 0 } else { steps };
-                self.no_sign[r] = self.has_no_sign(&k.insts[inst]);
+                // Integers wrap.
+                self.no_sign[r] = k.ty(r).dtype.is_float() && self.has_no_sign(&k.insts[inst]);
             }
         }
         Ok(())
@@ -385,6 +388,17 @@ mod tests {
         // A rounding to 16 bits ends a step, and so a fault behind it.
         let body = "%a = tanh %t\n%b = cast %a : f16[16]\n%c = cast %b : f32[16]\n%d = tanh %c\n%v = sub %c, %d";
         assert_eq!(approximate(body), [true, false]);
+    }
+
+    #[test]
+    fn what_leaps_is_given_what_is_exact() {
+        refuses("%q = div %t, %one\n%v = floor %q");
+        refuses("%q = sqrt %t\n%b = lt %q, %one\n%v = select %b, %t, %one");
+        assert_eq!(approximate("%q = div %t, %one\n%r = exp %t\n%f = floor %q\n%v = mul %f, %r"), [false, true]);
+        // A square of integers may be negative.
+        refuses(
+            "%k = cast %t : i32[16]\n%m = mul %k, %k\n%f = cast %m : f32[16]\n%s = sin %t\n%a = abs %s\n%v = add %a, %f",
+        );
     }
 
     #[test]
