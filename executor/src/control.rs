@@ -1,13 +1,13 @@
 //! Roles as coroutines: bodies, loops and branches as a stack of frames, and who runs next.
 
-use crate::cta::{Cta, Frame, Held, Kind, Manner, Order};
+use crate::cta::{Cta, Frame, Held, Kind, Manner, Order, Share};
 use crate::evaluate::Launch;
 use crate::fault::Fault;
 use crate::memory::Tensor;
 use crate::operations::Next;
 use crate::rings::Stop;
 use crate::tile::Tile;
-use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel, Op};
+use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel};
 use atlas_dsl::ir::GridExtent;
 use std::rc::Rc;
 
@@ -20,13 +20,12 @@ const BUDGET: u32 = 1 << 20;
 /// The first fault that an instruction commits.
 pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Option<Tensor>]) -> Result<(), Fault> {
     let programs = programs(k, &launch.dims);
-    let persistent = k.insts.values().any(|op| matches!(op, Op::Programs(_)));
-    // CTAs that take several programs each take every second one.
-    let of_cta: Vec<Vec<Vec<i64>>> = match persistent {
-        true => (0..2).map(|cta| programs.iter().skip(cta).step_by(2).cloned().collect()).collect(),
-        false => programs.into_iter().map(|p| vec![p]).collect(),
-    };
-    of_cta.into_iter().try_for_each(|programs| Cta::new(k, launch, manner, tensors, programs).run())
+    // CTAs that take several programs are two.
+    let count = if matches!(k.index_map, IndexMap::Persistent { .. }) { 2 } else { programs.len() };
+    (0..count).try_for_each(|number| {
+        let programs = programs.iter().skip(number).step_by(count).cloned().collect();
+        Cta::new(k, launch, manner, tensors, Share { number, count, programs }).run()
+    })
 }
 
 /// The coordinates of all programs.
@@ -77,8 +76,12 @@ impl Cta<'_> {
 
     fn fault(&self, r: usize, inst: Inst, message: String) -> Fault {
         let done = |f: &Frame| if let Kind::Programs(done) = f.kind { Some(done) } else { None };
-        let program = self.roles[r].frames.iter().find_map(done).unwrap_or(0);
-        let at = self.programs.get(program).cloned().unwrap_or_default();
+        let done = self.roles[r].frames.iter().find_map(done);
+        let at = match self.share.programs.get(done.unwrap_or(0)) {
+            Some(at) if done.is_some() || !self.k.coords.is_empty() => at.clone(),
+            // The kernel computes them.
+            _ => vec![self.share.number as i64],
+        };
         Fault::at(self.k, inst, &self.k.roles[self.roles[r].role].name, &at, message)
     }
 
@@ -91,7 +94,7 @@ impl Cta<'_> {
             }
             // Bodies of loops end in `yield`.
             match frame.kind {
-                Kind::Programs(done) if done + 1 < self.programs.len() => {
+                Kind::Programs(done) if done + 1 < self.share.programs.len() => {
                     (frame.at, frame.kind) = (0, Kind::Programs(done + 1));
                     let block = frame.block;
                     self.enter_program(r, block, done + 1);
@@ -138,7 +141,7 @@ impl Cta<'_> {
             }
             Next::Programs(block) => {
                 self.advance(r);
-                if !self.programs.is_empty() {
+                if !self.share.programs.is_empty() {
                     self.roles[r].frames.push(Frame { block, at: 0, kind: Kind::Programs(0) });
                     self.enter_program(r, block, 0);
                 }
@@ -183,7 +186,7 @@ impl Cta<'_> {
     }
 
     fn enter_program(&mut self, r: usize, block: Block, number: usize) {
-        let at = self.programs[number].iter().copied().chain([number as i64]);
+        let at = self.share.programs[number].iter().copied().chain([number as i64]);
         let all: Vec<Held> = at.map(|x| Held::Tile(Rc::new(Tile::int(x)))).collect();
         self.k.blocks[block].params.iter().zip(all).for_each(|(&v, held)| self.set(r, v, held));
     }

@@ -100,6 +100,16 @@ pub(crate) struct Running {
     pub(crate) steps: u32,
 }
 
+/// What of a launch a CTA has.
+pub(crate) struct Share {
+    /// Its number.
+    pub(crate) number: usize,
+    /// CTAs of the launch.
+    pub(crate) count: usize,
+    /// The coordinates of its programs, if the kernel does not compute them.
+    pub(crate) programs: Vec<Vec<i64>>,
+}
+
 /// A CTA while it runs.
 pub(crate) struct Cta<'a> {
     pub(crate) k: &'a Kernel,
@@ -108,8 +118,7 @@ pub(crate) struct Cta<'a> {
     pub(crate) tensors: &'a mut [Option<Tensor>],
     pub(crate) shared: Shared<'a>,
     pub(crate) rings: Rings,
-    /// The coordinates of its programs.
-    pub(crate) programs: Vec<Vec<i64>>,
+    pub(crate) share: Share,
     pub(crate) roles: Vec<Running>,
 }
 
@@ -120,7 +129,7 @@ impl<'a> Cta<'a> {
         launch: &'a Launch,
         manner: Manner,
         tensors: &'a mut [Option<Tensor>],
-        programs: Vec<Vec<i64>>,
+        share: Share,
     ) -> Cta<'a> {
         let role = |(role, data): (Role, &RoleData)| Running {
             role,
@@ -131,10 +140,10 @@ impl<'a> Cta<'a> {
             steps: 0,
         };
         let roles = k.roles.iter().map(role).collect();
-        let mut cta = Cta { k, launch, manner, tensors, shared: Shared::new(k), rings: Rings::new(k), programs, roles };
+        let mut cta = Cta { k, launch, manner, tensors, shared: Shared::new(k), rings: Rings::new(k), share, roles };
         for r in 0..cta.roles.len() {
             for (i, &coord) in k.coords.iter().enumerate() {
-                let at = cta.programs.first().map_or(0, |p| p[i]);
+                let at = cta.share.programs.first().map_or(0, |p| p[i]);
                 cta.set(r, coord, Held::Tile(Rc::new(Tile::int(at))));
             }
         }

@@ -1,7 +1,7 @@
 //! Operations that compute a tile of tiles and have no other effect.
 
 use crate::tile::{Arithmetic, Tile, count, next, steps};
-use atlas_codegen::gpu::{Kernel, Op, Type, Value};
+use atlas_codegen::gpu::{Kernel, Op, Type, UnsignedOp, Value};
 use atlas_codegen::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::ReduceOp;
@@ -38,6 +38,22 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
         }
         Op::DimSize(d) => Tile::int(launch.dims[d.as_u32() as usize] as i64),
         Op::DimTiles(d, size) => Tile::int(launch.dims[d.as_u32() as usize].div_ceil(u64::from(*size)) as i64),
+        Op::Unsigned(op, x, y) => {
+            let [x, y] = [tile(*x)?, tile(*y)?].map(|x| x.data[0] as u32);
+            let made = match op {
+                UnsignedOp::Div => x.checked_div(y).ok_or("a division by 0")?,
+                UnsignedOp::Min => x.min(y),
+            };
+            Tile::int(i64::from(made))
+        }
+        Op::Coordinate(v, axis) => {
+            let x = tile(*v)?;
+            let (at, count) = (x.data[0] as i64, axis.count(&launch.dims));
+            if !(0..count as i64).contains(&at) {
+                return Err(format!("{at} is no coordinate of an axis of {count}"));
+            }
+            (*x).clone()
+        }
         Op::ScalarParam(p) => filled(launch.scalars[p.as_u32() as usize].ok_or("a tensor is no scalar")?),
         Op::TableGet(table, indices) => {
             let data = &k.tables[*table];

@@ -14,7 +14,7 @@ pub struct Fault {
     at: Option<(String, Loc)>,
     /// The role that executed it.
     role: String,
-    /// The coordinates of the program.
+    /// The coordinates of the program, or the number of the CTA where the kernel computes them.
     program: Vec<i64>,
 }
 

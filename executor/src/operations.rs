@@ -50,6 +50,8 @@ impl Cta<'_> {
             Op::Yield(values) => {
                 Ok(Next::Yield(values.iter().map(|&v| self.held(r, v).cloned()).collect::<Result<_, _>>()?))
             }
+            Op::CtaNumber => one(Tile::int(self.share.number as i64)),
+            Op::CtaCount => one(Tile::int(self.share.count as i64)),
             // Of one role's instructions the order is that of the text, in which shared memory changes here.
             Op::Barrier | Op::Fence(_) => none,
             Op::Refill { value, neutral, valid } => {

@@ -300,6 +300,16 @@ pub(crate) fn replaced(k: &Kernel, of: impl Fn(&Op) -> Option<Op>) -> Vec<Mutant
     })
 }
 
+/// Coordinates of programs one further.
+pub(crate) fn coordinates_further(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::Coordinate(v, _) = *s.op() else { return false };
+        let further = s.plus(v, 1.0);
+        s.op().replace_operands(|_| further);
+        true
+    })
+}
+
 /// Loops whose last carried number begins one further.
 pub(crate) fn cursors_further(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {

@@ -4,7 +4,9 @@ use crate::executor::edits::{self, Mutant};
 use crate::executor::trial::{Trial, manners};
 use crate::kernels::case;
 use atlas::codegen::gpu::{Features, Kernel, Op, parse_gpu, verify_gpu};
-use atlas::dsl::{Verified, parse_kernel, verify};
+use atlas::codegen::notes::Notes;
+use atlas::codegen::{Platform, passes as page};
+use atlas::dsl::{Schedule, Verified, parse_kernel, verify};
 use std::path::Path;
 
 fn hand_written(name: &str) -> Kernel {
@@ -42,12 +44,9 @@ fn attention() -> Verified<atlas::dsl::Kernel> {
 }
 
 /// Whoever runs first, and whenever copies land.
-fn agrees(name: &str, trial: &Trial<'_>) {
-    let k = hand_written(name);
-    let all = manners(&k, Features::BARE_WAITS);
-    assert_eq!(all.len(), if k.roles.len() > 1 { 6 } else { 2 }, "{name}");
-    for manner in all {
-        trial.execute(&k, manner).unwrap_or_else(|fault| panic!("{name}, {manner:?}: {fault}"));
+fn agrees(name: &str, k: &Kernel, trial: &Trial<'_>) {
+    for manner in manners(k, Features::BARE_WAITS) {
+        trial.execute(k, manner).unwrap_or_else(|fault| panic!("{name}, {manner:?}: {fault}"));
     }
 }
 
@@ -56,10 +55,66 @@ fn roles_meet_in_any_order() {
     let product = case("gemm");
     let trial = Trial::new(&product, &[("M", 136), ("N", 264), ("K", 328)]);
     for name in ["gemm_sm80", "gemm_sm90a", "gemm_pingpong_sm90a"] {
-        agrees(name, &trial);
+        let k = hand_written(name);
+        assert_eq!(manners(&k, Features::BARE_WAITS).len(), if k.roles.len() > 1 { 6 } else { 2 }, "{name}");
+        agrees(name, &k, &trial);
     }
-    let attention = attention();
-    agrees("attention_overlap_sm90a", &Trial::new(&attention, &[("T", 192)]));
+    let (attention, name) = (attention(), "attention_overlap_sm90a");
+    agrees(name, &hand_written(name), &Trial::new(&attention, &[("T", 192)]));
+}
+
+/// A copy of square matrices.
+const COPY: &str = "
+kernel @copy(%x: f32[B, N, N], %y: out f32[B, N, N])
+dims B: ?1, N: ?1
+grid (%b, %i, %j) = (B, N, N) {
+  %v = load %x[%b, %i, %j] : f32
+  store %y[%b, %i, %j], %v
+}
+";
+
+/// The same, each program doing a pair of elements that lie across the diagonal.
+const TRIANGLE: &str = "
+gpu @copy sm_80 threads 32 (
+  %x: f32[B, N, N] strides [?1, ?1, 1] align 16,
+  %y: out f32[B, N, N] strides [?1, ?1, 1] align 16,
+)
+dims B: ?1, N: ?1
+programs (%b, %i, %j) = triangular (B, N, N)
+role all scope cta {
+  %0: f32 = load.global %x[%b in_bounds, %i in_bounds, %j in_bounds]
+  store.global %y[%b in_bounds, %i in_bounds, %j in_bounds], %0
+  %1: f32 = load.global %x[%b in_bounds, %j in_bounds, %i in_bounds]
+  store.global %y[%b in_bounds, %j in_bounds, %i in_bounds], %1
+}
+";
+
+/// The kernel with its programs lowered.
+fn with_programs_lowered(mut k: Kernel) -> Kernel {
+    let pass = page::LOWER.iter().find(|p| p.name == "lower_programs").unwrap_or_else(|| panic!("no such pass"));
+    let Platform { target, machine } = k.target.into();
+    let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
+    let cx = &mut page::Cx { schedule, target, machine: &machine, notes };
+    (pass.run)(&mut k, cx).unwrap_or_else(|e| panic!("{e}"));
+    verify_gpu(&k).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!Features::of(&k).has(Features::PROGRAMS));
+    k
+}
+
+#[test]
+fn programs_become_loops_and_scalars() {
+    let product = case("gemm");
+    let trial = Trial::new(&product, &[("M", 1104), ("N", 520), ("K", 64)]);
+    for name in ["gemm_sm80", "gemm_sm90a", "gemm_pingpong_sm90a"] {
+        agrees(name, &with_programs_lowered(hand_written(name)), &trial);
+    }
+    let copy = parse_kernel(COPY).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let triangle = parse_gpu(TRIANGLE).unwrap_or_else(|e| panic!("{e}"));
+    for n in [1, 2, 19] {
+        let trial = Trial::new(&copy, &[("B", 3), ("N", n)]);
+        agrees("triangle", &triangle, &trial);
+        agrees("triangle", &with_programs_lowered(triangle.clone()), &trial);
+    }
 }
 
 /// A mistake.

@@ -3,7 +3,9 @@
 use crate::executor::edits::{self, Mutant};
 use crate::executor::trial::{Passed, Trial, manners, passes};
 use crate::kernels::{Sizes, exact_case, target};
-use atlas::codegen::gpu::{Kernel, Legal, Lowered, Op, SharedRef, verify_features, verify_gpu};
+use atlas::codegen::gpu::{Kernel, Legal, Lowered, Op, SharedRef, UnsignedOp, verify_features, verify_gpu};
+use atlas::codegen::notes::Notes;
+use atlas::codegen::{Platform, passes as page};
 use atlas::dsl::diag::Code;
 use atlas::dsl::{Schedule, Verified};
 
@@ -53,10 +55,11 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 13] = [
+const SUBJECTS: [Subject; 14] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
+    of("groups", ("batched", "bf16"), &[("G", 2), ("M", 300), ("N", 40), ("K", 8)], (1, 2)),
     of("transposed", ("transposed", "bf16"), &[("M", 24), ("N", 33), ("K", 56)], (2, 4)),
     of("chained", ("chained", "bf16"), &[("N", 21), ("H", 200)], (3, 2)),
     of("twice", ("twice", "bf16"), &[("M", 19), ("N", 16), ("K", 72)], (3, 2)),
@@ -79,6 +82,8 @@ const AHEAD: Names = &["product", "two stages", "transposed", "chained", "twice"
 const CARRIED: Names = &["product", "two stages"];
 /// With copies.
 const COPIES: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges", "masked"];
+/// Whose programs run in groups.
+const GROUPED: Names = &["groups"];
 /// With loops.
 const LOOPS: Names =
     &["product", "one stage", "transposed", "chained", "twice", "edges", "steps", "steps in f32", "state"];
@@ -215,6 +220,13 @@ const ROWS: &[Row] = &[
         &["one stage", "chained", "edges", "sums", "steps", "steps in f32", "masked"],
         |k| edits::without_barriers(k, false),
     ),
+    row("a coordinate one further", "lower_programs", Notices::Executor, PRODUCTS, edits::coordinates_further),
+    row("a quotient that is not divided", "lower_programs", Notices::Executor, GROUPED, |k| {
+        edits::replaced(k, |op| if let Op::Unsigned(UnsignedOp::Div, v, _) = op { Some(Op::Again(*v)) } else { None })
+    }),
+    row("a last group taken for a whole one", "lower_programs", Notices::Executor, GROUPED, |k| {
+        edits::replaced(k, |op| if let Op::Unsigned(UnsignedOp::Min, _, v) = op { Some(Op::Again(*v)) } else { None })
+    }),
 ];
 
 /// Who notices a mutant, and what is said of it; `None` for nobody.
@@ -228,8 +240,18 @@ fn noticed(subject: &Subject, trial: &Trial<'_>, mutant: &Kernel, passed: &Passe
     if let Some(fault) = faults.map(|f| f.to_string()).next() {
         return Some((Notices::Executor, fault));
     }
-    let lowered = Legal::<Lowered>::verify(mutant.clone()).ok()?;
+    let lowered = finished(subject, mutant, passed.pass)?;
     simulated(subject, &lowered).map(|said| (Notices::Simulator, said))
+}
+
+/// A mutant after the passes that follow; `None` if it is not of the last phase, or does not get through.
+fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<Legal<Lowered>> {
+    let rest = page::LOWER.iter().position(|p| p.name == after)? + 1;
+    let Platform { target, machine } = mutant.target.into();
+    let (schedule, mut k) = (subject.schedule(), mutant.clone());
+    let cx = &mut page::Cx { schedule: &schedule, target, machine: &machine, notes: &mut Notes::forgotten() };
+    page::LOWER[rest..].iter().try_for_each(|pass| (pass.run)(&mut k, cx)).ok()?;
+    Legal::verify(k).ok()
 }
 
 /// What the simulator says of a subject's mutant.

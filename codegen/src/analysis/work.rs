@@ -215,11 +215,6 @@ impl Walk<'_> {
             let op = &k.insts[inst];
             match op {
                 Op::Loop { lo, hi, body, .. } => self.repeat(*lo, *hi, *body, &mut part),
-                Op::Programs(body) => {
-                    let body = self.block(*body, ahead);
-                    part.fixed += body.fixed;
-                    part.rest.extend(body.rest);
-                }
                 Op::If(condition, body, _) => {
                     let condition = self.scalar(*condition);
                     let body = self.block(*body, ahead);
@@ -411,18 +406,18 @@ impl Walk<'_> {
 
     fn make_scalar(&mut self, v: Value) -> Option<Formula> {
         let inst = match self.k.values[v].def {
-            ValueDef::Program(axis) => {
-                let count = self.formulas.count(*self.k.index_map.axes().get(axis as usize)?);
-                let half = self.formulas.constant(0.5);
-                return self.formulas.binary(BinaryOp::Mul, count, half);
-            }
-            ValueDef::BlockParam(..) => return None,
+            ValueDef::Program(_) | ValueDef::BlockParam(..) => return None,
             ValueDef::Result(inst, _) => inst,
         };
         match self.k.insts[inst] {
             Op::Const(x) => Some(self.formulas.constant(x)),
             Op::DimSize(dim) => Some(self.formulas.size(dim)),
             Op::DimTiles(dim, size) => Some(self.formulas.count(GridExtent::Tiles { dim, size })),
+            Op::Coordinate(_, axis) => {
+                let count = self.formulas.count(axis);
+                let half = self.formulas.constant(0.5);
+                self.formulas.binary(BinaryOp::Mul, count, half)
+            }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.scalar(x),
             Op::Compare(Predicate::Lt, a, b) => {
                 let (a, b) = (self.scalar(a)?, self.scalar(b)?);

@@ -22,7 +22,7 @@ features! {
     ROLES: 0 = "roles";
     /// Clusters of CTAs, and buffers that belong to one.
     CLUSTERS: 1 = "clusters";
-    /// Index maps that give a CTA other than one program, or order them other than by number; `programs`.
+    /// Coordinates that the index map gives: to the kernel, or by `programs`.
     PROGRAMS: 2 = "programs";
     /// The copy engine: its copies, the bytes that rings expect of it, rings between parts of the CTA, fences, `drain`.
     ENGINE: 3 = "engine";
@@ -48,6 +48,8 @@ features! {
     NUMBERED: 13 = "numbered";
     /// Products of tensor cores that are over when they are issued, of several steps along K or of operands in shared memory.
     PRODUCTS: 14 = "products";
+    /// Index maps of which a launch has other than a CTA for each point of the grid.
+    GRIDS: 15 = "grids";
 }
 
 impl Features {

@@ -81,7 +81,7 @@ impl Type {
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueDef {
-    /// Coordinate of the n-th grid axis, from the index map.
+    /// Coordinate of the n-th grid axis, from the index map, until `lower_programs`.
     Program(u32),
     /// The n-th parameter of a block.
     BlockParam(Block, u32),
@@ -155,7 +155,9 @@ pub struct RingData {
     pub consumer: Scope,
 }
 
-/// How CTAs find their programs. No emitter reads a CTA's number but through this.
+/// How CTAs find their programs: what `lower_programs` computes. After it, how many CTAs there are.
+///
+/// [`axes`](IndexMap::axes) are the grid's; programs are counted with the last axis fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexMap {
     /// One program per CTA, last axis fastest.
@@ -226,7 +228,7 @@ pub struct Kernel {
     pub tables: PrimaryMap<Table, TableData>,
     /// How CTAs find programs.
     pub index_map: IndexMap,
-    /// One coordinate per grid axis: an i32 scalar.
+    /// One coordinate per grid axis: an i32 scalar. None where `programs` or instructions of the body give them.
     pub coords: Vec<Value>,
     /// Shared buffers.
     pub buffers: PrimaryMap<Buffer, BufferData>,

@@ -30,7 +30,8 @@ pub struct Scheduled;
 pub struct Lowered;
 
 impl Phase for Placed {
-    const FEATURES: Features = Features::TOKENS
+    const FEATURES: Features = Features::PROGRAMS
+        .with(Features::TOKENS)
         .with(Features::NUMBERED)
         .with(Features::BARE_WAITS)
         .with(Features::CONVERTS)

@@ -1,8 +1,8 @@
 //! GPU IR: how a kernel runs. Roles, rings, layouts, shared buffers and atoms; still tiles, not lanes.
 //!
-//! Semantics. A kernel is a list of *roles*; each role is a body that its threads run, once per program
-//! that the index map gives the CTA. A value of type `Fragment` is a tile spread over the threads of its
-//! role by a layout; a scalar is a fragment of rank 0 that every thread holds. Shared buffers are memory:
+//! Semantics. A kernel is a list of *roles*; each role is a body that its threads run. The index map
+//! gives the CTA's program its coordinates, until a pass computes them. A value of type `Fragment` is a tile spread over the
+//! threads of its role by a layout; a scalar is a fragment of rank 0 that every thread holds. Shared buffers are memory:
 //! `store.shared`, `copy` and `load.shared` are its only accesses, ordered by barriers that a pass derives.
 //! A *ring* is a group of buffers with stages and a producer and consumers: a stage is acquired, filled,
 //! committed, waited for, read and released, by iteration number. An `mma` yields an in-flight value;
@@ -39,7 +39,9 @@ pub use kernel::{
 };
 pub(crate) use legal::verify;
 pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
-pub use op::{Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, Valid};
+pub use op::{
+    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, UnsignedOp, Valid,
+};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 pub use verify::verify_gpu;

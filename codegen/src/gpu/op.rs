@@ -3,6 +3,7 @@
 use super::atom::{MmaAtom, Side};
 use super::{Block, Buffer, Ring, Value};
 use atlas_dsl::DType;
+use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::reach::Reach;
 use atlas_dsl::{Dim, Param, Table};
@@ -178,6 +179,28 @@ pub enum At {
     Slot(Value),
 }
 
+/// An operation on i32 scalars that are taken for unsigned numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnsignedOp {
+    /// Quotient, rounded down. The divisor is not 0.
+    Div,
+    /// The smaller one.
+    Min,
+}
+
+impl UnsignedOp {
+    /// All of them.
+    pub const ALL: [UnsignedOp; 2] = [UnsignedOp::Div, UnsignedOp::Min];
+
+    /// The word of the text form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnsignedOp::Div => "udiv",
+            UnsignedOp::Min => "umin",
+        }
+    }
+}
+
 /// A fence between kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FenceKind {
@@ -223,6 +246,15 @@ pub enum Op {
     DimSize(Dim),
     /// `ceil(dim / size)`.
     DimTiles(Dim, u32),
+    /// The number of this CTA among those of the launch, from 0 on: an i32 scalar.
+    CtaNumber,
+    /// CTAs of the launch: an i32 scalar.
+    CtaCount,
+    /// On two i32 scalars.
+    Unsigned(UnsignedOp, Value, Value),
+    /// The i32 scalar itself, which is known to be a coordinate of such an axis of a grid: at least 0 and less than the
+    /// axis has.
+    Coordinate(Value, GridExtent),
     /// A scalar parameter.
     ScalarParam(Param),
     /// An element of a constant table.

@@ -20,6 +20,8 @@ macro_rules! on_operands {
             | Op::Iota { .. }
             | Op::DimSize(_)
             | Op::DimTiles(..)
+            | Op::CtaNumber
+            | Op::CtaCount
             | Op::ScalarParam(_)
             | Op::ZeroShared(_)
             | Op::Drain(_)
@@ -29,6 +31,7 @@ macro_rules! on_operands {
             | Op::Programs(_) => {}
             Op::TableGet(_, v) | Op::Yield(v) => v.$iter().for_each(&mut $f),
             Op::Unary(_, _, v)
+            | Op::Coordinate(v, _)
             | Op::Cast(v)
             | Op::Again(v)
             | Op::Broadcast(v)
@@ -46,7 +49,7 @@ macro_rules! on_operands {
                 others.$iter().for_each(&mut $f);
             }
             Op::Commit(_, token) => token.$iter().for_each(&mut $f),
-            Op::Binary(_, _, a, b) | Op::Compare(_, a, b) => {
+            Op::Binary(_, _, a, b) | Op::Compare(_, a, b) | Op::Unsigned(_, a, b) => {
                 $f(a);
                 $f(b);
             }

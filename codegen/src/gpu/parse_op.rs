@@ -3,7 +3,8 @@
 use super::atom::MmaAtom;
 use super::parse::{Parser, pair};
 use super::{
-    Accuracy, At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Side, Slice, Valid, Value,
+    Accuracy, At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Side, Slice, UnsignedOp, Valid,
+    Value,
 };
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
@@ -27,6 +28,17 @@ impl Parser<'_> {
             "tiles" => {
                 let (dim, size) = self.dim_tiles()?;
                 Op::DimTiles(dim, size)
+            }
+            "cta" => Op::CtaNumber,
+            "ctas" => Op::CtaCount,
+            "coordinate" => {
+                let value = self.value()?;
+                self.text.expect_word("of")?;
+                let loc = self.text.peek().loc;
+                let [axis] = self.kernel.head().read_extents(&mut self.text)?[..] else {
+                    return Err(Diagnostic::new(5, loc, "a coordinate is of one axis"));
+                };
+                Op::Coordinate(value, axis)
             }
             "scalar" => Op::ScalarParam(self.param()?),
             "get" => {
@@ -163,6 +175,9 @@ impl Parser<'_> {
                 } else if let Some(op) = BinaryOp::from_name(function) {
                     let a = self.value()?;
                     Op::Binary(op, accuracy, a, self.value_after(T::Comma)?)
+                } else if let Some(op) = UnsignedOp::ALL.into_iter().find(|op| op.name() == name) {
+                    let a = self.value()?;
+                    Op::Unsigned(op, a, self.value_after(T::Comma)?)
                 } else if let Some(p) = Predicate::from_name(name) {
                     let a = self.value()?;
                     Op::Compare(p, a, self.value_after(T::Comma)?)

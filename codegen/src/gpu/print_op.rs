@@ -38,6 +38,13 @@ impl Printer<'_> {
             Op::Iota { axis, offset } => write!(f, "iota axis {axis} offset {offset}"),
             Op::DimSize(d) => write!(f, "size {}", self.head().dim(*d)),
             Op::DimTiles(d, size) => write!(f, "tiles({}, {size})", self.head().dim(*d)),
+            Op::CtaNumber => f.write_str("cta"),
+            Op::CtaCount => f.write_str("ctas"),
+            Op::Unsigned(op, a, b) => write!(f, "{} {}, {}", op.name(), v(a), v(b)),
+            Op::Coordinate(x, axis) => {
+                write!(f, "coordinate {} of ", v(x))?;
+                self.head().write_extents(f, [*axis])
+            }
             Op::ScalarParam(p) => write!(f, "scalar %{}", self.head().param(*p)),
             Op::TableGet(table, indices) => write!(f, "get @{}[{}]", self.head().table(*table), self.values(indices)),
             Op::Unary(op, by, x) => write!(f, "{}{} {}", op.name(), by.suffix(), v(x)),

@@ -10,6 +10,10 @@ pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
         Op::Const(_)
             | Op::DimSize(_)
             | Op::DimTiles(..)
+            | Op::CtaNumber
+            | Op::CtaCount
+            | Op::Unsigned(..)
+            | Op::Coordinate(..)
             | Op::ScalarParam(_)
             | Op::TableGet(..)
             | Op::Unary(..)

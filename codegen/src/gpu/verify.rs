@@ -9,7 +9,7 @@
 //! | 405 | dims, strides, alignments, tables and grid extents are as in Tile IR |
 //! | 406 | the target is one that the compiler lowers for |
 //! | 407 | threads are whole warps, at most 1024; clusters are powers of two, at most 8 CTAs, and need sm_90 |
-//! | 408 | the index map has an axis, and a coordinate per axis (a persistent map: or none); widths are at least 1 |
+//! | 408 | the index map has an axis, and a coordinate per axis or none (a persistent map: none); widths are at least 1 |
 //! | 410 | layouts hold every element of their shape, along axes that exist, and are of sane size |
 //! | 411 | a layout has as many threads as the role; a scalar may have those of the kernel |
 //! | 412 | buffers have extents, stages and a pitch that holds a row; offsets are aligned and inside shared memory |
@@ -175,7 +175,9 @@ impl<'k> Verifier<'k> {
     fn op_ids(&mut self, op: &Op, loc: Loc) {
         let k = self.kernel;
         match op {
-            Op::DimSize(d) | Op::DimTiles(d, _) => self.dim_exists(*d, loc),
+            Op::DimSize(d)
+            | Op::DimTiles(d, _)
+            | Op::Coordinate(_, GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. }) => self.dim_exists(*d, loc),
             Op::Refill { valid, .. } => valid.iter().for_each(|v| self.dim_exists(v.dim, loc)),
             Op::ScalarParam(p) | Op::LoadGlobal { param: p, .. } | Op::StoreGlobal { param: p, .. } => {
                 self.param_exists(*p, loc);
@@ -439,9 +441,13 @@ pub(super) fn index_map_error(map: &IndexMap, coords: usize) -> Option<String> {
     let axes = map.axes().len();
     match map {
         _ if axes == 0 => Some("the grid has no axis".to_owned()),
-        IndexMap::Persistent { .. } if coords == 0 => None,
-        _ if coords != axes => Some(format!("{coords} coordinates for {axes} grid axes")),
-        IndexMap::Grouped { width: 0, .. } => Some("groups of width 0".to_owned()),
+        IndexMap::Persistent { .. } if coords != 0 => {
+            Some("a persistent map has its coordinates in `programs`".to_owned())
+        }
+        _ if coords != 0 && coords != axes => Some(format!("{coords} coordinates for {axes} grid axes")),
+        IndexMap::Grouped { width: 0, .. } | IndexMap::Persistent { width: 0, .. } => {
+            Some("groups of width 0".to_owned())
+        }
         IndexMap::Triangular(_) if axes < 2 => Some("a triangular grid has two axes at least".to_owned()),
         _ => None,
     }

@@ -79,7 +79,10 @@ fn declarations(k: &Kernel, found: Found<'_>) {
         found(Features::CLUSTERS, loc, "a cluster of CTAs");
     }
     if !matches!(k.index_map, IndexMap::Linear(_) | IndexMap::Grouped { .. }) {
-        found(Features::PROGRAMS, loc, "an index map that a CTA does not follow by itself");
+        found(Features::GRIDS, loc, "an index map with other than a CTA for each point of the grid");
+    }
+    if !k.coords.is_empty() {
+        found(Features::PROGRAMS, loc, "a coordinate of the index map");
     }
     for buffer in k.buffers.values() {
         if buffer.owner != Owner::Cta {

@@ -6,7 +6,7 @@ use super::verify::Verifier;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
 use crate::math::{divides_approximately, has_approximate};
-use atlas_dsl::ir::{DimSize, Loc, ParamKind};
+use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind};
 use atlas_dsl::types::broadcast_shapes;
 use atlas_dsl::{DType, Param};
 
@@ -136,7 +136,14 @@ impl<'k> Verifier<'k> {
             }
             Op::Iota { .. } => None,
             Op::DimTiles(d, 0) => Some(format!("tiles of 0 elements of `{}`", k.dims[*d].name)),
-            Op::DimSize(_) | Op::DimTiles(..) => is_scalar(DType::I32),
+            Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => is_scalar(DType::I32),
+            Op::Coordinate(_, GridExtent::Tiles { dim, size: 0 }) => {
+                Some(format!("tiles of 0 elements of `{}`", k.dims[*dim].name))
+            }
+            Op::Unsigned(..) | Op::Coordinate(..) => match operands.iter().find(|&&v| !self.is_int(v)) {
+                Some(&v) => Some(format!("the operation takes scalars i32, found {}", self.ty(v))),
+                None => is_scalar(DType::I32),
+            },
             Op::ScalarParam(p) => match &k.params[*p].kind {
                 ParamKind::Scalar { dtype } => is_scalar(*dtype),
                 ParamKind::Tensor { .. } => Some(format!("`{}` is a tensor", k.params[*p].name)),

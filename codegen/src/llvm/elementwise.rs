@@ -2,7 +2,7 @@
 
 use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
-use crate::gpu::{Accuracy, Op, Slice, Type, Valid, Value};
+use crate::gpu::{Accuracy, Op, Slice, Type, UnsignedOp, Valid, Value};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::DType;
@@ -35,6 +35,19 @@ impl<'c> Emitter<'c, '_> {
             }
             Op::DimSize(d) => Ok(vec![self.dim_size(*d)?.into()]),
             Op::DimTiles(d, size) => Ok(vec![self.dim_tiles(*d, *size)?.into()]),
+            Op::CtaNumber => Ok(vec![self.call("llvm.nvvm.read.ptx.sreg.ctaid.x", self.i32_type().into(), &[])?]),
+            Op::CtaCount => Ok(vec![self.call("llvm.nvvm.read.ptx.sreg.nctaid.x", self.i32_type().into(), &[])?]),
+            Op::Unsigned(op, a, b) => {
+                let (a, b) = (self.int(*a)?, self.int(*b)?);
+                Ok(vec![match op {
+                    UnsignedOp::Div => self.b.build_int_unsigned_div(a, b, "")?.into(),
+                    UnsignedOp::Min => {
+                        let less = self.b.build_int_compare(IntPredicate::ULT, a, b, "")?;
+                        self.b.build_select(less, a, b, "")?
+                    }
+                }])
+            }
+            Op::Coordinate(a, _) => Ok(self.regs(*a)?.clone()),
             Op::ScalarParam(p) => {
                 Ok(vec![*self.scalars.get(p).ok_or_else(|| CompileError::bug("a scalar without a parameter"))?])
             }

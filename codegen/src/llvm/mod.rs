@@ -19,7 +19,7 @@ use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op};
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
-use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind, Stride};
+use atlas_dsl::ir::{Access, DimSize, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Param, Table};
 use coords::ThreadCoords;
 use cranelift_entity::SecondaryMap;
@@ -157,7 +157,6 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Legal<Lowered>,
         e.bind_param(i as u32, *p)?;
     }
     e.b.position_at_end(body);
-    e.programs()?;
     // One role: the whole CTA runs it.
     for role in k.roles.values() {
         e.block(role.body)?;
@@ -220,55 +219,6 @@ impl<'c> Emitter<'c, '_> {
     /// True if the kernel loads tiles of a tensor.
     fn is_loaded(&self, p: Param) -> bool {
         self.k.insts.values().any(|op| matches!(op, Op::LoadGlobal { param, .. } if *param == p))
-    }
-
-    /// Coordinates of this CTA's program: the last axis is fastest, but for groups of rows.
-    fn programs(&mut self) -> R<()> {
-        let (axes, width) = match &self.k.index_map {
-            gpu::IndexMap::Linear(axes) => (axes.clone(), None),
-            gpu::IndexMap::Grouped { width, axes } => (axes.clone(), Some(*width)),
-            _ => return Err(CompileError::bug("an index map that no CTA follows by itself")),
-        };
-        let i32t = self.cx.i32_type();
-        let ctaid = intrinsics::declare(self.module, "llvm.nvvm.read.ptx.sreg.ctaid.x", i32t.fn_type(&[], false));
-        let mut left = self.b.build_call(ctaid, &[], "cta")?.try_as_basic_value().unwrap_basic().into_int_value();
-        let mut coords = vec![left; axes.len()];
-        for (i, &axis) in axes.iter().enumerate().rev() {
-            if i == 0 {
-                coords[i] = left;
-                break;
-            }
-            let count = self.grid_count(axis)?;
-            let q = self.b.build_int_unsigned_div(left, count, "")?;
-            coords[i] = self.b.build_int_sub(left, self.b.build_int_mul(q, count, "")?, "")?;
-            left = q;
-        }
-        if let (Some(width), [.., row, column]) = (width, &mut coords[..]) {
-            let [.., rows, columns] = axes[..] else { return Err(CompileError::bug("groups of a grid of one axis")) };
-            let (rows, columns) = (self.grid_count(rows)?, self.grid_count(columns)?);
-            let first = self.b.build_int_unsigned_div(*row, self.i32(width.into()), "")?;
-            let first = self.b.build_int_mul(first, self.i32(width.into()), "")?;
-            // The number of the program within its group: no more than programs, so that nothing overflows.
-            let down = self.b.build_int_sub(*row, first, "")?;
-            let inside = self.b.build_int_add(self.b.build_int_mul(down, columns, "")?, *column, "")?;
-            let rest = self.b.build_int_sub(rows, first, "")?;
-            let whole = self.b.build_int_compare(inkwell::IntPredicate::ULT, rest, self.i32(width.into()), "")?;
-            let height = self.b.build_select(whole, rest, self.i32(width.into()), "")?.into_int_value();
-            *column = self.b.build_int_unsigned_div(inside, height, "")?;
-            let into = self.b.build_int_sub(inside, self.b.build_int_mul(*column, height, "")?, "")?;
-            *row = self.b.build_int_add(first, into, "")?;
-        }
-        for (&coord, value) in self.k.coords.iter().zip(coords) {
-            self.values[coord] = Some(vec![value.into()]);
-        }
-        Ok(())
-    }
-
-    fn grid_count(&self, axis: GridExtent) -> R<IntValue<'c>> {
-        match axis {
-            GridExtent::Points(d) => self.dim_size(d),
-            GridExtent::Tiles { dim, size } => self.dim_tiles(dim, size),
-        }
     }
 
     fn dim_size(&self, d: Dim) -> R<IntValue<'c>> {

@@ -9,6 +9,7 @@ mod insert_barriers;
 mod interleave_copies;
 mod lower_converts;
 mod lower_products;
+mod lower_programs;
 mod lower_rings;
 mod lower_tiles;
 mod schedule_loops;
@@ -29,6 +30,7 @@ pub use insert_barriers::insert_barriers;
 pub use interleave_copies::interleave_copies;
 pub use lower_converts::lower_converts;
 pub use lower_products::lower_products;
+pub use lower_programs::lower_programs;
 pub use lower_rings::lower_rings;
 pub use lower_tiles::lower_tiles;
 pub use schedule_loops::schedule_loops;
@@ -65,7 +67,8 @@ pub(crate) const fn pass(name: &'static str, run: fn(&mut Kernel, &mut Cx<'_>) -
 pub const FIRST: &str = "lower_tiles";
 
 /// What [`FIRST`] leaves.
-pub const MADE: Features = Features::TOKENS
+pub const MADE: Features = Features::PROGRAMS
+    .with(Features::TOKENS)
     .with(Features::NUMBERED)
     .with(Features::BARE_WAITS)
     .with(Features::CONVERTS)
@@ -96,4 +99,5 @@ pub const LOWER: &[Pass] = &[
     pass("check_registers", check_registers),
     Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
     Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },
+    Pass { removes: Features::PROGRAMS, ..pass("lower_programs", lower_programs) },
 ];

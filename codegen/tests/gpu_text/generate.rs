@@ -4,7 +4,7 @@ use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
     Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand,
-    Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, Valid, Value, WarpGrid,
+    Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -250,7 +250,13 @@ impl Generator {
             0 => Op::Const(self.number()),
             1 => Op::Iota { axis: self.small() as u8, offset: self.int() },
             2 => Op::DimSize(self.dim()),
-            3 => Op::DimTiles(self.dim(), self.int()),
+            3 if self.coin() => Op::DimTiles(self.dim(), self.int()),
+            3 => match self.below(4) {
+                0 => Op::CtaNumber,
+                1 => Op::CtaCount,
+                2 => Op::Unsigned(self.pick(&UnsignedOp::ALL), v, self.value()),
+                _ => Op::Coordinate(v, self.extent()),
+            },
             4 => Op::ScalarParam(self.param()),
             5 => Op::TableGet(Table::new(self.below(self.k.tables.len())), self.values()),
             6 => Op::Unary(self.pick(UnaryOp::ALL), self.pick(&Accuracy::ALL), v),

@@ -1,7 +1,7 @@
 //! One pass at a time, from text to text: `tests/cases/passes/PASS/NAME.gpu`, or `.tile` for the pass that makes kernels.
 //!
-//! The first line of a case is `// pass NAME; schedule stages=4 warps=8; target sm_90`, of which all but the name may be
-//! left out. Then the kernel, a line `---`, and the kernel that the pass leaves, or `// refused: part of the reason`.
+//! The first line of a case is `// pass NAME; schedule stages=4 warps=8; target sm_90; with roles grids`, of which all but
+//! the name may be left out; `with` names features that no phase has yet. Then the kernel, a line `---`, and the kernel that the pass leaves, or `// refused: part of the reason`.
 //! `ATLAS_BLESS=1` rewrites what follows the line.
 
 use super::{header, page, root};
@@ -18,6 +18,8 @@ struct Case<'t> {
     pass: &'t str,
     schedule: Schedule,
     platform: Option<Platform>,
+    /// Features that stand in it besides those of the pipeline.
+    with: Features,
     input: &'t str,
     expected: &'t str,
 }
@@ -42,7 +44,7 @@ fn read(text: &str) -> Result<Case<'_>, String> {
     let words = first.strip_prefix("// pass ").ok_or("the first line does not begin with `// pass `")?;
     let mut parts = words.split(';').map(str::trim);
     let pass = parts.next().unwrap_or_default();
-    let mut case = Case { pass, schedule: Schedule::default(), platform: None, input, expected };
+    let mut case = Case { pass, schedule: Schedule::default(), platform: None, with: Features::NONE, input, expected };
     for part in parts {
         match part.split_once(' ') {
             Some(("schedule", keys)) => {
@@ -53,7 +55,13 @@ fn read(text: &str) -> Result<Case<'_>, String> {
                 case.schedule = config.schedule;
             }
             Some(("target", arch)) => case.platform = Some(arch.parse()?),
-            _ => return Err(format!("`{part}` is neither a schedule nor a target")),
+            Some(("with", words)) => {
+                for word in words.split_whitespace() {
+                    let found = Features::ALL.iter().find(|(_, name)| *name == word);
+                    case.with = case.with.with(found.ok_or_else(|| format!("`{word}` is no feature"))?.0);
+                }
+            }
+            _ => return Err(format!("`{part}` is neither a schedule, nor a target, nor features")),
         }
     }
     Ok(case)
@@ -100,6 +108,7 @@ fn run(case: &Case<'_>) -> Result<Outcome, String> {
         if platform.target != k.target {
             return Err(format!("{platform} runs code for {}, but the kernel is for {}", platform.target, k.target));
         }
+        let before = before.with(case.with);
         verified("before", &k, before)?;
         let given = k.to_string();
         let ran = context(platform, &mut |cx| (pass.run)(&mut k, cx));
@@ -219,6 +228,7 @@ fn the_runner_notices_a_case_that_lies() {
         (good.replace("choose_caching", "choose_caching; target sm_91"), "unknown arch"),
         (good.replace("choose_caching", "choose_caching; target sm_90"), "the kernel is for sm_80"),
         (good.replace("choose_caching", "choose_caching; schedule BN=4"), "no key of a schedule"),
+        (good.replace("choose_caching", "choose_caching; with wings"), "is no feature"),
         (before.to_owned(), "no line `---`"),
         (good.replacen("load.global %x", "load.global.keep %x", 1).replacen("cast", "exp", 1), "before the pass"),
     ] {

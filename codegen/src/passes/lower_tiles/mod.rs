@@ -3,7 +3,8 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing; adds tokens, bare-waits, converts, unplaced, numbered, products.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing;
+//! adds programs, tokens, bare-waits, converts, unplaced, numbered, products.
 //!
 //! Each tile is made whole, where Tile IR has it; what a store makes of tiles that can be had in any layout, at the store.
 
