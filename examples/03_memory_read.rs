@@ -7,8 +7,8 @@ use atlas::prelude::*;
 // Two products with an activation between them, in one kernel: the hidden layer never leaves the chip. `pipeline`
 // streams H in tiles, whose loads run ahead of their use; `acc` is carried from one to the next in f32.
 atlas_kernel! {
-    /// GELU, erf form.
-    tile fn gelu(z) { 0.5 * z * (1.0 + erf(z * FRAC_1_SQRT_2)) }
+    /// A layer of a perceptron; `gelu` is built in.
+    tile fn layer(x, w) { gelu(dot(x, w.t())) }
 
     /// y = r + W1 · gelu(W2 · x)
     kernel memory<T: Float>(
@@ -24,8 +24,8 @@ atlas_kernel! {
             let xs = load(x[g, n, ..]);
             let mut acc = load(r[g, n, ..]).cast::<f32>();
             for h in pipeline(tiles(H, BH)) {
-                let z = dot(xs, load(w2[g, h, ..]).t());
-                acc += dot(gelu(z).cast::<T>(), load(w1[g, .., h]).t());
+                let hidden = layer(xs, load(w2[g, h, ..]));
+                acc += dot(hidden.cast::<T>(), load(w1[g, .., h]).t());
             }
             store(y[g, n, ..], acc.cast::<T>());
         }

@@ -60,7 +60,7 @@ pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
 pub(crate) type Sizes = &'static [(&'static str, u64)];
 
 /// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-pub(crate) const CASES: [(&str, &[Sizes]); 12] = [
+pub(crate) const CASES: [(&str, &[Sizes]); 13] = [
     ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
     ("state", &[&[("N", 32), ("K", 64)]]),
     ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
@@ -73,6 +73,7 @@ pub(crate) const CASES: [(&str, &[Sizes]); 12] = [
     ("negated", &[&[("N", 13)]]),
     ("twice", &[&[("M", 19), ("N", 16), ("K", 40)]]),
     ("edges", &[&[("N", 21), ("K", 37)]]),
+    ("columns", &[&[("M", 32)], &[("M", 37)]]),
 ];
 
 /// The names of the case files whose kernels are well formed.

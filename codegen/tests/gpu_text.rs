@@ -71,7 +71,7 @@ fn check(src: &str) -> Result<(), String> {
 /// Everything of a kernel but source places. Ids are part of it: the parser numbers in text order.
 fn structure(k: &Kernel) -> String {
     let results: Vec<_> = k.insts.keys().map(|i| &k.results[i]).collect();
-    let head = (&k.name, k.target, k.threads, k.cluster, k.approximate_math);
+    let head = (&k.name, k.target, k.threads, k.cluster);
     let memory = (&k.buffers, &k.rings, &k.roles, &k.index_map, &k.coords);
     let forms: Vec<_> = k.insts.keys().map(|i| &k.forms[i]).collect();
     let code = (&k.values, &k.insts, results, forms, &k.blocks);

@@ -3,8 +3,11 @@
 #[path = "passes/filetests.rs"]
 mod filetests;
 
+use atlas_codegen::Target;
 use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
 use atlas_codegen::passes::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
+use atlas_codegen::pipeline::run;
+use atlas_dsl::Schedule;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -93,4 +96,22 @@ fn a_ticket_is_for_its_phase() {
     let first = k.insts.keys().next().expect("an instruction");
     k.insts[first] = Op::Yield(vec![]);
     assert!(Legal::<Lowered>::verify(k).is_err());
+}
+
+/// Each choice reads the last one twice: as a tree there would be 2^40 of them.
+#[test]
+fn a_chain_of_choices_is_no_tree() {
+    let mut body = "%t0 = iota axis 0 : i32[64]\n%most = splat 29 : i32[64]\n".to_owned();
+    for i in 0..40 {
+        let next = i + 1;
+        body += &format!("%b{i} = lt %t{i}, %most : bool[64]\n%t{next} = select %b{i}, %t{i}, %most : i32[64]\n");
+    }
+    let text = format!(
+        "kernel @chain(%y: out i32[N])\ndims N: ?1\ngrid (%n) = (tiles(N, 64)) {{\n{body}store %y[%n : 64], %t40\n}}"
+    );
+    let tile = atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).expect("a kernel");
+    let sm_80: Target = "sm_80".parse().expect("a target");
+    let lowered = run(&tile, &Schedule::default(), sm_80, |_, _| {}).expect("a kernel that no GPU refuses");
+    let choices = lowered.insts.values().filter(|op| matches!(op, Op::Select(..))).count();
+    assert_eq!(choices, 40, "{}", *lowered);
 }

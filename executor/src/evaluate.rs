@@ -66,8 +66,8 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
             let x = at.map_or(0.0, |at| f64::from(data.values[at as usize]));
             filled(a.constant(DType::F32, x))
         }
-        Op::Unary(op, v) => tile(*v)?.map(dtype, a.unary(*op, dtype)?),
-        Op::Binary(op, x, y) => tile(*x)?.zip(&*tile(*y)?, dtype, a.binary(*op, dtype)?)?,
+        Op::Unary(op, _, v) => tile(*v)?.map(dtype, a.unary(*op, dtype)?),
+        Op::Binary(op, _, x, y) => tile(*x)?.zip(&*tile(*y)?, dtype, a.binary(*op, dtype)?)?,
         Op::Compare(p, x, y) => {
             let x = tile(*x)?;
             x.zip(&*tile(*y)?, dtype, a.compare(*p, x.dtype)?)?

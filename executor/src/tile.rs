@@ -105,6 +105,11 @@ fn wrapped(dtype: DType, x: i64) -> u64 {
     if dtype == DType::I32 { i64::from(x as i32) as u64 } else { x as u64 }
 }
 
+/// `x/2 (1 + erf(x / sqrt 2))` with its limit where infinity would meet 0.
+fn gelu(x: f64) -> f64 {
+    if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+}
+
 /// The larger by `above`; NaN if either is NaN.
 fn extreme(a: f64, b: f64, above: fn(f64, f64) -> bool, of_zeros: fn(f64) -> bool) -> f64 {
     if above(a, b) || a.is_nan() || (a == b && of_zeros(a)) { a } else { b }
@@ -131,8 +136,9 @@ impl Arithmetic {
             (UnaryOp::Neg, _) if dtype.is_int() => Box::new(move |x| wrapped(dtype, (x as i64).wrapping_neg())),
             (UnaryOp::Abs, _) if dtype.is_int() => Box::new(move |x| wrapped(dtype, (x as i64).wrapping_abs())),
             (UnaryOp::Neg, Arithmetic::Ring) => Box::new(|x| each(0, x, u16::wrapping_sub)),
-            // The vocabulary has no number for it.
+            // The vocabulary has no number for these.
             (UnaryOp::Erf, Arithmetic::Real) => Box::new(|x| libm::erf(f64::from_bits(x)).to_bits()),
+            (UnaryOp::Gelu, Arithmetic::Real) => Box::new(|x| gelu(f64::from_bits(x)).to_bits()),
             (_, Arithmetic::Real) => {
                 let f = op.row().of_number.ok_or_else(|| format!("`{}` of a number is not known", op.name()))?;
                 Box::new(move |x| f(f64::from_bits(x)).to_bits())

@@ -207,7 +207,7 @@ binary_int!(binary_i32, i32);
 binary_int!(binary_i64, i64);
 
 macro_rules! unary_float {
-    ($name:ident, $t:ty, erf = $erf:expr, rsqrt = $rsqrt:expr, sigmoid = $sigmoid:expr) => {
+    ($name:ident, $t:ty, erf = $erf:expr, rsqrt = $rsqrt:expr, sigmoid = $sigmoid:expr, gelu = $gelu:expr) => {
         fn $name(op: UnaryOp, x: &[$t]) -> Result<Vec<$t>, InterpError> {
             Ok(match op {
                 UnaryOp::Neg => map(x, |x| -x),
@@ -222,6 +222,7 @@ macro_rules! unary_float {
                 UnaryOp::Sin => map(x, <$t>::sin),
                 UnaryOp::Cos => map(x, <$t>::cos),
                 UnaryOp::Sigmoid => map(x, $sigmoid),
+                UnaryOp::Gelu => map(x, $gelu),
                 UnaryOp::Floor => map(x, <$t>::floor),
                 UnaryOp::Round => map(x, <$t>::round_ties_even),
                 UnaryOp::Not => return Err(mismatch(op.name())),
@@ -234,9 +235,10 @@ unary_float!(
     f32,
     erf = libm::erff,
     rsqrt = |x| (1.0 / f64::from(x).sqrt()) as f32,
-    sigmoid = |x| sigmoid(f64::from(x)) as f32
+    sigmoid = |x| sigmoid(f64::from(x)) as f32,
+    gelu = |x| gelu(f64::from(x)) as f32
 );
-unary_float!(unary_f64, f64, erf = libm::erf, rsqrt = |x| 1.0 / x.sqrt(), sigmoid = sigmoid);
+unary_float!(unary_f64, f64, erf = libm::erf, rsqrt = |x| 1.0 / x.sqrt(), sigmoid = sigmoid, gelu = gelu);
 
 /// The logistic function without overflow on either side.
 fn sigmoid(x: f64) -> f64 {
@@ -248,9 +250,45 @@ fn sigmoid(x: f64) -> f64 {
     }
 }
 
+/// `x/2 (1 + erf(x / sqrt 2))`, by erfc, which does not cancel on the negative side.
+fn gelu(x: f64) -> f64 {
+    // Infinity times 0 has no value.
+    if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{UnaryOp, unary_f32, unary_f64};
+
+    /// Of 50-digit arithmetic.
+    const GELU: [(f64, f64); 8] = [
+        (-20.25, -3.5968047265228793e-90),
+        (-14.0, -1.091095154686992e-43),
+        (-5.5, -1.0444259356238246e-7),
+        (-1.25, -0.13206221708356907),
+        (-0.001, -0.00049960105778608895),
+        (0.75, 0.58002948571734885),
+        (3.0, 2.9959503059051097),
+        (9.0, 9.0),
+    ];
+
+    #[test]
+    fn gelu_has_its_limits_and_its_digits_far_below_0() {
+        let same = |got: Vec<f64>, want: &[f64]| {
+            let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
+            assert_eq!(bits(&got), bits(want));
+        };
+        let ends = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 1e30, -1e30];
+        let want = [0.0, -0.0, f64::INFINITY, -0.0, 1e30, -0.0];
+        same(unary_f64(UnaryOp::Gelu, &ends).unwrap(), &want);
+        let narrow = unary_f32(UnaryOp::Gelu, &ends.map(|x| x as f32)).unwrap();
+        same(narrow.into_iter().map(f64::from).collect(), &want.map(|x| f64::from(x as f32)));
+        assert!(unary_f64(UnaryOp::Gelu, &[f64::NAN]).unwrap()[0].is_nan());
+        for (x, want) in GELU {
+            let got = unary_f64(UnaryOp::Gelu, &[x]).unwrap()[0];
+            assert!((got - want).abs() <= 1e-13 * want.abs(), "gelu({x}) = {got:e}, not {want:e}");
+        }
+    }
 
     #[test]
     fn whole_numbers_below_and_nearest() {

@@ -18,7 +18,7 @@
 //! Numerics in [`Mode::Native`]. f16 and bf16 values are held in f32 and rounded once after every
 //! operation. `sum` over floats adds in f64 and rounds once to f32. `dot` multiplies and accumulates
 //! in f32 (f64 for f64). f32 functions are those of the platform's C library (`erf` of `libm`);
-//! `sigmoid` and `rsqrt` compute in f64 and round once. Integers wrap; a quotient by 0 is 0.
+//! `sigmoid`, `gelu` and `rsqrt` compute in f64 and round once. Integers wrap; a quotient by 0 is 0.
 //! In [`Mode::F64`] every float is an f64 and nothing is rounded, tf32 included. In [`Mode::Ring`] floats are bits of
 //! a finite ring, where any order of a sum gives the same bits.
 //!

@@ -254,9 +254,7 @@ pub fn benches() -> Vec<Bench> {
         ("rotary", "rotary", &[32768, 32, 2, 64]),
     ];
     rows.into_iter()
-        .filter_map(|(name, kernel, dims)| {
-            Some(Bench { name, problem: as_in_a_model(problem(kernel, DType::Bf16, dims)?) })
-        })
+        .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: model_problem(kernel, DType::Bf16, dims)? }))
         .collect()
 }
 
@@ -265,6 +263,11 @@ pub fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
     let op = find(kernel)?;
     let def: &'static KernelDef = op.kernels.iter().copied().find(|k| k.name == kernel)?;
     Some(Problem::new(op, def, dtype, dims))
+}
+
+/// The same with inputs as a model has them.
+pub fn model_problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
+    problem(kernel, dtype, dims).map(as_in_a_model)
 }
 
 /// The dims for which a kernel that ships here is usually compiled; empty for any other kernel.

@@ -1,8 +1,8 @@
 //! Read-out of a deep memory: `y = r + W1 · gelu(W2 · x)`, one small MLP per group (a batch element x head).
 //!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 42, with the residual `r` as an input of its own: `r = x` where
-//! the residual is the key itself. GELU is the erf form, `0.5 z (1 + erf(z / sqrt 2))`; the tanh form differs
-//! by up to 4.7e-4 and is another function.
+//! the residual is the key itself. GELU is the built-in one, the erf form `0.5 z (1 + erf(z / sqrt 2))`; the
+//! tanh form differs by up to 4.7e-4 and is another function.
 //!
 //! With rows as tokens, `x` is [N, D], `W2` is [H, D], `W1` is [D, H]:
 //! `Z = X W2^T`, `A = gelu(Z)`, `Y = R + A W1^T`. `Z` and `A` are never written to memory: `H` is streamed
@@ -13,12 +13,8 @@
 use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
-use std::f32::consts::FRAC_1_SQRT_2;
 
 atlas_kernel! {
-    /// GELU, erf form.
-    tile fn gelu(z) { 0.5 * z * (1.0 + erf(z * FRAC_1_SQRT_2)) }
-
     /// y = r + W1 · gelu(W2 · x), one small memory per group.
     pub kernel memory_read<T: Float>(
         x:  &Tensor<T, [G, N, D]>,

@@ -136,21 +136,33 @@ impl Prepared<'_> {
         Ok(&self.tensors[at])
     }
 
-    /// Compares the result at `count` indices of the op's independent dim, spread from the first to the last.
-    ///
-    /// # Errors
-    /// Those of reading the output.
-    pub fn check_sample(&self, inputs: &Inputs, count: usize) -> Result<Comparison> {
+    /// What the result should be at `count` indices of the op's independent dim, spread from the first to the last.
+    pub fn sample(&self, inputs: &Inputs, count: usize) -> Sample {
         let total = self.problem.dim(self.problem.op.batch);
         let count = count.min(total);
         let indices: Vec<usize> = (0..count).map(|i| i * (total - 1) / (count - 1).max(1)).collect();
         let (part, picked) = self.problem.at(inputs, &indices);
+        let expected = (part.op.reference)(&part, &picked);
+        Sample { indices, expected }
+    }
+
+    /// Compares the result with a sample.
+    ///
+    /// # Errors
+    /// Those of reading the output.
+    pub fn check_sample(&self, sample: &Sample) -> Result<Comparison> {
         let mut result = Vec::new();
-        for &i in &indices {
+        for &i in &sample.indices {
             result.extend(self.output()?.slice(0, Range { start: i, end: i + 1 })?.to_f64_vec()?);
         }
-        Ok(Comparison::new(&result, &(part.op.reference)(&part, &picked)))
+        Ok(Comparison::new(&result, &sample.expected))
     }
+}
+
+/// The reference at some indices of an op's independent dim.
+pub struct Sample {
+    indices: Vec<usize>,
+    expected: Vec<f64>,
 }
 
 /// Puts a tensor on a device in a given layout.

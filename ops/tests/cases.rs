@@ -84,7 +84,7 @@ fn a_sample_of_the_result_is_checked_against_the_same_reference() {
     let inputs = p.inputs();
     let outcome = p.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
         prepared.launch(None)?;
-        prepared.check_sample(&inputs, 3)
+        prepared.check_sample(&prepared.sample(&inputs, 3))
     });
     assert!(outcome.is_ok_and(|c| c.passes(p.bound())));
 }

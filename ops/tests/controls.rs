@@ -4,12 +4,10 @@ use atlas_dsl::{DType, KernelDef};
 use atlas_macros::atlas_kernel;
 use atlas_ops::{Comparison, Fill, Problem, cases};
 use atlas_runtime::Device;
-use std::f32::consts::FRAC_1_SQRT_2;
 
 const CLASSIC: [[f32; 3]; 5] = [[3.4445, -4.7750, 2.0315]; 5];
 
 atlas_kernel! {
-    tile fn gelu(z) { 0.5 * z * (1.0 + erf(z * FRAC_1_SQRT_2)) }
     tile fn gelu_tanh(z) { 0.5 * z * (1.0 + tanh(0.7978845608 * (z + 0.044715 * z * z * z))) }
 
     kernel memory_with_tanh<T: Float>(

@@ -183,10 +183,13 @@ fn on_all_cores<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> 
                 break;
             }
             let run = &run;
-            helpers.push(scope.spawn(move || {
+            let helper = std::thread::Builder::new().spawn_scoped(scope, move || {
                 let _taken = taken;
                 run()
-            }));
+            });
+            // Where no thread is to be had, those that there are do it.
+            let Ok(helper) = helper else { break };
+            helpers.push(helper);
         }
         let mut done = run();
         drop(own);

@@ -78,6 +78,11 @@ impl Spaces {
         slot
     }
 
+    /// A space that has been explored.
+    fn known(&mut self, key: &SpaceKey) -> Option<Arc<Space>> {
+        self.by_key.get(key)?.slot.get().cloned()
+    }
+
     /// Counts the configs of a space that has been explored; the least recently used spaces go.
     fn count(&mut self, key: &SpaceKey, slot: &Slot, space: &Space) {
         let Some(entry) = self.by_key.peek_mut(key) else { return };
@@ -135,11 +140,11 @@ impl Space {
         config: Config,
     ) -> Result<Arc<Space>> {
         let key = SpaceKey { def: std::ptr::from_ref(def) as usize, spec, machine, given: Some(config.clone()) };
-        let slot = spaces().slot(&key);
-        if let Some(space) = slot.get() {
-            return Ok(space.clone());
+        if let Some(space) = spaces().known(&key) {
+            return Ok(space);
         }
         build_kernel(def, &key.spec, &config)?;
+        let slot = spaces().slot(&key);
         let points = vec![Point::built(config)];
         let (works, lowered) = Default::default();
         let space = slot.get_or_init(|| Arc::new(Space { def, spec: key.spec.clone(), points, works, lowered }));

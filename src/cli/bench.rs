@@ -26,9 +26,8 @@ pub(super) struct Args {
     /// Only the results of this name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Measure with this config.
-    #[arg(long, value_name = "KEY=NUMBER ..")]
-    config: Option<String>,
+    #[command(flatten)]
+    problem: input::ProblemArgs,
     /// Measure every config of the tune space.
     #[arg(long, conflicts_with = "config")]
     all_configs: bool,
@@ -60,6 +59,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             names.join(", ")
         );
     }
+    let benches = benches.into_iter().map(|b| resized(b, &args.problem)).collect::<Result<Vec<Bench>>>()?;
     let device = input::device(&args.device)?;
     if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
@@ -89,18 +89,33 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(slower.is_empty() && wrong == 0)
 }
 
+/// A benchmark at the sizes and in the element type that the user asked for.
+fn resized(mut bench: Bench, asked: &input::ProblemArgs) -> Result<Bench> {
+    let p = &bench.problem;
+    let usual: Vec<String> = p.kernel.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect();
+    let text = format!("{},{}", usual.join(","), asked.dims.as_deref().unwrap_or(""));
+    let sizes = input::dims(p.kernel, Some(&text))?;
+    let dims: Vec<u64> = p.kernel.dims.iter().map(|d| sizes[d.name]).collect();
+    let dtype = input::dtype(&asked.dtype)?;
+    input::specialization(p.kernel, &sizes, dtype)?;
+    bench.problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
+    Ok(bench)
+}
+
 /// Measures one benchmark, with one config or with all.
 fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let p = &bench.problem;
     let inputs = p.inputs();
     let mut prepared = p.prepare(device, &inputs)?;
-    let configs: Vec<Option<Config>> = match &args.config {
+    let configs: Vec<Option<Config>> = match &args.problem.config {
         Some(text) => vec![Some(input::config(p.kernel, text)?)],
         None if args.all_configs => p.kernel.configs().into_iter().map(Some).collect(),
         None => vec![None],
     };
     let bytes: f64 = p.tensors().iter().map(|(_, sizes, _)| sizes.iter().product::<usize>() as f64).sum::<f64>()
         * f64::from(p.dtype.bytes());
+    let by_cost = REFERENCE * p.dim(p.op.batch) as f64 / (p.op.flops)(p).max(1.0);
+    let expected = prepared.sample(&inputs, CHECKED.min(by_cost as usize).max(1));
     let mut rows = Vec::new();
     for config in configs {
         let mut row = json!({ "name": bench.name, "shape": p.shape(), "dtype": p.dtype.name() });
@@ -126,10 +141,10 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         row["registers"] = json!(launch.facts().map(|f| f.registers));
         row["local_bytes"] = json!(launch.facts().map(|f| f.local_bytes));
         row["shared_bytes"] = json!(launch.facts().map(|f| f.shared_bytes));
-        let by_cost = REFERENCE * p.dim(p.op.batch) as f64 / (p.op.flops)(p).max(1.0);
-        let c = prepared.check_sample(&inputs, CHECKED.min(by_cost as usize).max(1))?;
+        let c = prepared.check_sample(&expected)?;
         let t = sample::on_device(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
-        let host = sample::on_host(device, || Ok(prepared.launch(config.as_ref())?))?;
+        // A sweep is after the device's time.
+        let host = (!args.all_configs).then(|| sample::on_host(device, || Ok(prepared.launch(config.as_ref())?)));
         row["median_ms"] = json!(t.median_ms);
         row["min_ms"] = json!(t.min_ms);
         row["rel_err"] = json!(c.rel_f);
@@ -137,7 +152,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         row["pass"] = json!(c.passes(p.bound()));
         row["gb_s"] = json!(bytes / t.median_ms / 1e6);
         row["tflops"] = json!((p.op.flops)(p) / t.median_ms / 1e9);
-        row["launch_us"] = json!(host);
+        row["launch_us"] = json!(host.transpose()?);
         if args.all_configs {
             let wrong = if row["pass"] == true { "" } else { " WRONG" };
             eprintln!("{} {}: {}{wrong}", bench.name, launch.config(), show::time(t.median_ms));

@@ -1,6 +1,8 @@
 //! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
 
-use atlas::codegen::gpu::{At, Block, Form, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value};
+use atlas::codegen::gpu::{
+    Accuracy, At, Block, Form, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
+};
 use atlas::dsl::DType;
 use atlas::dsl::op::{BinaryOp, UnaryOp};
 
@@ -38,7 +40,7 @@ impl Site<'_> {
     /// `v + by`, before the instruction.
     pub(crate) fn plus(&mut self, v: Value, by: f64) -> Value {
         let by = self.scalar(Op::Const(by), DType::I32);
-        self.scalar(Op::Binary(BinaryOp::Add, v, by), DType::I32)
+        self.scalar(Op::binary(BinaryOp::Add, v, by), DType::I32)
     }
 
     pub(crate) fn zero(&mut self) -> Value {
@@ -46,7 +48,7 @@ impl Site<'_> {
     }
 
     pub(crate) fn not(&mut self, v: Value) -> Value {
-        self.scalar(Op::Unary(UnaryOp::Not, v), DType::Bool)
+        self.scalar(Op::Unary(UnaryOp::Not, Accuracy::Precise, v), DType::Bool)
     }
 }
 
@@ -360,6 +362,31 @@ pub(crate) fn right_operands(k: &Kernel, f: impl Fn(SharedRef) -> SharedRef) -> 
             *b = f(*b);
             true
         }
+        _ => false,
+    })
+}
+
+/// Products of later columns that read the first ones.
+pub(crate) fn first_columns(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Mma { b: Operand::Shared(b), .. } if b.origin.1 > 0 => {
+            b.origin.1 = 0;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Stores of later columns over the first ones.
+pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::StoreGlobal { slices, .. } => match slices.last_mut() {
+            Some(Slice::Whole { offset, .. }) if *offset > 0 => {
+                *offset = 0;
+                true
+            }
+            _ => false,
+        },
         _ => false,
     })
 }

@@ -55,7 +55,7 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 13] = [
+const SUBJECTS: [Subject; 14] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -69,6 +69,7 @@ const SUBJECTS: [Subject; 13] = [
     of("steps in f32", ("steps", "f32"), &[("B", 2)], (2, 4)),
     of("masked", ("masked", "bf16"), &[("B", 2)], (2, 2)),
     of("state", ("state", "bf16"), &[("N", 32), ("K", 64)], (2, 4)),
+    of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
 ];
 
 type Names = &'static [&'static str];
@@ -184,6 +185,11 @@ const ROWS: &[Row] = &[
     row("zeros left out", "insert_barriers", Notices::Simulator, &["steps in f32"], |k| {
         edits::without(k, |op| matches!(op, Op::ZeroShared(_)))
     }),
+    row("a range left out", "split_tiles", Notices::Executor, &["columns"], |k| {
+        edits::without(k, |op| matches!(op, Op::StoreGlobal { .. }))
+    }),
+    row("a range of the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_columns),
+    row("a range stored to the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_stores),
     row("a layout not changed", "lower_tiles", Notices::Verifier(420), &["chained", "sums"], |k| {
         edits::replaced(k, |op| if let Op::Convert(v) = op { Some(Op::Again(*v)) } else { None })
     }),

@@ -63,7 +63,13 @@ impl Formulas {
 
     /// `None` for an operation that no expression has.
     pub(crate) fn binary(&mut self, op: BinaryOp, a: Formula, b: Formula) -> Option<Formula> {
-        use BinaryOp::{Add, Div, Max, Min, Mul, Sub};
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Sub};
+        // Of conditions, which are 0 or 1.
+        let op = match op {
+            And => Mul,
+            Or => Max,
+            op => op,
+        };
         matches!(op, Add | Sub | Mul | Div | Min | Max).then(|| self.add(Expr::Binary(op, a, b)))
     }
 

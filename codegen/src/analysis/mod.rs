@@ -2,6 +2,7 @@
 #![warn(clippy::too_many_lines)]
 
 mod ahead;
+mod demand;
 mod extents;
 mod fills;
 mod formless;
@@ -22,7 +23,7 @@ pub(crate) use formless::{refuse_bits_in_shared, refuse_formless};
 pub use order::order;
 pub(crate) use placement::contiguous_run;
 pub use placement::{Home, Placement, StagingReason};
-pub use precision::tolerates_approximation;
+pub use precision::{Precision, Verdict};
 pub(crate) use registers::words;
 pub use registers::{carried_operands, peak_registers, registers_per_thread};
 pub(crate) use sources::root as placement_root;

@@ -90,7 +90,6 @@ pub struct Placement {
     layouts: SecondaryMap<Value, Option<Fragment>>,
     atoms: SecondaryMap<Value, Option<MmaAtom>>,
     products: SecondaryMap<Inst, Option<MmaAtom>>,
-    vectors: SecondaryMap<Value, u32>,
     splits: SecondaryMap<Value, Split>,
     warps: u32,
 }
@@ -123,7 +122,6 @@ impl Placement {
             layouts: SecondaryMap::with_capacity(n),
             atoms: SecondaryMap::with_capacity(n),
             products: SecondaryMap::new(),
-            vectors: SecondaryMap::with_capacity(n),
             splits: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
@@ -139,18 +137,6 @@ impl Placement {
     /// The register layout of a value.
     pub fn layout(&self, v: Value) -> Option<&Fragment> {
         self.layouts[v].as_ref()
-    }
-
-    /// The layout of columns `len` of a value: its class's recipe for the narrower tile.
-    pub fn layout_of_columns(&self, kernel: &Kernel, v: Value, len: u32) -> Fragment {
-        let mut shape = kernel.ty(v).shape.clone();
-        if let Some(last) = shape.last_mut() {
-            *last = len;
-        }
-        match self.atoms[v] {
-            Some(atom) => self.accumulator(v, atom, [shape[0], len]),
-            None => Fragment::blocked(&shape, self.vectors[v].max(1), self.warps),
-        }
     }
 
     /// The layout in which an atom makes a tile `[m, n]` of a value's class.
@@ -292,7 +278,6 @@ impl Placement {
             let layout = Fragment::blocked(&kernel.ty(v).shape, 16 / bytes, self.warps);
             for m in members {
                 self.layouts[m] = Some(layout.clone());
-                self.vectors[m] = 16 / bytes;
             }
             self.propagate(kernel, classes);
         }

@@ -23,12 +23,11 @@
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
 use crate::gpu::{
-    Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
+    Accuracy, Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
     access_elements,
 };
 use crate::layout::Fragment;
 use atlas_dsl::DType;
-use atlas_dsl::op::UnaryOp;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
@@ -200,10 +199,9 @@ impl<'k> Walk<'k> {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
         }
         let Op::Mma { atom, .. } = op else {
-            // A polynomial's coefficients and powers; an approximate instruction has none, but log has no such form.
-            let polynomial = matches!(op, Op::Unary(f, _) if !f.row().exact);
-            let precise = !self.k.approximate_math || matches!(op, Op::Unary(UnaryOp::Log, _));
-            return if polynomial && precise { 8 } else { 0 };
+            // A polynomial's coefficients and powers; an approximate instruction has none.
+            let polynomial = matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact);
+            return if polynomial { 8 } else { 0 };
         };
         if atom.is_tensor_core() {
             // Operands are values of their own.

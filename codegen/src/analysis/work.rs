@@ -6,7 +6,7 @@
 
 use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::{peak_registers, registers_per_thread};
-use crate::gpu::{Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
+use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
@@ -300,11 +300,9 @@ impl Walk<'_> {
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
         let elements = tile.map_or(0.0, |(_, layout)| threads * f64::from(layout.reg_count()));
         match op {
-            Op::Unary(op, _) => c.element_wise += elements * self.unary(*op),
+            Op::Unary(op, by, _) => c.element_wise += elements * unary(*op, *by),
             // The reciprocal of a repeated divisor is made once.
-            Op::Binary(BinaryOp::Div, _, by) if self.repeats(*by) && self.k.approximate_math => {
-                c.element_wise += elements
-            }
+            Op::Binary(BinaryOp::Div, Accuracy::Approximate, _, by) if self.repeats(*by) => c.element_wise += elements,
             Op::Binary(BinaryOp::Div, ..) => c.element_wise += elements * 8.0,
             Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
             Op::Refill { .. } => c.element_wise += 2.0 * elements,
@@ -352,18 +350,6 @@ impl Walk<'_> {
 
     fn repeats(&self, v: Value) -> bool {
         matches!(self.k.values[v].def, ValueDef::Result(inst, _) if matches!(self.k.insts[inst], Op::Broadcast(_)))
-    }
-
-    fn unary(&self, op: UnaryOp) -> f64 {
-        let n = match op {
-            op if op.row().exact => return 1.0,
-            UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
-            // It has no approximate form.
-            UnaryOp::Log => return 20.0,
-            UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
-            _ => 20.0,
-        };
-        if self.k.approximate_math { n } else { 2.0 * n }
     }
 
     /// Instructions of all threads that a load or a store takes.
@@ -437,13 +423,27 @@ impl Walk<'_> {
                 let (a, b) = (self.scalar(a)?, self.scalar(b)?);
                 Some(self.formulas.less(a, b))
             }
-            Op::Binary(op, a, b) => {
+            Op::Binary(op, _, a, b) => {
                 let (a, b) = (self.scalar(a)?, self.scalar(b)?);
                 self.formulas.binary(op, a, b)
             }
             _ => None,
         }
     }
+}
+
+/// Instructions for an element of a function.
+fn unary(op: UnaryOp, by: Accuracy) -> f64 {
+    let n = match op {
+        op if op.row().exact => return 1.0,
+        UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
+        // It has no approximate form.
+        UnaryOp::Log => return 20.0,
+        UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
+        UnaryOp::Gelu => return if by == Accuracy::Approximate { 10.0 } else { 56.0 },
+        _ => 20.0,
+    };
+    if by == Accuracy::Approximate { n } else { 2.0 * n }
 }
 
 /// Digits of the thread index that are a warp's lanes.

@@ -141,13 +141,20 @@ impl WorkAt<'_> {
         work.reads.clear();
         let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| values[t as usize]);
         work.reads.extend(bytes.map(|tensor| Read { bytes: 0.0, tensor }));
-        work.total = run(&table.items, row.items.clone(), row.fixed, 1.0, values, work);
+        work.total = run(&table.items, row.items.clone(), row.fixed, (1.0, 1.0), values, work);
         work
     }
 }
 
 /// The work of one run of some items; what programs read, write and run ahead is noted for all its trips.
-fn run(items: &[Step], range: Range<usize>, fixed: Counts, trips: f64, values: &[f64], work: &mut Work) -> Counts {
+fn run(
+    items: &[Step],
+    range: Range<usize>,
+    fixed: Counts,
+    (trips, of_loop): (f64, f64),
+    values: &[f64],
+    work: &mut Work,
+) -> Counts {
     let mut counts = fixed;
     let of = |f: Formula| values[f as usize];
     let mut at = range.start;
@@ -169,7 +176,7 @@ fn run(items: &[Step], range: Range<usize>, fixed: Counts, trips: f64, values: &
             Step::Loop { bounds, ahead, body } => {
                 let bounds = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
                 let own = bounds.map_or(UNKNOWN_TRIPS, |n| n.max(0.0).ceil());
-                let inner = run(items, inside..body.end, body.fixed, trips * own, values, work);
+                let inner = run(items, inside..body.end, body.fixed, (trips * own, own), values, work);
                 if let Some(ahead) = *ahead {
                     work.prefetched.push(Prefetched { trips: trips * own, ahead, body: inner });
                 }
@@ -177,13 +184,13 @@ fn run(items: &[Step], range: Range<usize>, fixed: Counts, trips: f64, values: &
                 body.end
             }
             Step::If { ahead, condition, body } => {
-                // A guard of loads that run ahead is false at the end of the loop.
+                // A guard of loads that run ahead is false at the end of each run of the loop.
                 let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
-                    (Some(ahead), _) => (trips - ahead).max(0.0) / trips.max(1.0),
+                    (Some(ahead), _) => (of_loop - ahead).max(0.0) / of_loop.max(1.0),
                     (None, Some(holds)) => holds,
                     (None, None) => 1.0,
                 };
-                let inner = run(items, inside..body.end, body.fixed, trips * share, values, work);
+                let inner = run(items, inside..body.end, body.fixed, (trips * share, of_loop), values, work);
                 counts.plus_times(inner, share);
                 body.end
             }

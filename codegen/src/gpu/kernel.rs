@@ -248,8 +248,6 @@ pub struct Kernel {
     pub blocks: PrimaryMap<Block, BlockData>,
     /// Places in the user's source.
     pub locs: SecondaryMap<Inst, Loc>,
-    /// True if every result reaches memory rounded to 16 bits, so that approximate instructions serve.
-    pub approximate_math: bool,
 }
 
 impl Kernel {
@@ -280,7 +278,6 @@ impl Kernel {
             forms: SecondaryMap::new(),
             blocks: PrimaryMap::new(),
             locs: SecondaryMap::new(),
-            approximate_math: false,
         }
     }
 

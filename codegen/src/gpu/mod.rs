@@ -43,7 +43,9 @@ pub use kernel::{
 };
 pub(crate) use legal::verify;
 pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
-pub use op::{At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, UnsignedOp, Valid};
+pub use op::{
+    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, UnsignedOp, Valid,
+};
 pub use parse::parse_gpu;
 pub use part::part_layout;
 #[cfg(feature = "llvm")]

@@ -58,6 +58,19 @@ impl Slice {
             Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => Some(len),
         }
     }
+
+    /// `len` of its elements, from the `first` on.
+    #[must_use]
+    pub fn part(self, first: u32, len: u32) -> Slice {
+        match self {
+            Slice::At { .. } => self,
+            Slice::Tile { index, size, offset, reach, .. } => {
+                Slice::Tile { index, size, offset: offset + first, len, reach }
+            }
+            Slice::Span { start, offset, .. } => Slice::Span { start, offset: offset + first, len },
+            Slice::Whole { offset, .. } => Slice::Whole { offset: offset + first, len },
+        }
+    }
 }
 
 /// Up to where a tile's elements are real along an axis: those with `0 <= base + i < dim`.
@@ -82,6 +95,15 @@ pub struct SharedRef {
     pub origin: (u32, u32),
     /// True if the tile is the transpose of the rectangle.
     pub transposed: bool,
+}
+
+impl SharedRef {
+    /// The rectangle that begins so many rows and columns of the tile further on.
+    #[must_use]
+    pub fn further(self, rows: u32, cols: u32) -> SharedRef {
+        let (rows, cols) = if self.transposed { (cols, rows) } else { (rows, cols) };
+        SharedRef { origin: (self.origin.0 + rows, self.origin.1 + cols), ..self }
+    }
 }
 
 /// What the L2 cache does with the lines that a load brings.
@@ -186,6 +208,28 @@ pub enum FenceKind {
     ProxyAsync,
 }
 
+/// Which form of an elementary function or of a quotient computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accuracy {
+    /// Within 2 ulp; the only form of most operations.
+    Precise,
+    /// [`math::approximate`](crate::math::approximate), or the hardware's quick division.
+    Approximate,
+}
+
+impl Accuracy {
+    /// Both.
+    pub const ALL: [Accuracy; 2] = [Accuracy::Precise, Accuracy::Approximate];
+
+    /// The word of the text form.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Accuracy::Precise => "",
+            Accuracy::Approximate => ".approx",
+        }
+    }
+}
+
 /// One GPU IR operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -216,9 +260,9 @@ pub enum Op {
     /// An element of a constant table.
     TableGet(Table, Vec<Value>),
     /// Element-wise.
-    Unary(UnaryOp, Value),
+    Unary(UnaryOp, Accuracy, Value),
     /// Element-wise.
-    Binary(BinaryOp, Value, Value),
+    Binary(BinaryOp, Accuracy, Value, Value),
     /// Element-wise.
     Compare(Predicate, Value, Value),
     /// Element-wise.
@@ -371,6 +415,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// An operation of two operands that has one form.
+    pub const fn binary(op: BinaryOp, a: Value, b: Value) -> Op {
+        Op::Binary(op, Accuracy::Precise, a, b)
+    }
+
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
         matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))

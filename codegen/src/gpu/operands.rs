@@ -30,7 +30,7 @@ macro_rules! on_operands {
             | Op::Fence(_)
             | Op::Programs(_) => {}
             Op::TableGet(_, v) | Op::Yield(v) => v.$iter().for_each(&mut $f),
-            Op::Unary(_, v)
+            Op::Unary(_, _, v)
             | Op::Coordinate(v, _)
             | Op::Cast(v)
             | Op::Again(v)
@@ -49,7 +49,7 @@ macro_rules! on_operands {
                 others.$iter().for_each(&mut $f);
             }
             Op::Commit(_, token) => token.$iter().for_each(&mut $f),
-            Op::Binary(_, a, b) | Op::Compare(_, a, b) | Op::Unsigned(_, a, b) => {
+            Op::Binary(_, _, a, b) | Op::Compare(_, a, b) | Op::Unsigned(_, a, b) => {
                 $f(a);
                 $f(b);
             }

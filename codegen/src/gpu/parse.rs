@@ -60,7 +60,6 @@ impl<'s> Parser<'s> {
         if text.eat_word("cluster") {
             self.kernel.cluster = pair(text)?;
         }
-        self.kernel.approximate_math = text.eat_word("approximate");
         text.expect(T::LParen)?;
         let Kernel { params, dims, tables, .. } = &mut self.kernel;
         HeadMut { params, dims, tables }.read(text)?;

@@ -3,7 +3,8 @@
 use super::atom::MmaAtom;
 use super::parse::{Parser, pair};
 use super::{
-    At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Side, Slice, UnsignedOp, Valid, Value,
+    Accuracy, At, BlockData, Cache, CopyAtom, FenceKind, Op, Operand, Reach, SharedRef, Side, Slice, UnsignedOp, Valid,
+    Value,
 };
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
@@ -163,13 +164,17 @@ impl Parser<'_> {
                 Op::Yield(values)
             }
             name => {
+                let (function, accuracy) = match name.strip_suffix(Accuracy::Approximate.suffix()) {
+                    Some(function) => (function, Accuracy::Approximate),
+                    None => (name, Accuracy::Precise),
+                };
                 if let Some(kind) = LoopKind::from_name(name) {
                     self.loop_(kind)?
-                } else if let Some(op) = UnaryOp::from_name(name) {
-                    Op::Unary(op, self.value()?)
-                } else if let Some(op) = BinaryOp::from_name(name) {
+                } else if let Some(op) = UnaryOp::from_name(function) {
+                    Op::Unary(op, accuracy, self.value()?)
+                } else if let Some(op) = BinaryOp::from_name(function) {
                     let a = self.value()?;
-                    Op::Binary(op, a, self.value_after(T::Comma)?)
+                    Op::Binary(op, accuracy, a, self.value_after(T::Comma)?)
                 } else if let Some(op) = UnsignedOp::ALL.into_iter().find(|op| op.name() == name) {
                     let a = self.value()?;
                     Op::Unsigned(op, a, self.value_after(T::Comma)?)

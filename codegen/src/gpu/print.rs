@@ -211,9 +211,6 @@ impl Printer<'_> {
         if k.cluster != (1, 1) {
             write!(f, " cluster ({}, {})", k.cluster.0, k.cluster.1)?;
         }
-        if k.approximate_math {
-            f.write_str(" approximate")?;
-        }
         f.write_str(" (")?;
         self.head().write(f)?;
         for (i, layout) in self.numbering.layouts.iter().enumerate() {

@@ -47,8 +47,8 @@ impl Printer<'_> {
             }
             Op::ScalarParam(p) => write!(f, "scalar %{}", self.head().param(*p)),
             Op::TableGet(table, indices) => write!(f, "get @{}[{}]", self.head().table(*table), self.values(indices)),
-            Op::Unary(op, x) => write!(f, "{} {}", op.name(), v(x)),
-            Op::Binary(op, a, b) => write!(f, "{} {}, {}", op.name(), v(a), v(b)),
+            Op::Unary(op, by, x) => write!(f, "{}{} {}", op.name(), by.suffix(), v(x)),
+            Op::Binary(op, by, a, b) => write!(f, "{}{} {}, {}", op.name(), by.suffix(), v(a), v(b)),
             Op::Compare(p, a, b) => write!(f, "{} {}, {}", p.name(), v(a), v(b)),
             Op::Select(c, a, b) => write!(f, "select {}, {}, {}", v(c), v(a), v(b)),
             Op::Cast(x) => write!(f, "cast {}", v(x)),

@@ -70,12 +70,12 @@ pub(crate) fn copy(k: &mut Kernel, inst: Inst, values: &mut BTreeMap<Value, Valu
     made
 }
 
-/// Takes the scalars out of a block that nothing reads.
-pub(crate) fn remove_unread(k: &mut Kernel, block: Block) {
+/// Takes out of a block what nothing reads, of the operations that may go.
+pub(crate) fn remove_unread(k: &mut Kernel, block: Block, may_go: impl Fn(&Kernel, Inst) -> bool) {
     let mut read = BTreeSet::new();
     let mut kept = Vec::new();
     for inst in std::mem::take(&mut k.blocks[block].insts).into_iter().rev() {
-        if is_plain(k, inst) && !k.results[inst].iter().any(|v| read.contains(v)) {
+        if may_go(k, inst) && !k.results[inst].iter().any(|v| read.contains(v)) {
             continue;
         }
         visit_deep(k, inst, &mut |v| {

@@ -157,7 +157,7 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::LoadShared(at) | Op::StoreShared { to: at, .. } if bits(at) => {
             Some("a tile of bool in shared memory".to_owned())
         }
-        Op::Unary(f, _) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
+        Op::Unary(f, ..) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
             Some(format!("`{}` of f64", f.name()))
         }
         _ => None,

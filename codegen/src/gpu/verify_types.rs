@@ -3,8 +3,9 @@
 use super::atom::MmaAtom;
 use super::part::part_layout;
 use super::verify::Verifier;
-use super::{CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
+use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
+use crate::math::{divides_approximately, has_approximate};
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind};
 use atlas_dsl::types::broadcast_shapes;
 use atlas_dsl::{DType, Param};
@@ -153,18 +154,22 @@ impl<'k> Verifier<'k> {
                 }
                 is_scalar(DType::F32)
             }
-            Op::Unary(op, v) => with(&[*v], &|d, l| {
-                if op.row().takes.holds(d) {
-                    unlike(d, l)
-                } else {
+            Op::Unary(op, by, v) => with(&[*v], &|d, l| {
+                if !op.row().takes.holds(d) {
                     Some(format!("`{}` does not apply to {d}", op.name()))
+                } else if *by == Accuracy::Approximate && !has_approximate(*op, d) {
+                    Some(format!("`{}` of {d} has no approximate form", op.name()))
+                } else {
+                    unlike(d, l)
                 }
             }),
-            Op::Binary(op, a, b) => with(&[*a, *b], &|d, l| {
-                if op.row().takes.holds(d) {
-                    unlike(d, l)
-                } else {
+            Op::Binary(op, by, a, b) => with(&[*a, *b], &|d, l| {
+                if !op.row().takes.holds(d) {
                     Some(format!("`{}` does not apply to {d}", op.name()))
+                } else if *by == Accuracy::Approximate && !divides_approximately(*op, d) {
+                    Some(format!("`{}` of {d} has no approximate form", op.name()))
+                } else {
+                    unlike(d, l)
                 }
             }),
             Op::Compare(_, a, b) => with(&[*a, *b], &|_, l| unlike(DType::Bool, l)),

@@ -6,6 +6,7 @@
 #![warn(clippy::too_many_lines)]
 
 mod fragment;
+mod narrow;
 mod shared;
 
 pub use fragment::{Fragment, Mode};

@@ -2,7 +2,7 @@
 
 use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
-use crate::gpu::{Op, Slice, Type, UnsignedOp, Valid, Value};
+use crate::gpu::{Accuracy, Op, Slice, Type, UnsignedOp, Valid, Value};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::DType;
@@ -71,13 +71,13 @@ impl<'c> Emitter<'c, '_> {
                 let element = self.table_element(*table, at)?;
                 Ok(vec![self.b.build_select(inside, element, self.zero(DType::F32), "")?])
             }
-            Op::Unary(op, a) => {
+            Op::Unary(op, by, a) => {
                 let a = self.regs(*a)?.clone();
-                a.into_iter().map(|x| self.unary(*op, dtype, x)).collect()
+                a.into_iter().map(|x| self.unary(*op, *by, dtype, x)).collect()
             }
-            Op::Binary(op, a, b) => {
+            Op::Binary(op, by, a, b) => {
                 let (a, b) = (self.regs(*a)?.clone(), self.regs(*b)?.clone());
-                a.into_iter().zip(b).map(|(x, y)| self.binary(*op, dtype, x, y)).collect()
+                a.into_iter().zip(b).map(|(x, y)| self.binary((*op, *by), dtype, x, y)).collect()
             }
             Op::Compare(p, a, b) => {
                 let operand = self.k.tile(*a).0;
@@ -212,10 +212,10 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_float_ext(x.into_float_value(), self.cx.f32_type(), "")?.into())
     }
 
-    fn unary(&mut self, op: UnaryOp, dtype: DType, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+    fn unary(&mut self, op: UnaryOp, by: Accuracy, dtype: DType, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
         if dtype.is_half() && !matches!(op, UnaryOp::Neg | UnaryOp::Abs) {
             let wide = self.widen(x)?;
-            let y = self.unary(op, DType::F32, wide)?;
+            let y = self.unary(op, by, DType::F32, wide)?;
             return Ok(self.b.build_float_trunc(y.into_float_value(), x.get_type().into_float_type(), "")?.into());
         }
         let ty = x.get_type();
@@ -229,7 +229,7 @@ impl<'c> Emitter<'c, '_> {
                 self.b.build_select(negative, minus, i, "")?
             }
             (UnaryOp::Abs, x) => self.call(&format!("llvm.fabs.{}", type_name(dtype)), ty, &[x])?,
-            (UnaryOp::Sqrt, x) if dtype == DType::F64 || !self.k.approximate_math => {
+            (UnaryOp::Sqrt, x) if by == Accuracy::Precise => {
                 self.call(&format!("llvm.sqrt.{}", type_name(dtype)), ty, &[x])?
             }
             (UnaryOp::Floor, x) => self.call(&format!("llvm.floor.{}", type_name(dtype)), ty, &[x])?,
@@ -238,7 +238,7 @@ impl<'c> Emitter<'c, '_> {
                 let root = self.call("llvm.sqrt.f64", ty, &[f.into()])?.into_float_value();
                 self.b.build_float_div(self.cx.f64_type().const_float(1.0), root, "")?.into()
             }
-            (op, BasicValueEnum::FloatValue(f)) if dtype == DType::F32 => self.math(op, f)?.into(),
+            (op, BasicValueEnum::FloatValue(f)) if dtype == DType::F32 => self.math(op, by, f)?.into(),
             (op, _) => {
                 return Err(CompileError::bug(format!("`{}` of {dtype}", op.name())));
             }
@@ -247,14 +247,14 @@ impl<'c> Emitter<'c, '_> {
 
     pub(super) fn binary(
         &mut self,
-        op: BinaryOp,
+        (op, by): (BinaryOp, Accuracy),
         dtype: DType,
         x: BasicValueEnum<'c>,
         y: BasicValueEnum<'c>,
     ) -> R<BasicValueEnum<'c>> {
         if dtype.is_half() {
             let (a, b) = (self.widen(x)?, self.widen(y)?);
-            let z = self.binary(op, DType::F32, a, b)?;
+            let z = self.binary((op, by), DType::F32, a, b)?;
             return Ok(self.b.build_float_trunc(z.into_float_value(), x.get_type().into_float_type(), "")?.into());
         }
         Ok(match (x, y) {
@@ -265,7 +265,7 @@ impl<'c> Emitter<'c, '_> {
                     BinaryOp::Add => b_.build_float_add(a, b, "")?.into(),
                     BinaryOp::Sub => b_.build_float_sub(a, b, "")?.into(),
                     BinaryOp::Mul => b_.build_float_mul(a, b, "")?.into(),
-                    BinaryOp::Div => self.divide(a, b)?.into(),
+                    BinaryOp::Div => self.divide(by, a, b)?.into(),
                     // NaN of either operand wins.
                     BinaryOp::Min => self.call(&format!("llvm.minimum.{}", type_name(dtype)), ty, &[x, y])?,
                     BinaryOp::Max => self.call(&format!("llvm.maximum.{}", type_name(dtype)), ty, &[x, y])?,
@@ -308,8 +308,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_select(bad, zero, q, "")?.into_int_value())
     }
 
-    fn divide(&self, a: FloatValue<'c>, b: FloatValue<'c>) -> R<FloatValue<'c>> {
-        if self.k.approximate_math && a.get_type() == self.cx.f32_type() {
+    fn divide(&self, by: Accuracy, a: FloatValue<'c>, b: FloatValue<'c>) -> R<FloatValue<'c>> {
+        if by == Accuracy::Approximate {
             // Of the approximate divisions the one that knows divisors above 2^126.
             return Ok(self
                 .call("llvm.nvvm.div.full", self.cx.f32_type().into(), &[a.into(), b.into()])?

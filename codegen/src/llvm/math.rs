@@ -2,6 +2,7 @@
 
 use super::{Emitter, R};
 use crate::error::CompileError;
+use crate::gpu::Accuracy;
 use crate::math::{self, Arith};
 use atlas_dsl::op::UnaryOp;
 use inkwell::FloatPredicate;
@@ -16,9 +17,12 @@ struct Expand<'e, 'c, 'k> {
 
 impl<'c> Emitter<'c, '_> {
     /// An elementary function of f32.
-    pub(super) fn math(&mut self, op: UnaryOp, x: FloatValue<'c>) -> R<FloatValue<'c>> {
+    pub(super) fn math(&mut self, op: UnaryOp, by: Accuracy, x: FloatValue<'c>) -> R<FloatValue<'c>> {
         let mut a = Expand { e: self, error: None };
-        let y = if self.k.approximate_math { math::approximate(&mut a, op, x) } else { math::precise(&mut a, op, x) };
+        let y = match by {
+            Accuracy::Approximate => math::approximate(&mut a, op, x),
+            Accuracy::Precise => math::precise(&mut a, op, x),
+        };
         match (a.error, y) {
             (Some(error), _) => Err(error),
             (None, Some(y)) => Ok(y),

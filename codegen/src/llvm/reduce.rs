@@ -2,7 +2,7 @@
 
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::Value;
+use crate::gpu::{Accuracy, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, ReduceOp};
 use inkwell::values::BasicValueEnum;
@@ -43,7 +43,7 @@ impl<'c> Emitter<'c, '_> {
             let mut next = Vec::with_capacity(v.len().div_ceil(2));
             for pair in v.chunks(2) {
                 next.push(match *pair {
-                    [a, b] => self.binary(op, dtype, a, b)?,
+                    [a, b] => self.binary((op, Accuracy::Precise), dtype, a, b)?,
                     _ => pair[0],
                 });
             }
@@ -71,7 +71,7 @@ impl<'c> Emitter<'c, '_> {
                 let mut step = 1;
                 while step < m.extent {
                     let other = self.shuffle_xor(x, below * step)?;
-                    x = self.binary(op, wide, x, other)?;
+                    x = self.binary((op, Accuracy::Precise), wide, x, other)?;
                     step *= 2;
                 }
             }

@@ -1,17 +1,19 @@
 //! Short expansions on the hardware's approximate instructions, for results rounded to 16 bits.
 
 use super::coefficients as c;
-use super::{Arith, MAGIC, poly, precise};
-use atlas_dsl::op::UnaryOp;
+use super::{Arith, MAGIC, poly};
+use atlas_dsl::DType;
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 use std::f32::consts::{FRAC_1_PI, LOG2_E};
 
-/// `op(x)` with a relative error of at most 2^-14, or `None` if `op` is one instruction.
+/// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
 /// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
-/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20). GELU of the erf is within
-/// 2^-14 max(|gelu|, 2^-6). log is the precise one: `lg2.approx` is off by 2^-22 near 1, where log is that small.
+/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20), gelu below 2^-10 (2^-24).
+/// x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has none: `lg2.approx` is off by 2^-22 near 1, where log
+/// is that small.
 ///
-/// Operations: exp 2, exp2 1, log 28, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15.
+/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15, gelu 11.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -22,10 +24,24 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Sin => sin(a, x),
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
+        UnaryOp::Gelu => gelu(a, x),
         UnaryOp::Sqrt => a.approx_sqrt(x),
-        // It has no approximate form.
-        _ => precise::precise(a, op, x)?,
+        _ => return None,
     })
+}
+
+/// True if a function of such elements has an approximate form; those of 16 bits are computed in f32.
+pub fn has_approximate(op: UnaryOp, dtype: DType) -> bool {
+    !op.row().exact && op != UnaryOp::Log && is_single(dtype)
+}
+
+/// True for a division that has an approximate form.
+pub fn divides_approximately(op: BinaryOp, dtype: DType) -> bool {
+    op == BinaryOp::Div && is_single(dtype)
+}
+
+fn is_single(dtype: DType) -> bool {
+    dtype.is_half() || dtype == DType::F32
 }
 
 /// 2^(x log2 e). The rounding of the product makes the error grow with |x|, to 2^-17 at the ends.
@@ -71,6 +87,19 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let e = a.approx_ex2(z);
     let d = a.add(e, one);
     a.approx_rcp(d)
+}
+
+/// max(x, 0) - t 2^Q(t) with t = |x|; 2^Q is what a normal variable has beyond t. Past the clamp, which keeps infinity
+/// from meeting 0, 2^Q is 0. Against -0 the maximum is -0 for -0, so that it stays.
+fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, zero) = (a.f(c::GELU_SHORT_END), a.f(-0.0));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    let q = poly(a, t, &c::GELU_SHORT);
+    let e = a.approx_ex2(q);
+    let e = a.neg(e);
+    let above = a.maximum(x, zero);
+    a.fma(t, e, above)
 }
 
 /// `sin(x - n pi)` with the sign flipped if `t` is odd.

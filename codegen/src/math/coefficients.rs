@@ -20,6 +20,14 @@ pub(super) const ERF_EDGE: f32 = 0.925;
 pub(super) const TANH_SHORT_EDGE: f32 = 0.0115;
 /// Below: the slope at 0.
 pub(super) const ERF_SHORT_EDGE: f32 = 0.008;
+/// From here on the approximate 2^Q of gelu is 0.
+pub(super) const GELU_SHORT_END: f32 = 16.0;
+/// From here on gelu of a negative argument is 0 in f32.
+pub(super) const GELU_END: f32 = 14.5;
+/// q = t / (t + shift) is the variable of GELU.
+pub(super) const GELU_SHIFT: f32 = 3.0;
+/// GELU is a polynomial about this q.
+pub(super) const GELU_CENTRE: f32 = 0.3618164;
 /// (e^r - 1 - r) / r^2 in r. Error 2^-27.9 (2^-28.3 before rounding).
 pub(super) const EXP: [f32; 5] = [0.49999994, 0.1666652, 0.041668404, 0.008368898, 0.0013814223];
 /// (2^r - 1) / r in r. Error 2^-25.9 (2^-28.9 before rounding).
@@ -40,3 +48,19 @@ pub(super) const SIN: [f32; 5] = [0.16666667, -0.008333347, 0.00019842324, -2.75
 pub(super) const SIN_SHORT: [f32; 3] = [-0.16665342, 0.008307078, -0.00018320678];
 /// log2(erfc(t)) / t in t; its error is in units of `bound` of fit.py. Error 2^-2.1 (2^-2.1 before rounding).
 pub(super) const ERF_SHORT: [f32; 5] = [-1.6278956, -0.91865426, -0.14805129, 0.028985566, -0.002775961];
+/// log2(beyond(t)) in t; its error is in units of `gelu_bound` of fit.py. Error 2^-0.6 (2^-0.6 before rounding).
+pub(super) const GELU_SHORT: [f32; 6] = [-1.0000583, -1.1500969, -0.46202645, -0.04986975, 0.0063384254, -0.0003758194];
+/// beyond(t) exp(t^2 / 2) (t + 3) in q - GELU_CENTRE, where q = t / (t + 3). Error 2^-27.8 (2^-30.0 before rounding).
+pub(super) const GELU: [f32; 11] = [
+    0.8883408,
+    -1.2924529,
+    1.0522342,
+    -0.24792701,
+    -0.29244098,
+    0.1272817,
+    0.14930068,
+    -0.034358114,
+    -0.09831892,
+    -0.009851937,
+    0.055761952,
+];

@@ -99,6 +99,8 @@ def fit(name, doc, degree, lo, hi, target, weight, variable=lambda x: x):
     if len(line) > 120:  # rustfmt's layout
         head, body = line[:-2].split(" = [")
         line = head + " =\n    [" + body + "];"
+        if len(body) + 6 > 120:
+            line = head + " = [\n    " + body.replace(", ", ",\n    ") + ",\n];"
     print(line)
     sys.stdout.flush()
 
@@ -114,6 +116,16 @@ def bound(t):
     gelu = z * erfc(t) / 2
     side = mpf(2) ** -12 * max(gelu, mpf(2) ** -6) * 2 / z
     return min(mpf(2) ** -15 * erf(t), side / 2)
+
+
+def beyond(t):
+    """What a normal variable has beyond t; GELU is max(x, 0) - |x| beyond(|x|)."""
+    return erfc(t / sqrt(mpf(2))) / 2
+
+
+def gelu_bound(t):
+    """How far the approximate |x| beyond(|x|) may be off: 2^-14 max(|gelu(-t)|, 2^-10)."""
+    return mpf(2) ** -14 * max(t * beyond(t), mpf(2) ** -10)
 
 
 def constant(name, doc, value):
@@ -142,6 +154,11 @@ def main():
     constant("ERF_EDGE", "Below: polynomial.", mpf("0.925"))
     constant("TANH_SHORT_EDGE", "Below: the argument itself.", mpf("0.0115"))
     constant("ERF_SHORT_EDGE", "Below: the slope at 0.", mpf("0.008"))
+    constant("GELU_SHORT_END", "From here on the approximate 2^Q of gelu is 0.", mpf(16))
+    constant("GELU_END", "From here on gelu of a negative argument is 0 in f32.", mpf("14.5"))
+    constant("GELU_SHIFT", "q = t / (t + shift) is the variable of GELU.", mpf(3))
+    # One of the points about which both first coefficients happen to lie near an f32.
+    constant("GELU_CENTRE", "GELU is a polynomial about this q.", mpf(741) / 2048)
     fit("EXP", "(e^r - 1 - r) / r^2 in r.", 4, "-0.3475", "0.3475",
         lambda r: (expm1(r) - r) / r ** 2, lambda r: r ** 2 / exp(r))
     fit("EXP2", "(2^r - 1) / r in r.", 5, "-0.501", "0.501",
@@ -160,6 +177,12 @@ def main():
         lambda r: (sin(r) - r) / r ** 3, lambda r: r ** 3 / sin(r), square)
     fit("ERF_SHORT", "log2(erfc(t)) / t in t; its error is in units of `bound` of fit.py.", 4, "1e-3", "3.8",
         lambda t: log(erfc(t), 2) / t, lambda t: LN2 * t * erfc(t) / bound(t))
+    fit("GELU_SHORT", "log2(beyond(t)) in t; its error is in units of `gelu_bound` of fit.py.", 5, "0", "5.5",
+        lambda t: log(beyond(t), 2), lambda t: LN2 * t * beyond(t) / gelu_bound(t))
+    t_of = lambda q: 3 * q / (1 - q)
+    scaled = lambda t: beyond(t) * exp(t * t / 2) * (t + 3)
+    fit("GELU", "beyond(t) exp(t^2 / 2) (t + 3) in q - GELU_CENTRE, where q = t / (t + 3).", 10, "0", mpf("14.5") / 17.5,
+        lambda q: scaled(t_of(q)), lambda q: 1 / scaled(t_of(q)), lambda q: q - mpf(741) / 2048)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ mod coefficients;
 mod host;
 mod precise;
 
-pub use approximate::approximate;
+pub use approximate::{approximate, divides_approximately, has_approximate};
 pub use host::Host;
 pub use precise::{SIN_COS_DOMAIN, precise};
 

@@ -22,6 +22,7 @@ pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 /// | rsqrt | 1.491 | a square root and a division |
 /// | sin | 1.660 up to [`SIN_COS_DOMAIN`] | 22 |
 /// | cos | 1.826 up to [`SIN_COS_DOMAIN`] | 24 |
+/// | gelu | 1.934 with the reciprocal as far off as it may be, 1.790 with none | 56, one an approximate reciprocal |
 pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -33,26 +34,35 @@ pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Sin => sin(a, x),
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
+        UnaryOp::Gelu => gelu(a, x),
         UnaryOp::Sqrt => a.sqrt(x),
         _ => return None,
     })
 }
 
-/// `(p, t)`: exp(x) = p * 2^n with p in [0.7, 1.42] and n in the low bits of `t`. For |x| < 2^20.
+/// `(r, t)`: exp(x) = exp(r) * 2^n with r in [-0.347, 0.347] and n in the low bits of `t`. For |x| < 2^20.
 ///
-/// n = round(x log2 e); x - n ln 2 by a two-part ln 2 and FMA; a polynomial of degree 6 on [-0.347, 0.347].
-fn exp_parts<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
+/// n = round(x log2 e); r = x - n ln 2 by a two-part ln 2 and FMA.
+fn exp_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
     let (log2e, magic) = (a.f(std::f32::consts::LOG2_E), a.f(MAGIC));
     let t = a.fma(x, log2e, magic);
     let n = a.sub(t, magic);
     let (hi, lo) = (a.f(-c::LN2_HI), a.f(-c::LN2_LO));
     let r = a.fma(n, hi, x);
     let r = a.fma(n, lo, r);
+    let t = a.bits(t);
+    (r, t)
+}
+
+/// `(p, t)`: exp(x) = p * 2^n with p in [0.7, 1.42] and n in the low bits of `t`. For |x| < 2^20.
+///
+/// The reduced argument, then a polynomial of degree 6.
+fn exp_parts<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
+    let (r, t) = exp_reduced(a, x);
     let q = poly(a, r, &c::EXP);
     let one = a.f(1.0);
     let q = a.fma(q, r, one);
     let p = a.fma(q, r, one);
-    let t = a.bits(t);
     (p, t)
 }
 
@@ -214,6 +224,53 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let minus_half = a.f(-0.5);
     let k = a.fma(e, minus_half, one);
     a.fma(rest, k, y)
+}
+
+/// max(x, 0) - T with T = t Phi(-t) = q G(q) exp(-t^2 / 2), where t = |x|, q = t / (t + 3) and G is a polynomial of
+/// degree 10 for the scaled erfc. Of each part there are two, the second what rounding lost of the first: of q (so that
+/// the error of the approximate reciprocal does not count), G, q G and t^2.
+/// Past the clamp T is 0. Against -0 the maximum is -0 for -0, so that it stays.
+fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, shift, centre) = (a.f(c::GELU_END), a.f(c::GELU_SHIFT), a.f(c::GELU_CENTRE));
+    let (minus_half, zero) = (a.f(-0.5), a.f(-0.0));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    let d = a.add(t, shift);
+    let inverse = a.approx_rcp(d);
+    let q = a.mul(t, inverse);
+    let minus_q = a.neg(q);
+    let q_lost = a.fma(minus_q, d, t);
+    let q_lost = a.mul(q_lost, inverse);
+
+    let w = a.sub(q, centre);
+    let w = a.add(w, q_lost);
+    let (first, rest) = (a.f(c::GELU[0]), poly(a, w, &c::GELU[1..]));
+    let g = a.fma(rest, w, first);
+    let g_lost = a.sub(first, g);
+    let g_lost = a.fma(rest, w, g_lost);
+    let s = a.mul(q, g);
+    let minus_s = a.neg(s);
+    let s_lost = a.fma(q, g, minus_s);
+    let s_lost = a.fma(q_lost, g, s_lost);
+    let s_lost = a.fma(q, g_lost, s_lost);
+
+    let u = a.mul(t, t);
+    let minus_u = a.neg(u);
+    let u_lost = a.fma(t, t, minus_u);
+    let z = a.mul(u, minus_half);
+    let (r, n) = exp_reduced(a, z);
+    let r = a.fma(u_lost, minus_half, r);
+    // (s + lost) (1 + r + r^2 P(r)), the smallest terms first.
+    let s_lost = a.fma(s_lost, r, s_lost);
+    let p = poly(a, r, &c::EXP);
+    let r2 = a.mul(r, r);
+    let p = a.mul(p, r2);
+    let y = a.fma(s, p, s_lost);
+    let y = a.fma(s, r, y);
+    let y = a.add(s, y);
+    let y = scale(a, y, n);
+    let above = a.maximum(x, zero);
+    a.sub(above, y)
 }
 
 /// Two correctly rounded steps. rsqrt(±0) = ±inf.

@@ -149,7 +149,7 @@ impl Head {
         out.push(insts[self.release]);
         let one = self.int(k, 1, &mut out);
         let int = k.scalar_type(DType::I32);
-        let after = self.push(k, Op::Binary(BinaryOp::Add, index, one), int, &mut out);
+        let after = self.push(k, Op::binary(BinaryOp::Add, index, one), int, &mut out);
         let next = self.place(k, &insts, (index, after), hi, params[1..].to_vec(), &mut out);
         out.extend(insts[self.free..].iter().copied().filter(|&i| i != insts[self.release]));
         if let Some(&end) = out.last()
@@ -161,7 +161,7 @@ impl Head {
             inits.extend(first);
         }
         k.blocks[self.body].insts = out;
-        remove_unread(k, self.body);
+        remove_unread(k, self.body, is_plain);
         let at = k.blocks[block].insts.iter().position(|&i| i == inst).unwrap_or(0);
         k.blocks[block].insts.splice(at..at, before);
     }

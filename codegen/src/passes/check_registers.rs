@@ -34,7 +34,7 @@ pub(super) fn limit_with_operands(k: &Kernel, machine: &Machine) -> u32 {
 /// Refuses a kernel whose tiles need more than three quarters of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    let limit = held(k, cx.machine) * 3 / 4;
+    let limit = (held(k, cx.machine) * 3).div_ceil(4);
     let peak = peak_registers(k).saturating_sub(carried_operands(k));
     if peak > limit {
         return Err(CompileError::refusal(format!(

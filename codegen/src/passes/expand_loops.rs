@@ -30,7 +30,7 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::slices::{copy, remove_unread, slice};
+use crate::gpu::slices::{copy, is_plain, remove_unread, slice};
 use crate::gpu::{At, Block, BlockData, Inst, Kernel, Op, Ring, Type, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -119,7 +119,7 @@ impl Ahead<'_> {
             }
         }
         self.k.blocks[body].insts = out;
-        remove_unread(self.k, body);
+        remove_unread(self.k, body, is_plain);
     }
 
     /// Fills the stage of iteration `number`, the loop's index being `from + step`, if that is below the upper bound; `first`
@@ -130,7 +130,7 @@ impl Ahead<'_> {
         let mut inside = self.push(Op::Compare(Predicate::Lt, step, left), bool.clone(), out);
         if first {
             let any = self.push(Op::Compare(Predicate::Lt, from, self.bounds.1), bool.clone(), out);
-            inside = self.push(Op::Binary(BinaryOp::And, any, inside), bool, out);
+            inside = self.push(Op::binary(BinaryOp::And, any, inside), bool, out);
         }
         let index = self.integer(BinaryOp::Add, from, step, out);
         let mut values = BTreeMap::from([(self.index, index), (self.fill.number, number)]);
@@ -155,7 +155,7 @@ impl Ahead<'_> {
 
     fn integer(&mut self, op: BinaryOp, a: Value, b: Value, out: &mut Vec<Inst>) -> Value {
         let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Binary(op, a, b), int, out)
+        self.push(Op::binary(op, a, b), int, out)
     }
 
     fn push(&mut self, op: Op, ty: Type, out: &mut Vec<Inst>) -> Value {

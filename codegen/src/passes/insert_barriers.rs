@@ -63,7 +63,7 @@ use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::Param;
 use atlas_dsl::ir::Loc;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows and columns of a buffer.
 type Rect = (u32, u32, u32, u32);
@@ -89,7 +89,7 @@ struct Access {
 }
 
 /// What is unordered at a point.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     open: BTreeSet<Access>,
 }
@@ -102,7 +102,7 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
         let mut state = State::default();
-        block(k, body, None, &mut state, true);
+        block(k, body, None, &mut state, true, &mut Known::new());
     }
     cx.notes.push("barriers", Loc::default(), || {
         let all = || k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]);
@@ -114,33 +114,68 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     Ok(())
 }
 
-/// Walks a block from a state; with `write`, inserts what it finds missing.
-fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool) {
+/// A body that is repeated, from a state before its first iterate.
+#[derive(Clone)]
+struct Repeated {
+    /// What comes in joined with what any iterate leaves.
+    head: State,
+    /// What an iterate leaves.
+    end: State,
+    /// Barriers that are missing in the body, in the text.
+    missing: usize,
+}
+
+/// What was found out of loops, by what comes in: loops in loops would else be walked again for each walk around them.
+type Known = BTreeMap<(Inst, State), Repeated>;
+
+/// The state at the head of the body that a loop repeats, found by iterating up.
+fn repeated(k: &mut Kernel, inst: Inst, body: Block, around: Around, state: &State, known: &mut Known) -> Repeated {
+    let key = (inst, state.clone());
+    if let Some(found) = known.get(&key) {
+        return found.clone();
+    }
+    let mut head = state.clone();
+    loop {
+        let mut end = head.clone();
+        let missing = block(k, body, around, &mut end, false, known);
+        let joined = State { open: head.open.union(&end.open).cloned().collect() };
+        if joined == head {
+            let found = Repeated { head, end, missing };
+            known.insert(key, found.clone());
+            return found;
+        }
+        head = joined;
+    }
+}
+
+/// Walks a block from a state; with `write`, inserts what it finds missing. How many barriers are missing, in the text.
+fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool, known: &mut Known) -> usize {
+    let mut missing = 0;
     let insts = k.blocks[b].insts.clone();
     let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
     for (at, &inst) in insts.iter().enumerate() {
         let op = k.insts[inst].clone();
         match &op {
             Op::Loop { body, .. } | Op::Programs(body) => {
-                // The state at the head is what comes in joined with what any iterate leaves.
-                let mut head = state.clone();
-                loop {
-                    let mut end = head.clone();
-                    block(k, *body, Some((b, at)), &mut end, false);
-                    let joined = State { open: head.open.union(&end.open).cloned().collect() };
-                    if joined == head {
-                        break;
-                    }
-                    head = joined;
+                let around = Some((b, at));
+                let mut body_of = repeated(k, inst, *body, around, state, known);
+                // What only the first iterate has to wait for is waited for once, before the loop.
+                let clear = repeated(k, inst, *body, around, &State::default(), known);
+                if clear.missing < body_of.missing {
+                    barrier(k, state, &mut out, inst, write);
+                    missing += 1;
+                    body_of = clear;
                 }
-                *state = head.clone();
-                let mut end = head;
-                block(k, *body, Some((b, at)), &mut end, write);
-                state.open.extend(end.open);
+                missing += body_of.missing;
+                if write {
+                    block(k, *body, around, &mut body_of.head.clone(), true, known);
+                }
+                *state = body_of.head;
+                state.open.extend(body_of.end.open);
             }
             Op::If(_, body, _) => {
                 let mut inner = state.clone();
-                block(k, *body, Some((b, at)), &mut inner, write);
+                missing += block(k, *body, Some((b, at)), &mut inner, write, known);
                 state.open.extend(inner.open);
             }
             Op::Wait(ring, _) => {
@@ -149,6 +184,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                     out.push(effect(k, Op::CopyWait(pending), inst));
                 }
                 barrier(k, state, &mut out, inst, write);
+                missing += 1;
             }
             // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {
@@ -162,6 +198,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                     .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
+                    missing += 1;
                 }
             }
             Op::Release(token) => {
@@ -175,6 +212,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
+                    missing += 1;
                 }
                 state.open.extend(accesses);
             }
@@ -184,6 +222,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
     if write {
         k.blocks[b].insts = out;
     }
+    missing
 }
 
 fn effect(k: &mut Kernel, op: Op, like: Inst) -> Inst {

@@ -167,7 +167,7 @@ impl Product {
         let (m, n, _) = self.shape;
         let step = self.atom.info().shape.2;
         let a = match self.a {
-            Operand::Shared(from) => self.load(k, Side::Left, along(from, (0, at)), [m, step], further, out),
+            Operand::Shared(from) => self.load(k, Side::Left, from.further(0, at), [m, step], further, out),
             Operand::Fragment(v) if self.shape.2 == step => v,
             Operand::Fragment(v) => {
                 let (dtype, whole) = k.tile(v);
@@ -176,7 +176,7 @@ impl Product {
                 self.push(k, Op::Part { value: v, axis: 1, offset: at }, Type::Fragment { dtype, layout }, out)
             }
         };
-        let b = self.load(k, Side::Right, along(self.b, (at, 0)), [step, n], further, out);
+        let b = self.load(k, Side::Right, self.b.further(at, 0), [step, n], further, out);
         let (a, b) = (Operand::Fragment(a), Operand::Fragment(b));
         let op = Op::Mma { a, b, acc, atom: self.atom, shape: (m, n, step), accumulate: None };
         let flying = Type::InFlight { dtype: self.dtype, layout: self.layout.clone() };
@@ -207,10 +207,4 @@ impl Product {
         out.push(inst);
         k.results[inst][0]
     }
-}
-
-/// The rectangle that begins so many rows and columns of the tile further on.
-fn along(r: SharedRef, (rows, cols): (u32, u32)) -> SharedRef {
-    let (rows, cols) = if r.transposed { (cols, rows) } else { (rows, cols) };
-    SharedRef { origin: (r.origin.0 + rows, r.origin.1 + cols), ..r }
 }

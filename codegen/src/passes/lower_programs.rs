@@ -255,7 +255,7 @@ impl Walk<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
-        self.int(Op::Binary(op, a, b))
+        self.int(Op::binary(op, a, b))
     }
 
     fn unsigned(&mut self, op: UnsignedOp, a: Value, b: Value) -> Value {

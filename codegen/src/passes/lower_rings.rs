@@ -130,12 +130,13 @@ impl Walk<'_> {
         };
         match self.k.insts[inst] {
             Op::Const(x) => Some((None, x as i64)),
-            Op::Binary(BinaryOp::Add, a, b) => match (self.offset_within(a, deepest)?, self.offset_within(b, deepest)?)
-            {
-                ((base, x), (None, y)) | ((None, x), (base, y)) => Some((base, x + y)),
-                _ => None,
-            },
-            Op::Binary(BinaryOp::Sub, a, b) => {
+            Op::Binary(BinaryOp::Add, _, a, b) => {
+                match (self.offset_within(a, deepest)?, self.offset_within(b, deepest)?) {
+                    ((base, x), (None, y)) | ((None, x), (base, y)) => Some((base, x + y)),
+                    _ => None,
+                }
+            }
+            Op::Binary(BinaryOp::Sub, _, a, b) => {
                 let (base, x) = self.offset_within(a, deepest)?;
                 match (base, self.offset_within(b, deepest)) {
                     (Some((index, None)), _) if self.loops.iter().any(|l| l.index == index && l.lo == b) => {
@@ -199,7 +200,7 @@ impl Walk<'_> {
 
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
         let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Binary(op, a, b), int, like, out)
+        self.push(Op::binary(op, a, b), int, like, out)
     }
 
     fn push(&mut self, op: Op, ty: Type, like: Inst, out: &mut Vec<Inst>) -> Value {

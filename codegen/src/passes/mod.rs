@@ -15,6 +15,7 @@ mod lower_tiles;
 mod schedule_loops;
 mod select_accesses;
 mod split_casts;
+mod split_tiles;
 mod start_loads;
 
 pub use crate::context::Cx;
@@ -36,6 +37,7 @@ pub use lower_tiles::lower_tiles;
 pub use schedule_loops::schedule_loops;
 pub use select_accesses::select_accesses;
 pub use split_casts::split_casts;
+pub use split_tiles::split_tiles;
 pub use start_loads::start_loads;
 
 /// A pass: its name, which is its file's, what it does to a kernel, and what of [`Features`] it takes out and puts in.
@@ -78,6 +80,7 @@ pub const MADE: Features = Features::PROGRAMS
 
 /// What each tile is read by, and what is kept of it.
 pub const PLACE: &[Pass] = &[
+    pass("split_tiles", split_tiles),
     Pass { adds: Features::HINTS, ..pass("split_casts", split_casts) },
     Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },
     Pass { removes: Features::PRODUCTS, ..pass("lower_products", lower_products) },

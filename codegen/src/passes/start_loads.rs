@@ -24,6 +24,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
+use crate::machine::Machine;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
@@ -35,7 +36,8 @@ pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     // Beside the rings of loops.
     let rings = k.rings.values().filter(|r| r.stages > 1).flat_map(|r| &r.buffers);
     let rings: u32 = rings.map(|&b| k.buffers[b].bytes()).sum();
-    let room = cx.machine.cta_shared_bytes.saturating_sub(rings);
+    // Machines of one target get one text.
+    let room = Machine::from(cx.target).cta_shared_bytes.saturating_sub(rings);
     let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
     for block in k.blocks.keys().collect::<Vec<_>>() {
         let insts = std::mem::take(&mut k.blocks[block].insts);

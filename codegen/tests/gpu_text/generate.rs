@@ -3,8 +3,9 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Form, IndexMap, Kernel, Op, Operand, Owner,
-    Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value, WarpGrid,
+    Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Form, IndexMap, Kernel, Op,
+    Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value,
+    WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
@@ -63,7 +64,6 @@ impl Generator {
         self.k.target = Target { sm, specific: self.coin() };
         self.k.threads = self.pick(&[32, 128, 384]);
         self.k.cluster = if self.coin() { (1, 1) } else { (self.small(), self.small()) };
-        self.k.approximate_math = self.coin();
         self.signature();
         for _ in 0..=self.below(4) {
             let layout = self.layout();
@@ -273,8 +273,8 @@ impl Generator {
             },
             4 => Op::ScalarParam(self.param()),
             5 => Op::TableGet(Table::new(self.below(self.k.tables.len())), self.values()),
-            6 => Op::Unary(self.pick(UnaryOp::ALL), v),
-            7 => Op::Binary(self.pick(BinaryOp::ALL), v, self.value()),
+            6 => Op::Unary(self.pick(UnaryOp::ALL), self.pick(&Accuracy::ALL), v),
+            7 => Op::Binary(self.pick(BinaryOp::ALL), self.pick(&Accuracy::ALL), v, self.value()),
             8 => Op::Compare(self.pick(Predicate::ALL), v, self.value()),
             9 => Op::Select(v, self.value(), self.value()),
             10 => Op::Cast(v),

@@ -7,7 +7,7 @@ use syn::{Attribute, Path, Visibility};
 
 /// One item of the macro's input.
 pub(crate) enum Item {
-    /// `tile fn gelu(z) { .. }`
+    /// `tile fn mean_square(z) { .. }`
     TileFn(TileFn),
     /// `kernel memory_read<T: Float>(..) tune { .. } { .. }`
     Kernel(Kernel),

@@ -19,8 +19,8 @@ const TAPS: [f64; 3] = [0.25, 0.5, 0.25];
 const WINDOW: u32 = 16;
 
 atlas_kernel! {
-    /// GELU, erf form.
-    tile fn gelu(z) { 0.5 * z * (1.0 + erf(z * FRAC_1_SQRT_2)) }
+    /// GELU as a function of the user's own.
+    tile fn own_gelu(z) { 0.5 * z * (1.0 + erf(z * FRAC_1_SQRT_2)) }
 
     /// y = r + W1 · gelu(W2 · x)
     pub kernel memory_read<T: Float>(
@@ -37,7 +37,7 @@ atlas_kernel! {
             let mut acc = load(r[g, n, ..]).cast::<f32>();
             for h in pipeline(tiles(H, BH)) {
                 let z = dot(xs, load(w2[g, h, ..]).t());
-                acc += dot(gelu(z).cast::<T>(), load(w1[g, .., h]).t());
+                acc += dot(own_gelu(z).cast::<T>(), load(w1[g, .., h]).t());
             }
             store(y[g, n, ..], acc.cast::<T>());
         }

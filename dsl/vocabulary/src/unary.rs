@@ -83,6 +83,8 @@ table! {
         Cos = Unary::function("cos", f64::cos).at_zero(1.0),
         /// Logistic function 1 / (1 + exp(-x)). A half at 0 may be computed by approximate instructions.
         Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
+        /// x/2 (1 + erf(x / sqrt 2)), by the error function, which the standard library lacks.
+        Gelu = Unary { of_number: None, ..Unary::function("gelu", f64::abs).at_zero(0.0) },
         /// The greatest whole number that is not above.
         Floor = Unary { leaps: true, ..Unary::function("floor", f64::floor).exact() },
         /// The nearest whole number; of two as near, the even one.

@@ -49,7 +49,12 @@ const UNARY: &[UnaryCase] = &[
     ("sin", f64::sin, ANGLES),
     ("cos", f64::cos, ANGLES),
     ("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), SIGNED),
+    ("gelu", gelu, SIGNED),
 ];
+
+fn gelu(x: f64) -> f64 {
+    if x.is_infinite() { x.max(0.0) } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+}
 
 fn libm_erf(x: f64) -> f64 {
     libm::erf(x)

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const OF_SUMS: f64 = 1.0 / (1 << 20) as f64;
 /// A relative error of functions in f32.
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
-/// The same of approximate functions, which serve where only 16 bits are written.
+/// The same of approximate functions, which serve where 16 bits are written.
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
 
 /// An absolute error of what is near 0.
@@ -44,7 +44,12 @@ pub(super) struct Emitted {
 
 /// Builds a recipe's kernel.
 pub(super) fn emit(recipe: &Recipe, noise: Option<Noise>) -> Result<Emitted, Diagnostics> {
-    let mut emitter = Emitter::new(recipe, noise);
+    emit_judged(recipe, noise, false)
+}
+
+/// The same for those outputs alone that have 16 bits, or that have more: functions that wide ones depend on are precise.
+pub(super) fn emit_judged(recipe: &Recipe, noise: Option<Noise>, halves: bool) -> Result<Emitted, Diagnostics> {
+    let mut emitter = Emitter::new(recipe, noise, halves);
     emitter.signature();
     let body = emitter.kernel.body;
     emitter.block(&recipe.body, body)?;
@@ -69,6 +74,7 @@ struct Emitter<'r> {
     any_inexact: bool,
     /// Parameters that something inexact is stored to.
     stored: Vec<bool>,
+    /// Functions may be approximate.
     approximate: bool,
     table: Option<Table>,
 }
@@ -76,9 +82,8 @@ struct Emitter<'r> {
 type R<T> = Result<T, Diagnostic>;
 
 impl<'r> Emitter<'r> {
-    fn new(recipe: &'r Recipe, noise: Option<Noise>) -> Emitter<'r> {
+    fn new(recipe: &'r Recipe, noise: Option<Noise>, approximate: bool) -> Emitter<'r> {
         let kernel = Kernel::new("random");
-        let halves = |p: &ParamRecipe| !matches!(p, ParamRecipe::Tensor { dtype, out: true, .. } if !dtype.is_half());
         Emitter {
             recipe,
             noise,
@@ -91,7 +96,7 @@ impl<'r> Emitter<'r> {
             numbers: BTreeMap::new(),
             any_inexact: false,
             stored: vec![false; recipe.params.len()],
-            approximate: recipe.params.iter().all(halves),
+            approximate,
             table: None,
         }
     }

@@ -6,7 +6,7 @@
 //! An element that is an infinity or a NaN in some runs and not in others is not judged, nor one that leaps. A kernel
 //! without inexact operations must be met exactly.
 
-use super::emit::{Noise, emit};
+use super::emit::{Noise, emit_judged};
 use super::recipe::Recipe;
 use super::values::Argument;
 use atlas_dsl::{DType, Kernel};
@@ -55,12 +55,29 @@ pub(super) fn interpret(
 
 /// What the outputs of a recipe's kernel should hold.
 pub(super) fn expected(recipe: &Recipe, dims: &[u64], arguments: &[Argument]) -> Result<Vec<Expected>, String> {
+    let mut all = Vec::new();
+    for halves in [false, true] {
+        all.extend(expected_of(recipe, dims, arguments, halves)?);
+    }
+    all.sort_by_key(|e| e.param);
+    Ok(all)
+}
+
+/// The same of the outputs of 16 bits, or of the others.
+fn expected_of(recipe: &Recipe, dims: &[u64], arguments: &[Argument], halves: bool) -> Result<Vec<Expected>, String> {
+    let is_judged =
+        |a: &Argument| matches!(a, Argument::Tensor { placed, out: true, .. } if placed.dtype.is_half() == halves);
+    if !arguments.iter().any(is_judged) {
+        return Ok(Vec::new());
+    }
     let text = |e: &dyn std::fmt::Display| e.to_string();
-    let plain = emit(recipe, None).map_err(|e| text(&e))?;
+    let plain = emit_judged(recipe, None, halves).map_err(|e| text(&e))?;
     let after = interpret(&plain.kernel, dims, arguments, Mode::Native).map_err(|e| text(&e))?;
     let mut outputs = Vec::new();
     for (param, argument) in arguments.iter().enumerate() {
-        if let Argument::Tensor { placed, out: true, .. } = argument {
+        if let Argument::Tensor { placed, .. } = argument
+            && is_judged(argument)
+        {
             let values = placed.read(&after[param]);
             outputs.push(Output {
                 param,
@@ -74,7 +91,7 @@ pub(super) fn expected(recipe: &Recipe, dims: &[u64], arguments: &[Argument]) ->
     if outputs.iter().any(|o| !o.exact) {
         for run in 0..NOISY {
             let noise = Noise { seed: recipe.seed ^ (run / 2), sign: if run % 2 == 0 { 1.0 } else { -1.0 } };
-            let kernel = emit(recipe, Some(noise)).map_err(|e| text(&e))?.kernel;
+            let kernel = emit_judged(recipe, Some(noise), halves).map_err(|e| text(&e))?.kernel;
             let after = interpret(&kernel, dims, arguments, Mode::Native).map_err(|e| text(&e))?;
             for output in &mut outputs {
                 if let Argument::Tensor { placed, .. } = &arguments[output.param] {

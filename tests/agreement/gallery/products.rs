@@ -7,7 +7,7 @@ use atlas::prelude::*;
 
 atlas_kernel! {
     /// GELU, tanh form.
-    tile fn gelu(z) { 0.5 * z * (1.0 + tanh(0.7978845608 * (z + 0.044715 * z * z * z))) }
+    tile fn gelu_tanh(z) { 0.5 * z * (1.0 + tanh(0.7978845608 * (z + 0.044715 * z * z * z))) }
 
     /// y = gelu(x w + bias) + r
     kernel linear<T: Float>(
@@ -24,7 +24,7 @@ atlas_kernel! {
             for k in pipeline(tiles(K, BK)) {
                 acc += dot(load(x[m, k]), load(w[k, n]));
             }
-            let z = gelu(acc + load(bias[n]).cast::<f32>());
+            let z = gelu_tanh(acc + load(bias[n]).cast::<f32>());
             store(y[m, n], (z + load(r[m, n]).cast::<f32>()).cast::<T>());
         }
     }

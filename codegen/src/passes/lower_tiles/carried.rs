@@ -1,27 +1,18 @@
-//! Tiles that a loop carries in shared memory: the buffer each lives in, and the order in which they are replaced.
+//! Tiles that a loop carries in shared memory: the buffer each lives in, and when it is replaced.
 //!
 //! # Promise
 //! At the head of each iterate, and after the last, the buffer of a carried tile holds the tile that Tile IR says: what the
 //! loop starts with, then what the body left, computed from the tiles of the same iterate.
 //!
 //! # Argument
-//! *Replacing.* All tiles of a loop are assigned together. What the body makes lies in registers, in buffers of its own, or
-//! is lazy: evaluated when it is stored. [`Lower::reads_carried`] finds the buffers that such an evaluation reads, by a walk
-//! over operands that stops at fragments that exist and at tiles that live in shared memory; operands of products and of
-//! transposes are read where they lie, whether a fragment of them exists or not. A buffer is overwritten when no tile that is still to be stored reads it; tiles stored before need
-//! nothing more. If each waits for another, one is made whole in registers, after which it reads nothing: each round stores
-//! a tile or frees one, so this ends. Tiles carried in registers are made before all of them. Nothing follows in the body
-//! but the release of the ring.
-//!
-//! *Range by range.* A tile that is stored in column ranges reads its own buffer while that is overwritten. That is right if
-//! a range is made of the same columns alone: element-wise operations, and products of which the buffer is the right operand
-//! as it lies. [`Lower::check_in_place`] refuses the others. Exchanges are made whole.
+//! *Replacing.* All tiles of a loop are assigned together. What the body leaves is made whole in registers, which ends all
+//! that it reads; then all of it is stored. Nothing follows in the body but the release of the ring.
 //!
 //! *Starting.* The first tile is stored before the loop, tile after tile. It may take over the buffer of a loaded tile
 //! ([`Lower::dying_buffer`]) if nothing reads that tile afterwards: it is loaded in this block, so that no iterate of a loop
 //! around finds it overwritten; all that is computed from it serves this one start, or ends in folds that stand before the
-//! loop and are made where they stand. Anything computed from it on the way may be lazy and made again, so it must have no
-//! other use either, not even as what another carried tile starts with. The buffer is as the loop wants it: one stage, the
+//! loop and are made where they stand. Anything computed from it on the way may be made again, at a store behind the loop, so
+//! it must have no other use either, not even as what another carried tile starts with. The buffer is as the loop wants it: one stage, the
 //! same type and padding, which the copy has filled with 0.
 //!
 //! *Padding.* What is stored is 0 where the tile that the buffer holds is not real, and padding is 0 from the start:
@@ -37,7 +28,6 @@
 //!   tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten.
 //! - Padding past the edge, or of a start with another edge: tests/agreement/exchanges.rs::
 //!   what_lies_in_shared_memory_is_zero_past_the_edge and a_loop_begins_with_the_edge_that_it_carries.
-//! - Padding that ranges do not reach: tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::{Lower, Resident};
 use crate::analysis::{Home, Use};
@@ -47,83 +37,27 @@ use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
 
-/// A tile on its way to the buffer of the tile that it replaces.
-struct Update {
-    next: Value,
-    param: Value,
-    buffer: gpu::Buffer,
-}
-
 impl Lower<'_> {
     /// Stores what an iterate leaves to the buffers of the tiles that it replaces.
-    pub(super) fn store_carried(
-        &mut self,
-        yield_: Inst,
-        yields: &[Value],
-        params: &[Value],
-    ) -> Result<(), CompileError> {
+    pub(super) fn store_carried(&mut self, yields: &[Value], params: &[Value]) -> Result<(), CompileError> {
         let mut updates = Vec::new();
         for (&next, &param) in yields.iter().zip(params) {
             if *self.placement.home(param) == Home::Carried
                 && next != param
                 && let Some(Resident { buffer, .. }) = self.residents[param]
             {
-                updates.push(Update { next, param, buffer });
+                let value = self.held_in(next, param)?;
+                if is_planted(Mutation::CarriedInTurn) {
+                    self.store_shared(value, buffer);
+                } else {
+                    updates.push((value, buffer));
+                }
             }
         }
-        while !updates.is_empty() {
-            let reads: Vec<_> = updates.iter().map(|u| self.reads_carried(yield_, u.next)).collect();
-            let read_by_another =
-                |i: usize| (0..updates.len()).find(|&j| j != i && reads[j].contains(&updates[i].param));
-            let in_turn = is_planted(Mutation::CarriedInTurn);
-            let Some(free) = (0..updates.len()).find(|&i| in_turn || read_by_another(i).is_none()) else {
-                // Tiles that exchange places: one waits in registers.
-                let next = updates[read_by_another(0).unwrap_or(0)].next;
-                let layout = self.layout_of(next)?;
-                self.fragment(next, None, &layout)?;
-                self.ranges.insert((yield_, next), vec![None]);
-                continue;
-            };
-            let Update { next, param, buffer } = updates.remove(free);
-            let ranges = self.ranges_of(yield_, next);
-            if ranges.len() > 1 {
-                self.check_in_place(next, param)?;
-            }
-            for columns in ranges {
-                self.store_columns(next, param, buffer, columns)?;
-            }
+        for (value, buffer) in updates {
+            self.store_shared(value, buffer);
         }
         Ok(())
-    }
-
-    /// The values whose buffers are read when a value is evaluated, now or column range by column range.
-    fn reads_carried(&self, yield_: Inst, v: Value) -> BTreeSet<Value> {
-        // Column ranges are made from the buffers again, whole tiles from what was made of them.
-        let whole = self.ranges_of(yield_, v).len() == 1;
-        let mut reads = BTreeSet::new();
-        let mut open = vec![v];
-        let mut seen = BTreeSet::new();
-        while let Some(v) = open.pop() {
-            if !seen.insert(v) || (whole && self.fragments.contains_key(&(v, None))) {
-                continue;
-            }
-            if matches!(self.placement.home(v), Home::Carried | Home::Copied(_)) {
-                reads.insert(v);
-                continue;
-            }
-            let Some((inst, op)) = self.tile.def_op(v) else { continue };
-            if let Op::Dot { a, b, .. } = *op {
-                // Operands are read where they lie in shared memory, whether a fragment of them exists or not.
-                let left = (!self.placement.left_from_registers(self.tile, inst)).then_some(a);
-                reads.extend(left.into_iter().chain([b]).map(|o| self.root(o).0));
-            }
-            if let Op::Transpose(_) = op {
-                // So is what is transposed.
-                reads.insert(self.root(v).0);
-            }
-            op.visit_operands(|o| open.push(o));
-        }
-        reads
     }
 
     /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the
@@ -205,28 +139,5 @@ impl Lower<'_> {
             }
         }
         true
-    }
-
-    /// A carried buffer may be overwritten range by range only if what computes a range reads no other
-    /// range of it.
-    fn check_in_place(&self, y: Value, param: Value) -> Result<(), CompileError> {
-        let (mut open, mut seen) = (vec![y], BTreeSet::new());
-        while let Some(v) = open.pop() {
-            if v == param || !self.lazy[v] || !seen.insert(v) {
-                continue;
-            }
-            let Some((inst, op)) = self.tile.def_op(v) else { continue };
-            if let Op::Dot { a, b, .. } = *op {
-                let whole_left = !self.placement.left_from_registers(self.tile, inst) && self.root(a).0 == param;
-                let (root, transposed) = self.root(b);
-                if whole_left || (root == param && transposed) {
-                    return Err(CompileError::refusal(
-                        "a tile carried in shared memory is read whole by the product that replaces it, and does not fit in registers",
-                    ));
-                }
-            }
-            op.visit_operands(|o| open.push(o));
-        }
-        Ok(())
     }
 }

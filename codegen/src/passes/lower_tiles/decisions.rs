@@ -1,11 +1,10 @@
 //! What the pass decided, for people: products, loads, tiles in shared memory, functions.
 
 use super::Lower;
-use crate::analysis::{Home, StagingReason};
+use crate::analysis::{Home, StagingReason, Verdict};
 use crate::gpu::{CopyAtom, IndexMap, Op as GpuOp, Operand, WarpGrid};
-use crate::notes::Notes;
-use atlas_dsl::ir::{Loc, ValueDef};
-use atlas_dsl::op::UnaryOp;
+use crate::notes::{Notes, place};
+use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
 
 impl Lower<'_> {
@@ -31,20 +30,50 @@ impl Lower<'_> {
             }
         }
         self.note_tiles(notes);
-        let is_function =
-            |op: &Op| matches!(op, Op::Unary(f, _) if !matches!(f, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not));
-        if self.tile.insts.values().any(is_function) {
-            notes.push("functions", Loc::default(), || match self.k.approximate_math {
-                true => (
+        self.note_functions(notes);
+    }
+
+    /// Which form computes each function. Those of one place with one verdict are one decision.
+    fn note_functions(&self, notes: &mut Notes) {
+        let mut said = Vec::new();
+        for inst in self.tile.insts.keys() {
+            let Some(verdict) = self.precision.verdict(inst) else { continue };
+            let (name, loc) = (self.operation(inst), self.tile.locs[inst]);
+            let one = (name, loc, verdict);
+            if said.contains(&one) {
+                continue;
+            }
+            said.push(one);
+            notes.push(name, loc, || match verdict {
+                Verdict::Approximate => (
                     "approximate".to_owned(),
-                    "every result is rounded to 16 bits, nothing magnifies errors".to_owned(),
+                    "all that depends on it is rounded to 16 bits, nothing magnifies its error".to_owned(),
                 ),
-                false => ("precise".to_owned(), "a result has more than 16 bits, or errors are magnified".to_owned()),
+                Verdict::Reaches(param) => {
+                    let ParamData { name, kind: ParamKind::Tensor { dtype, .. } | ParamKind::Scalar { dtype } } =
+                        &self.tile.params[param];
+                    ("precise".to_owned(), format!("`{name}` of {dtype} depends on it"))
+                }
+                Verdict::Magnified(by) => {
+                    let at = place(self.tile.locs[by]);
+                    let at = if at.is_empty() { at } else { format!(" at {at}") };
+                    ("precise".to_owned(), format!("`{}`{at} would magnify its error", self.operation(by)))
+                }
             });
         }
     }
 
-    /// A product's atom, its warps and where its operands come from. Column ranges of one are alike.
+    /// An operation's name in the text form.
+    fn operation(&self, inst: Inst) -> &'static str {
+        match &self.tile.insts[inst] {
+            Op::Unary(op, _) => op.name(),
+            Op::Binary(op, ..) => op.name(),
+            Op::Compare(p, ..) => p.name(),
+            op => op.kind().name(),
+        }
+    }
+
+    /// A product's atom, its warps and where its operands come from.
     fn note_product(&self, dot: Inst, notes: &mut Notes) {
         let loc = self.tile.locs[dot];
         let Some(atom) = self.placement.product(dot) else { return };

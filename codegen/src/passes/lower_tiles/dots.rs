@@ -1,6 +1,6 @@
 //! Products and folds.
 
-use super::{Columns, Lower};
+use super::Lower;
 use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Operand, SharedRef, Type};
@@ -9,34 +9,31 @@ use atlas_dsl::op::ReduceOp;
 use atlas_dsl::{Inst, Op, Value};
 
 impl Lower<'_> {
-    /// `acc + a · b`, or columns of it.
-    pub(super) fn make_dot(&mut self, inst: Inst, columns: Columns) -> Result<gpu::Value, CompileError> {
+    /// `acc + a · b`.
+    pub(super) fn make_dot(&mut self, inst: Inst) -> Result<gpu::Value, CompileError> {
         let Op::Dot { a, b, acc, .. } = self.tile.insts[inst] else {
             return Err(CompileError::bug("not a product"));
         };
         let v = self.tile.results[inst][0];
-        let layout = self.layout_of_range(v, columns)?;
+        let asked = self.layout_of(v)?;
         let dtype = self.tile.ty(v).dtype;
         let atom = self.placement.product(inst).ok_or_else(|| CompileError::bug("a product without an atom"))?;
-        let asked = layout;
         let layout = match self.placement.atom(v) == Some(atom) {
             true => asked.clone(),
             false => self.placement.accumulator(v, atom, [asked.shape[0], asked.shape[1]]),
         };
         let left = if self.placement.left_from_registers(self.tile, inst) {
             let from = self.layout_of(a)?;
-            let f = self.fragment(a, None, &from)?;
-            Operand::Fragment(self.refill(a, f, None, &[1], 0.0)?)
+            let f = self.fragment(a, &from)?;
+            Operand::Fragment(self.refill(a, f, &[1], 0.0)?)
         } else {
             let (root, transposed) = self.root(a);
             Operand::Shared(SharedRef { transposed, ..self.resident(root)? })
         };
         let (root, transposed) = self.root(b);
-        let first = columns.map_or(0, |c| c.0);
-        let origin = if transposed { (first, 0) } else { (0, first) };
-        let right = Operand::Shared(SharedRef { transposed, origin, ..self.resident(root)? });
+        let right = Operand::Shared(SharedRef { transposed, ..self.resident(root)? });
         let acc = match acc {
-            Some(c) => Some(self.fragment(c, columns, &layout)?),
+            Some(c) => Some(self.fragment(c, &layout)?),
             None => None,
         };
         let (m, k) = (self.tile.ty(a).shape[0], self.tile.ty(a).shape[1]);
@@ -59,23 +56,12 @@ impl Lower<'_> {
         }
         let dtype = self.tile.ty(value).dtype;
         let wide = if op == ReduceOp::Sum { dtype.accumulator() } else { dtype };
-        let mut folded: Option<gpu::Value> = None;
-        for columns in self.ranges_of(inst, value) {
-            let layout = self.layout_for_fold(value, columns)?;
-            let f = self.fragment(value, columns, &layout)?;
-            let f = self.refill(value, f, columns, &axes, op.neutral(dtype))?;
-            let f = if wide == dtype { f } else { self.push_tile(GpuOp::Cast(f), wide, &layout) };
-            let (partial, _) = fold_in_warps(&layout, &axes);
-            let part = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
-            folded = Some(match folded {
-                None => part,
-                Some(before) => self.push_tile(GpuOp::Binary(op.combine(), before, part), wide, &partial),
-            });
-        }
-        let folded = folded.ok_or_else(|| CompileError::bug("a fold of nothing"))?;
-        let layout = self.layout_for_fold(value, self.ranges_of(inst, value)[0])?;
-        let (_, across) = fold_in_warps(&layout, &axes);
-        let mut result = folded;
+        let layout = self.layout_for_fold(value)?;
+        let f = self.fragment(value, &layout)?;
+        let f = self.refill(value, f, &axes, op.neutral(dtype))?;
+        let f = if wide == dtype { f } else { self.push_tile(GpuOp::Cast(f), wide, &layout) };
+        let (partial, across) = fold_in_warps(&layout, &axes);
+        let mut result = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
         if let Some(gathered) = across {
             let trailing = gathered.shape.len() as u8 - 1;
             let all = self.push_tile(GpuOp::Convert(result), wide, &gathered);
@@ -91,19 +77,19 @@ impl Lower<'_> {
             let layout = self.k.tile(result).1.clone();
             result = self.push_tile(GpuOp::Cast(result), dtype, &layout);
         }
-        self.fragments.insert((v, None), result);
+        self.fragments.insert(v, result);
         if *self.placement.home(v) == Home::Stored {
             self.store_resident(v)?
         }
         Ok(())
     }
 
-    fn layout_for_fold(&self, value: Value, columns: Columns) -> Result<Fragment, CompileError> {
+    fn layout_for_fold(&self, value: Value) -> Result<Fragment, CompileError> {
         if self.placement.layout(value).is_none() {
             // A constant tile is folded in any layout.
             return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));
         }
-        self.layout_of_range(value, columns)
+        self.layout_of(value)
     }
 }
 

@@ -16,8 +16,8 @@ impl Lower<'_> {
         let scalar = self.scalar_layout();
         let params = self.tile.blocks[body].params.clone();
         let results = self.tile.results[inst].clone();
-        let lo = self.fragment(lo, None, &scalar)?;
-        let hi = self.fragment(hi, None, &scalar)?;
+        let lo = self.fragment(lo, &scalar)?;
+        let hi = self.fragment(hi, &scalar)?;
 
         // Tiles carried in shared memory: the first iterate's is stored before the loop.
         let mut carried_fragments = Vec::new();
@@ -29,15 +29,14 @@ impl Lower<'_> {
                         self.residents[param] = Some(Resident { buffer, token: None });
                         buffer
                     }
-                    None => self.resident_buffer(param, init, &self.ranges_of(inst, init))?,
+                    None => self.resident_buffer(param, init)?,
                 };
                 self.residents[results[k]] = Some(Resident { buffer, token: None });
-                for columns in self.ranges_of(inst, init) {
-                    self.store_columns(init, param, buffer, columns)?;
-                }
+                let first = self.held_in(init, param)?;
+                self.store_shared(first, buffer);
             } else {
                 let layout = self.layout_of(results[k])?;
-                carried_fragments.push((k, self.fragment(init, None, &layout)?, layout));
+                carried_fragments.push((k, self.fragment(init, &layout)?, layout));
             }
         }
 
@@ -52,11 +51,11 @@ impl Lower<'_> {
         let int = self.k.scalar_type(DType::I32);
         let index = self.k.push_block_param(inside, int);
         self.at = inside;
-        self.fragments.insert((params[0], None), index);
+        self.fragments.insert(params[0], index);
         for (k, init, layout) in &carried_fragments {
             let dtype = self.k.tile(*init).0;
             let p = self.k.push_block_param(inside, Type::Fragment { dtype, layout: layout.clone() });
-            self.fragments.insert((params[k + 1], None), p);
+            self.fragments.insert(params[k + 1], p);
         }
         let mut token = None;
         if let Some(ring) = ring {
@@ -75,9 +74,9 @@ impl Lower<'_> {
         // Registers first: every read of a carried buffer comes before it is overwritten.
         let mut next = Vec::new();
         for (k, _, layout) in &carried_fragments {
-            next.push(self.fragment(yields[*k], None, layout)?);
+            next.push(self.fragment(yields[*k], layout)?);
         }
-        self.store_carried(last, &yields, &params[1..])?;
+        self.store_carried(&yields, &params[1..])?;
         if let Some(token) = token {
             self.push_effect(GpuOp::Release(token));
         }
@@ -90,7 +89,7 @@ impl Lower<'_> {
         let types = values.iter().map(|&v| self.k.values[v].ty.clone()).collect();
         let out = self.push(GpuOp::Loop { kind, lo, hi, inits: values, body: inside }, types);
         for ((k, _, _), v) in carried_fragments.iter().zip(out) {
-            self.fragments.insert((results[*k], None), v);
+            self.fragments.insert(results[*k], v);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Loads, stores, and tiles kept in shared memory.
+//! Loads, and tiles kept in shared memory.
 
-use super::{Columns, Lower, Resident, narrow};
-use crate::analysis::{Home, StagingReason, contiguous_run};
+use super::{Lower, Resident};
+use crate::analysis::{Home, StagingReason};
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type, access_elements};
 use crate::layout::Fragment;
@@ -17,11 +17,9 @@ impl Lower<'_> {
         let scalar = self.scalar_layout();
         let reach = reach(self.tile, slice, dim);
         Ok(match slice {
-            Slice::At(v) => {
-                gpu::Slice::At { coord: self.fragment(v, None, &scalar)?, in_bounds: reach == Reach::Inside }
-            }
+            Slice::At(v) => gpu::Slice::At { coord: self.fragment(v, &scalar)?, in_bounds: reach == Reach::Inside },
             Slice::Tile { index, size } => {
-                gpu::Slice::Tile { index: self.fragment(index, None, &scalar)?, size, offset: 0, len: size, reach }
+                gpu::Slice::Tile { index: self.fragment(index, &scalar)?, size, offset: 0, len: size, reach }
             }
             Slice::Span { start, len } => match (constant(self.tile, start), reach, len) {
                 // A constant part of a constant dim.
@@ -31,10 +29,10 @@ impl Lower<'_> {
                 }
                 // One element is a tile of one.
                 (None, Reach::Inside, 1) => {
-                    let index = self.fragment(start, None, &scalar)?;
+                    let index = self.fragment(start, &scalar)?;
                     gpu::Slice::Tile { index, size: 1, offset: 0, len: 1, reach }
                 }
-                _ => gpu::Slice::Span { start: self.fragment(start, None, &scalar)?, offset: 0, len },
+                _ => gpu::Slice::Span { start: self.fragment(start, &scalar)?, offset: 0, len },
             },
             Slice::Whole => gpu::Slice::Whole { offset: 0, len: self.tile.dims[dim].size.divisor() as u32 },
         })
@@ -64,7 +62,7 @@ impl Lower<'_> {
             Home::Copied(_) => Ok(()),
             _ => {
                 let layout = self.layout_of(v)?;
-                self.fragment(v, None, &layout)?;
+                self.fragment(v, &layout)?;
                 if *self.placement.home(v) == Home::Stored {
                     self.store_resident(v)?;
                 }
@@ -73,19 +71,11 @@ impl Lower<'_> {
         }
     }
 
-    pub(super) fn make_load(
-        &mut self,
-        inst: Inst,
-        columns: Columns,
-        layout: &Fragment,
-    ) -> Result<gpu::Value, CompileError> {
+    pub(super) fn make_load(&mut self, inst: Inst, layout: &Fragment) -> Result<gpu::Value, CompileError> {
         let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
             return Err(CompileError::bug("not a load"));
         };
-        let mut slices = self.slices(param, &slices)?;
-        if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
-            *last = narrow(*last, columns);
-        }
+        let slices = self.slices(param, &slices)?;
         let dtype = self.tile.ty(self.tile.results[inst][0]).dtype;
         Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
     }
@@ -153,27 +143,14 @@ impl Lower<'_> {
 
     /// Stores a computed value, now in registers, to a new buffer of its own.
     pub(super) fn store_resident(&mut self, v: Value) -> Result<(), CompileError> {
-        let buffer = self.resident_buffer(v, v, &[None])?;
-        self.store_columns(v, v, buffer, None)
-    }
-
-    /// Evaluates a value that lives in shared memory alone, range by range.
-    pub(super) fn store_resident_in_ranges(&mut self, v: Value, inst: Inst) -> Result<(), CompileError> {
-        let ranges = self.ranges_of(inst, v);
-        let buffer = self.resident_buffer(v, v, &ranges)?;
-        for columns in ranges {
-            self.store_columns(v, v, buffer, columns)?;
-        }
+        let buffer = self.resident_buffer(v, v)?;
+        let value = self.held_in(v, v)?;
+        self.store_shared(value, buffer);
         Ok(())
     }
 
-    /// A buffer for the tile of `like`, stored in these ranges, in which `v` then lives; zeroed where no store reaches.
-    pub(super) fn resident_buffer(
-        &mut self,
-        v: Value,
-        like: Value,
-        ranges: &[Columns],
-    ) -> Result<gpu::Buffer, CompileError> {
+    /// A buffer for the tile of `like`, in which `v` then lives; zeroed if its layout does not reach all of it.
+    pub(super) fn resident_buffer(&mut self, v: Value, like: Value) -> Result<gpu::Buffer, CompileError> {
         let ty = self.tile.ty(like).clone();
         let name = match self.tile.values[v].def {
             ValueDef::BlockParam(..) => "carried",
@@ -181,91 +158,27 @@ impl Lower<'_> {
         };
         let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, true)?;
         let shared = self.k.buffers[buffer].layout;
-        for &columns in ranges {
-            // A range has a layout of its own, which may reach fewer rows than that of the whole tile.
-            let layout = self.layout_of_range(like, columns)?;
-            let cols = columns.map_or(shared.cols, |(_, len)| len);
-            if layout.cover(0) < shared.rows || layout.cover(1) < cols {
-                self.push_effect(GpuOp::ZeroShared(buffer));
-                break;
-            }
+        let layout = self.layout_of(like)?;
+        if layout.cover(0) < shared.rows || layout.cover(1) < shared.cols {
+            self.push_effect(GpuOp::ZeroShared(buffer));
         }
         self.residents[v] = Some(Resident { buffer, token: None });
         Ok(buffer)
     }
 
-    /// Stores columns of a value to the buffer that holds a tile, which may be real in fewer places: zeros where it is not.
-    pub(super) fn store_columns(
-        &mut self,
-        v: Value,
-        held: Value,
-        buffer: gpu::Buffer,
-        columns: Columns,
-    ) -> Result<(), CompileError> {
-        let layout = self.layout_of_range(v, columns)?;
-        let value = self.fragment(v, columns, &layout)?;
-        let value = match self.extents.same_constraints(v, held) {
-            true => self.refill(v, value, columns, &[0, 1], 0.0)?,
-            false => self.put_neutral(held, value, columns, &[0, 1], 0.0)?,
-        };
-        let to = SharedRef { buffer, token: None, origin: (0, columns.map_or(0, |c| c.0)), transposed: false };
+    /// A value as the buffer of `held` takes it, a tile that may be real in fewer places: zeros where it is not.
+    pub(super) fn held_in(&mut self, v: Value, held: Value) -> Result<gpu::Value, CompileError> {
+        let layout = self.layout_of(v)?;
+        let value = self.fragment(v, &layout)?;
+        match self.extents.same_constraints(v, held) {
+            true => self.refill(v, value, &[0, 1], 0.0),
+            false => self.put_neutral(held, value, &[0, 1], 0.0),
+        }
+    }
+
+    /// Stores a tile to a buffer of its own.
+    pub(super) fn store_shared(&mut self, value: gpu::Value, buffer: gpu::Buffer) {
+        let to = SharedRef { buffer, token: None, origin: (0, 0), transposed: false };
         self.push_effect(GpuOp::StoreShared { to, value });
-        Ok(())
-    }
-
-    pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
-        let Op::Store { param, slices, value } = self.tile.insts[inst].clone() else {
-            return Err(CompileError::bug("not a store"));
-        };
-        let slices = self.slices(param, &slices)?;
-        for columns in self.ranges_of(inst, value) {
-            let mut slices = slices.clone();
-            if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
-                *last = narrow(*last, columns);
-            }
-            let ty = self.tile.ty(value).clone();
-            let mut shape = ty.shape.clone();
-            if let (Some(last), Some((_, len))) = (shape.last_mut(), columns) {
-                *last = len;
-            }
-            let blocked = self.placement.blocked(&shape, ty.dtype.bytes());
-            let in_shared = matches!(self.placement.home(value), Home::Carried | Home::Copied(_));
-            let own = if in_shared || self.any_layout[inst] || *self.placement.home(value) == Home::Anywhere {
-                blocked.clone()
-            } else {
-                self.layout_of_range(value, columns)?
-            };
-            let fragment = self.fragment(value, columns, &own)?;
-            let scattered = shape.len() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
-            let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
-            let fragment = self.zero_for_store(inst, fragment, columns)?;
-            self.push_effect(GpuOp::StoreGlobal { param, slices, value: fragment });
-        }
-        Ok(())
-    }
-}
-
-impl Lower<'_> {
-    /// Puts 0 where a stored tile is not real, but for what the store drops by itself.
-    fn zero_for_store(
-        &mut self,
-        inst: Inst,
-        fragment: gpu::Value,
-        columns: Columns,
-    ) -> Result<gpu::Value, CompileError> {
-        let Op::Store { param, ref slices, value } = self.tile.insts[inst] else { return Ok(fragment) };
-        let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else { return Ok(fragment) };
-        let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_))).enumerate();
-        let dropped: Vec<(u8, Slice, Dim)> = kept.map(|(axis, (&s, &d))| (axis as u8, s, d)).collect();
-        let axes: Vec<u8> = self
-            .extents
-            .constraints(value)
-            .filter(|c| !dropped.contains(&(c.axis, c.slice, c.dim)))
-            .map(|c| c.axis)
-            .collect();
-        if axes.is_empty() {
-            return Ok(fragment);
-        }
-        self.refill(value, fragment, columns, &axes, 0.0)
     }
 }

@@ -3,24 +3,21 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile carried in place that reads itself, one that no
-//! CTA has room for. Features: removes nothing; adds programs, tokens, bare-waits, converts, unplaced,
-//! numbered, products, open-accesses.
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing;
+//! adds programs, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses.
 //!
-//! Effects drive it. A store, a fold or a value kept in shared memory is a *root*; a tree of
-//! element-wise operations and products that only feeds one root and needs more registers than the
-//! budget is evaluated by column ranges, so that no more than one range is live at a time.
+//! Each tile is made whole, where Tile IR has it; what a store makes of tiles that can be had in any layout, at the store.
 
 mod carried;
-mod chunks;
 mod decisions;
 mod dots;
 mod loops;
 mod memory;
+mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Extents, Home, Placement, Uses, order, refuse_formless, tolerates_approximation};
+use crate::analysis::{Extents, Home, Placement, Precision, Uses, order, refuse_formless};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
@@ -29,9 +26,6 @@ use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeMap;
-
-/// A range of a tile's last axis: first column and number of columns. `None` is the whole tile.
-pub(super) type Columns = Option<(u32, u32)>;
 
 /// A tile that lives in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +39,7 @@ struct Lower<'a> {
     tile: &'a Kernel,
     uses: Uses,
     extents: Extents,
+    precision: Precision,
     placement: Placement,
     schedule: Schedule,
     k: gpu::Kernel,
@@ -52,14 +47,12 @@ struct Lower<'a> {
     at: gpu::Block,
     loc: Loc,
     /// Fragments made so far that are in scope.
-    fragments: BTreeMap<(Value, Columns), gpu::Value>,
+    fragments: BTreeMap<Value, gpu::Value>,
+    /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
+    evaluated: Option<BTreeMap<(Value, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
-    /// Values evaluated by their root, column range by column range.
-    lazy: SecondaryMap<Value, bool>,
-    /// Column ranges in which an instruction evaluates a root of its own, where they are several.
-    ranges: BTreeMap<(Inst, Value), Vec<Columns>>,
-    /// Stores whose tile is made in any layout.
-    any_layout: SecondaryMap<Inst, bool>,
+    /// Values that stores make, in the layouts that suit them.
+    of_stores: SecondaryMap<Value, bool>,
 }
 
 /// Lowers a kernel.
@@ -82,33 +75,33 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     let placement = Placement::of(tile, &uses, schedule, target)?;
     refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
+    let precision = Precision::of(tile, &uses);
     let mut k = gpu::Kernel::new(&tile.name, target, threads);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
     k.index_map = order(tile);
-    k.approximate_math = tolerates_approximation(tile, &uses);
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
         tile,
         uses,
         extents,
+        precision,
         placement,
         schedule: *schedule,
         k,
         at: body,
         loc: Loc::default(),
         fragments: BTreeMap::new(),
+        evaluated: None,
         residents: SecondaryMap::new(),
-        lazy: SecondaryMap::new(),
-        ranges: BTreeMap::new(),
-        any_layout: SecondaryMap::new(),
+        of_stores: SecondaryMap::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
-        lower.fragments.insert((axis.coord, None), coord);
+        lower.fragments.insert(axis.coord, coord);
     }
     lower.block(tile.body)?;
     refuse_large_buffers(&lower.k, machine)?;
@@ -119,7 +112,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
 impl Lower<'_> {
     /// Lowers a block's instructions, but for its yield.
     fn block(&mut self, block: Block) -> Result<(), CompileError> {
-        self.choose_ranges(block)?;
+        self.find_trees_of_stores(block);
         for &inst in &self.tile.blocks[block].insts {
             if !self.uses.is_live(inst) {
                 continue;
@@ -140,18 +133,14 @@ impl Lower<'_> {
             Op::Load { .. } => self.lower_load(inst),
             _ => {
                 let Some(v) = result else { return Ok(()) };
-                if self.ranges_of(inst, v).len() > 1 {
-                    // The root of a tree that is kept in shared memory alone.
-                    return self.store_resident_in_ranges(v, inst);
-                }
-                if self.lazy[v] || *self.placement.home(v) == Home::Anywhere || self.uses.get(v).is_empty() {
+                if self.of_stores[v] || *self.placement.home(v) == Home::Anywhere || self.uses.get(v).is_empty() {
                     return Ok(());
                 }
                 if matches!(self.tile.insts[inst], Op::Transpose(_)) {
                     return Ok(());
                 }
                 let layout = self.layout_of(v)?;
-                self.fragment(v, None, &layout)?;
+                self.fragment(v, &layout)?;
                 if *self.placement.home(v) == Home::Stored {
                     self.store_resident(v)?;
                 }
@@ -186,7 +175,7 @@ impl Lower<'_> {
 
     fn int_op(&mut self, op: atlas_dsl::op::BinaryOp, a: gpu::Value, b: gpu::Value) -> gpu::Value {
         let layout = self.scalar_layout();
-        self.push_tile(GpuOp::Binary(op, a, b), DType::I32, &layout)
+        self.push_tile(GpuOp::binary(op, a, b), DType::I32, &layout)
     }
 
     fn layout_of(&self, v: Value) -> Result<Fragment, CompileError> {
@@ -198,14 +187,6 @@ impl Lower<'_> {
             // It is made in whatever layout is asked for.
             (None, Home::Anywhere) => Ok(self.placement.blocked(&self.tile.ty(v).shape, 4)),
             (None, _) => Err(CompileError::bug(format!("no layout for {v}"))),
-        }
-    }
-
-    /// The layout of a column range of a value.
-    fn layout_of_range(&self, v: Value, columns: Columns) -> Result<Fragment, CompileError> {
-        match columns {
-            None => self.layout_of(v),
-            Some((_, len)) => Ok(self.placement.layout_of_columns(self.tile, v, len)),
         }
     }
 
@@ -225,18 +206,5 @@ impl Lower<'_> {
             SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes())
         };
         Ok(self.k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None }))
-    }
-}
-
-/// The columns of a slice of the last tile axis.
-fn narrow(slice: gpu::Slice, columns: Columns) -> gpu::Slice {
-    let Some((first, count)) = columns else { return slice };
-    match slice {
-        gpu::Slice::At { .. } => slice,
-        gpu::Slice::Tile { index, size, offset, reach, .. } => {
-            gpu::Slice::Tile { index, size, offset: offset + first, len: count, reach }
-        }
-        gpu::Slice::Span { start, offset, .. } => gpu::Slice::Span { start, offset: offset + first, len: count },
-        gpu::Slice::Whole { offset, .. } => gpu::Slice::Whole { offset: offset + first, len: count },
     }
 }

@@ -1,6 +1,6 @@
-//! Fragments on demand: a value, or a column range of it, in the layout that is asked for.
+//! Fragments on demand: a value in the layout that is asked for.
 
-use super::{Columns, Lower};
+use super::Lower;
 use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Type};
@@ -9,30 +9,34 @@ use atlas_dsl::fold::Known;
 use atlas_dsl::{Op, Value};
 
 impl Lower<'_> {
-    /// A fragment of columns of `v` in `layout`.
-    pub(super) fn fragment(
-        &mut self,
-        v: Value,
-        columns: Columns,
-        layout: &Fragment,
-    ) -> Result<gpu::Value, CompileError> {
-        let columns = self.columns_of(v, columns);
-        if let Some(&made) = self.fragments.get(&(v, columns)) {
+    /// A fragment of `v` in `layout`.
+    pub(super) fn fragment(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        if let Some(&made) = self.fragments.get(&v) {
             return Ok(self.convert(made, layout));
         }
-        let made = self.make(v, columns, layout)?;
-        if columns.is_none() && !matches!(self.placement.home(v), Home::Anywhere) {
-            self.fragments.insert((v, None), made);
+        if *self.placement.home(v) == Home::Anywhere {
+            return self.made_anywhere(v, layout);
         }
+        let made = self.make(v, layout)?;
+        self.fragments.insert(v, made);
         Ok(self.convert(made, layout))
     }
 
-    /// A column range means nothing to a tile whose last axis has one element.
-    fn columns_of(&self, v: Value, columns: Columns) -> Columns {
-        match self.tile.ty(v).shape.last() {
-            None | Some(1) => None,
-            Some(_) => columns,
+    /// A value that lives nowhere: made where it is asked for. What one evaluation asks for again it has, for a chain of
+    /// choices that read the last one twice each would else be written out as a tree.
+    fn made_anywhere(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+        let is_outermost = self.evaluated.is_none();
+        let key = (v, layout.clone());
+        if let Some(&made) = self.evaluated.get_or_insert_default().get(&key) {
+            return Ok(made);
         }
+        let made = self.make(v, layout)?;
+        let made = self.convert(made, layout);
+        self.evaluated.get_or_insert_default().insert(key, made);
+        if is_outermost {
+            self.evaluated = None;
+        }
+        Ok(made)
     }
 
     /// The same tile in another layout; nothing if the layouts are one map.
@@ -44,11 +48,10 @@ impl Lower<'_> {
         self.push_tile(GpuOp::Convert(v), dtype, layout)
     }
 
-    fn make(&mut self, v: Value, columns: Columns, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+    fn make(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
         let ty = self.tile.ty(v).clone();
         if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {
-            let at = self.resident(v)?;
-            let from = gpu::SharedRef { origin: (0, columns.map_or(0, |c| c.0)), ..at };
+            let from = self.resident(v)?;
             return Ok(self.push_tile(GpuOp::LoadShared(from), ty.dtype, layout));
         }
         let Some((inst, op)) = self.tile.def_op(v) else {
@@ -57,10 +60,7 @@ impl Lower<'_> {
         let op = op.clone();
         Ok(match op {
             Op::Splat { value, .. } => self.push_tile(GpuOp::Const(value), ty.dtype, layout),
-            Op::Iota { axis, .. } => {
-                let offset = if usize::from(axis) + 1 == ty.rank() { columns.map_or(0, |c| c.0) } else { 0 };
-                self.push_tile(GpuOp::Iota { axis, offset }, ty.dtype, layout)
-            }
+            Op::Iota { axis, .. } => self.push_tile(GpuOp::Iota { axis, offset: 0 }, ty.dtype, layout),
             Op::DimSize(d) => self.push_tile(GpuOp::DimSize(d), ty.dtype, layout),
             Op::DimTiles { dim, size } => self.push_tile(GpuOp::DimTiles(dim, size), ty.dtype, layout),
             Op::ScalarParam(p) => self.push_tile(GpuOp::ScalarParam(p), ty.dtype, layout),
@@ -68,38 +68,38 @@ impl Lower<'_> {
                 let scalar = self.scalar_layout();
                 let mut at = Vec::new();
                 for i in indices {
-                    at.push(self.fragment(i, None, &scalar)?);
+                    at.push(self.fragment(i, &scalar)?);
                 }
                 self.push_tile(GpuOp::TableGet(table, at), ty.dtype, layout)
             }
             Op::Unary(op, a) => {
-                let a = self.fragment(a, columns, layout)?;
-                self.push_tile(GpuOp::Unary(op, a), ty.dtype, layout)
+                let a = self.fragment(a, layout)?;
+                self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
             }
             Op::Binary(op, a, b) => {
-                let a = self.fragment(a, columns, layout)?;
-                let b = self.fragment(b, columns, layout)?;
-                self.push_tile(GpuOp::Binary(op, a, b), ty.dtype, layout)
+                let a = self.fragment(a, layout)?;
+                let b = self.fragment(b, layout)?;
+                self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
             }
             Op::Compare(p, a, b) => {
-                let a = self.fragment(a, columns, layout)?;
-                let b = self.fragment(b, columns, layout)?;
+                let a = self.fragment(a, layout)?;
+                let b = self.fragment(b, layout)?;
                 self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout)
             }
             Op::Select { cond, on_true, on_false } => {
-                let c = self.fragment(cond, columns, layout)?;
-                let t = self.fragment(on_true, columns, layout)?;
-                let f = self.fragment(on_false, columns, layout)?;
+                let c = self.fragment(cond, layout)?;
+                let t = self.fragment(on_true, layout)?;
+                let f = self.fragment(on_false, layout)?;
                 self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout)
             }
             Op::Cast(dtype, a) => {
-                let a = self.fragment(a, columns, layout)?;
+                let a = self.fragment(a, layout)?;
                 self.push_tile(GpuOp::Cast(a), dtype, layout)
             }
             Op::Other { value, other } => {
-                let a = self.fragment(value, columns, layout)?;
+                let a = self.fragment(value, layout)?;
                 let all: Vec<u8> = (0..ty.rank() as u8).collect();
-                let valid = self.valid(value, &all, columns)?;
+                let valid = self.valid(value, &all)?;
                 let there = self.extents.fill(value);
                 if valid.is_empty() || (there.is_some() && there == Known::constant(ty.dtype, other)) {
                     return Ok(a);
@@ -107,22 +107,18 @@ impl Lower<'_> {
                 self.push_tile(GpuOp::Refill { value: a, neutral: other, valid }, ty.dtype, layout)
             }
             Op::Broadcast { value, .. } => {
-                let mut shape = self.tile.ty(value).shape.clone();
-                if let (Some(last), Some((_, len))) = (shape.last_mut(), self.columns_of(value, columns)) {
-                    *last = len;
-                }
-                let from = layout.broadcast_source(&shape);
-                let a = self.fragment(value, columns, &from)?;
+                let from = layout.broadcast_source(&self.tile.ty(value).shape);
+                let a = self.fragment(value, &from)?;
                 self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout)
             }
             Op::Reshape { value, .. } => {
                 let from = self.layout_of(value)?.without_unit_padding();
-                let a = self.fragment(value, None, &from)?;
+                let a = self.fragment(value, &from)?;
                 // An axis of one element that goes takes along what was known of it.
                 let shape = &self.tile.ty(value).shape;
                 let unit: Vec<u8> = (0..shape.len()).filter(|&i| shape[i] == 1).map(|i| i as u8).collect();
                 let a = if self.extents.constraints(value).any(|c| unit.contains(&c.axis)) {
-                    self.refill(value, a, None, &unit, 0.0)?
+                    self.refill(value, a, &unit, 0.0)?
                 } else {
                     a
                 };
@@ -133,16 +129,11 @@ impl Lower<'_> {
             }
             Op::Transpose(_) => {
                 let (root, transposed) = self.root(v);
-                let at = self.resident(root)?;
-                let origin = match (columns, transposed) {
-                    (None, _) => (0, 0),
-                    (Some((c, _)), true) => (c, 0),
-                    (Some((c, _)), false) => (0, c),
-                };
-                self.push_tile(GpuOp::LoadShared(gpu::SharedRef { origin, transposed, ..at }), ty.dtype, layout)
+                let from = gpu::SharedRef { transposed, ..self.resident(root)? };
+                self.push_tile(GpuOp::LoadShared(from), ty.dtype, layout)
             }
-            Op::Dot { .. } => self.make_dot(inst, columns)?,
-            Op::Load { .. } => self.make_load(inst, columns, layout)?,
+            Op::Dot { .. } => self.make_dot(inst)?,
+            Op::Load { .. } => self.make_load(inst, layout)?,
             Op::Reduce { .. } | Op::Loop { .. } | Op::Store { .. } | Op::Yield(_) => {
                 return Err(CompileError::bug(format!("{v} was not lowered before its use")));
             }
@@ -159,7 +150,6 @@ impl Lower<'_> {
         &mut self,
         v: Value,
         fragment: gpu::Value,
-        columns: Columns,
         axes: &[u8],
         neutral: f64,
     ) -> Result<gpu::Value, CompileError> {
@@ -168,7 +158,7 @@ impl Lower<'_> {
         if !self.extents.needs_refill(v, axes, neutral, padded) {
             return Ok(fragment);
         }
-        self.put_neutral(v, fragment, columns, axes, neutral)
+        self.put_neutral(v, fragment, axes, neutral)
     }
 
     /// Puts `neutral` where a fragment's elements are not real as elements of `v`, whatever is there.
@@ -176,25 +166,21 @@ impl Lower<'_> {
         &mut self,
         v: Value,
         fragment: gpu::Value,
-        columns: Columns,
         axes: &[u8],
         neutral: f64,
     ) -> Result<gpu::Value, CompileError> {
         let (dtype, layout) = self.k.tile(fragment);
         let layout = layout.clone();
-        let valid = self.valid(v, axes, columns)?;
+        let valid = self.valid(v, axes)?;
         Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
     }
 
-    /// Which elements of columns of `v` are real along some axes.
-    fn valid(&mut self, v: Value, axes: &[u8], columns: Columns) -> Result<Vec<gpu::Valid>, CompileError> {
-        let last = self.tile.ty(v).rank().saturating_sub(1) as u8;
-        let columns = self.columns_of(v, columns);
+    /// Which elements of `v` are real along some axes.
+    fn valid(&mut self, v: Value, axes: &[u8]) -> Result<Vec<gpu::Valid>, CompileError> {
         let mut valid = Vec::new();
         for c in self.extents.constraints(v).collect::<Vec<_>>() {
             if axes.contains(&c.axis) {
                 let slice = self.slice(c.slice, c.dim)?;
-                let slice = if c.axis == last { super::narrow(slice, columns) } else { slice };
                 valid.push(gpu::Valid { axis: c.axis, slice, dim: c.dim });
             }
         }

@@ -1,0 +1,141 @@
+//! Which values a tensor of more than 16 bits depends on, and which an operation that leaps.
+//!
+//! # Promise
+//! If [`Demand::by`] names no tensor for a value, what a kernel writes to tensors wider than 16 bits is the same whatever
+//! the value is; else it names one of them that may differ. The same of the operands of what leaps: comparisons, whole
+//! numbers made of others, `floor` and `round`.
+//!
+//! # Argument
+//! The least set that holds what a store to a wide tensor takes, its tile and its place (or what an operation takes that leaps), and is closed under these rules:
+//! the operands of what computes a member are members; a member that a loop carries or leaves brings what it starts as and
+//! what the body leaves of it, and the bounds of the loop, which say how often; a store brings the bounds of all loops
+//! around it; a member that is loaded from a tensor that the kernel writes brings every store to that tensor, since one of
+//! them may have written what is loaded. Nothing else passes a value on: arguments of a launch do not share what is written,
+//! and Tile IR has no other memory and no branches. Comparisons and indices are operands like others, so what a choice or a
+//! place depends on is a member too; a rounding to 16 bits ends nothing, for what lies near its edge falls to the other
+//! side. Sets only grow, so the walk ends.
+//!
+//! # Breaks it
+//! - A wide output beside a narrow one: tests/agreement/arguments.rs::each_output_has_the_digits_of_its_type.
+//! - What loops carry, their bounds, a choice, a tensor in between: the tests of `precision`,
+//!   `what_reaches_a_wide_output` and `what_reaches_it_by_memory_or_loops`.
+
+use super::Uses;
+use atlas_dsl::ir::{ParamKind, ValueDef};
+use atlas_dsl::validity::yields;
+use atlas_dsl::{Inst, Kernel, Op, Param, Value};
+use cranelift_entity::SecondaryMap;
+
+/// The values that something depends on, and what: a tensor wider than 16 bits, or an operation that leaps.
+pub(super) struct Demand<'a, By: Clone> {
+    kernel: &'a Kernel,
+    uses: &'a Uses,
+    by: SecondaryMap<Value, Option<By>>,
+    open: Vec<Value>,
+}
+
+impl<'a> Demand<'a, Inst> {
+    /// Walks back from every operation that leaps: a step of its operand, however small, may become a step of its result.
+    pub(super) fn of_leaps(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Inst> {
+        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
+        for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
+            let leaps = match op {
+                Op::Unary(f, _) => f.row().leaps,
+                Op::Compare(..) => true,
+                Op::Cast(to, _) => !to.is_float(),
+                _ => false,
+            };
+            if leaps {
+                op.visit_operands(|v| demand.want(v, inst));
+                demand.walk(inst);
+            }
+        }
+        demand
+    }
+}
+
+impl<'a> Demand<'a, Param> {
+    /// Walks back from every store to a wide tensor.
+    pub(super) fn of(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Param> {
+        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
+        for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
+            if let Op::Store { param, .. } = op
+                && !matches!(kernel.params[*param].kind, ParamKind::Tensor { dtype, .. } if dtype.is_half())
+            {
+                demand.store(inst, *param);
+                demand.walk(*param);
+            }
+        }
+        demand
+    }
+}
+
+impl<By: Copy> Demand<'_, By> {
+    /// What depends on a value, if anything does.
+    pub(super) fn by(&self, v: Value) -> Option<By> {
+        self.by[v]
+    }
+
+    fn want(&mut self, v: Value, by: By) {
+        if self.by[v].is_none() {
+            self.by[v] = Some(by);
+            self.open.push(v);
+        }
+    }
+
+    /// What a store takes, and whether it is run.
+    fn store(&mut self, inst: Inst, by: By) {
+        self.kernel.insts[inst].visit_operands(|v| self.want(v, by));
+        let mut block = self.uses.block_of(inst);
+        while let Some(around) = block.and_then(|b| self.uses.loop_of(b)) {
+            if let Op::Loop { lo, hi, .. } = self.kernel.insts[around] {
+                self.want(lo, by);
+                self.want(hi, by);
+            }
+            block = self.uses.block_of(around);
+        }
+    }
+
+    fn walk(&mut self, by: By) {
+        let k = self.kernel;
+        while let Some(v) = self.open.pop() {
+            match k.values[v].def {
+                ValueDef::Grid(_) => {}
+                ValueDef::BlockParam(body, at) => {
+                    if let Some(inst) = self.uses.loop_of(body) {
+                        // Before what is carried stands the index.
+                        self.carried(inst, (at as usize).checked_sub(1), by);
+                    }
+                }
+                ValueDef::Result(inst, at) => match &k.insts[inst] {
+                    Op::Loop { .. } => self.carried(inst, Some(at as usize), by),
+                    op => {
+                        op.visit_operands(|v| self.want(v, by));
+                        if let Op::Load { param, .. } = op {
+                            self.written(*param, by);
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// The bounds of a loop, and one of the values that it carries.
+    fn carried(&mut self, inst: Inst, at: Option<usize>, by: By) {
+        let Op::Loop { lo, hi, inits, body, .. } = &self.kernel.insts[inst] else { return };
+        let yielded = yields(self.kernel, *body);
+        let carried = at.and_then(|i| Some([*inits.get(i)?, *yielded.get(i)?]));
+        for v in [*lo, *hi].into_iter().chain(carried.into_iter().flatten()) {
+            self.want(v, by);
+        }
+    }
+
+    /// Whatever a kernel writes to a tensor that it reads too.
+    fn written(&mut self, tensor: Param, by: By) {
+        for (inst, op) in self.kernel.insts.iter() {
+            if matches!(op, Op::Store { param, .. } if *param == tensor) && self.uses.is_live(inst) {
+                self.store(inst, by);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Stores to global memory, and what is made in the layout that suits them.
+
+use super::Lower;
+use crate::analysis::{Home, contiguous_run};
+use crate::error::CompileError;
+use crate::gpu::{self, Op as GpuOp};
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::op::{Slice, UnaryOp};
+use atlas_dsl::{Block, Dim, Inst, Op, Value};
+
+impl Lower<'_> {
+    pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
+        let Op::Store { param, slices, value } = self.tile.insts[inst].clone() else {
+            return Err(CompileError::bug("not a store"));
+        };
+        let slices = self.slices(param, &slices)?;
+        let ty = self.tile.ty(value).clone();
+        let blocked = self.placement.blocked(&ty.shape, ty.dtype.bytes());
+        let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
+        let own = if has_no_layout || self.of_stores[value] { blocked.clone() } else { self.layout_of(value)? };
+        let fragment = self.fragment(value, &own)?;
+        let scattered = ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
+        let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
+        let value = self.zero_for_store(inst, fragment)?;
+        self.push_effect(GpuOp::StoreGlobal { param, slices, value });
+        Ok(())
+    }
+
+    /// Puts 0 where a stored tile is not real, but for what the store drops by itself.
+    fn zero_for_store(&mut self, inst: Inst, fragment: gpu::Value) -> Result<gpu::Value, CompileError> {
+        let Op::Store { param, ref slices, value } = self.tile.insts[inst] else { return Ok(fragment) };
+        let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else { return Ok(fragment) };
+        let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_))).enumerate();
+        let dropped: Vec<(u8, Slice, Dim)> = kept.map(|(axis, (&s, &d))| (axis as u8, s, d)).collect();
+        let axes: Vec<u8> = self
+            .extents
+            .constraints(value)
+            .filter(|c| !dropped.contains(&(c.axis, c.slice, c.dim)))
+            .map(|c| c.axis)
+            .collect();
+        if axes.is_empty() {
+            return Ok(fragment);
+        }
+        self.refill(value, fragment, &axes, 0.0)
+    }
+
+    /// Marks what the stores of a block make of tiles that can be had in any layout: each is made where it is stored, in the
+    /// layout that suits global memory.
+    pub(super) fn find_trees_of_stores(&mut self, block: Block) {
+        for &inst in self.tile.blocks[block].insts.iter().rev() {
+            let Op::Store { value, .. } = self.tile.insts[inst] else { continue };
+            let mut tree = Vec::new();
+            self.collect(value, block, &mut tree);
+            let free = |v: Value| {
+                tree.contains(&v)
+                    || self.of_stores[v]
+                    || self.tile.ty(v).shape.last().is_none_or(|&e| e == 1)
+                    || matches!(self.placement.home(v), Home::Anywhere | Home::Copied(_) | Home::Carried)
+            };
+            let mut all = true;
+            for op in tree.iter().filter_map(|&v| self.tile.def_op(v)) {
+                op.1.visit_operands(|o| all &= free(o));
+            }
+            if all {
+                tree.into_iter().for_each(|v| self.of_stores[v] = true);
+            }
+        }
+    }
+
+    /// Collects the element-wise operations that make a value and that nothing else uses.
+    fn collect(&self, v: Value, block: Block, tree: &mut Vec<Value>) {
+        let Some((inst, op)) = self.tile.def_op(v) else { return };
+        if self.uses.block_of(inst) != Some(block)
+            || (self.uses.get(v).len() > 1 && !self.is_cheap(v, block))
+            || *self.placement.home(v) != Home::Registers
+            || self.of_stores[v]
+        {
+            return;
+        }
+        if op.is_elementwise() {
+            tree.push(v);
+            op.visit_operands(|o| self.collect(o, block, tree));
+        } else if matches!(op, Op::Broadcast { .. }) {
+            tree.push(v);
+        }
+    }
+
+    /// True if a value is made again at little cost: a few element-wise operations on tiles that lie in shared memory.
+    fn is_cheap(&self, v: Value, block: Block) -> bool {
+        match self.placement.home(v) {
+            Home::Anywhere | Home::Copied(_) | Home::Carried => return true,
+            Home::Stored => return false,
+            Home::Registers => {}
+        }
+        self.uses.get(v).iter().all(|u| u.block == block)
+            && match self.tile.def_op(v) {
+                Some((_, Op::Cast(_, a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, a))) => self.is_cheap(*a, block),
+                _ => false,
+            }
+    }
+}

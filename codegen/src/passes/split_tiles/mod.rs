@@ -1,0 +1,199 @@
+//! `split_tiles`: what is too wide for the registers is made by column ranges.
+//!
+//! Needs: whole tiles, each made once. Establishes: where a store or a fold along columns takes a tree of operations that
+//! nothing else uses, and the widest tile of it needs more registers than the budget, the tree is made range by range, each
+//! stored or folded before the next. Never: changes what is computed, or cuts what a tree does not consist of alone.
+//! Refuses: nothing. Features: removes nothing; adds nothing.
+//!
+//! ```text
+//!                                    %f = mma [64, 64, 32] %A, %B
+//!                                    %d = wait.mma %f, 0
+//! %f = mma [64, 128, 32] %A, %B      %e = exp %d
+//! %d = wait.mma %f, 0             →  store.global %y[%m : 64, 0 ..+ 64], %e
+//! %e = exp %d                        %g = mma [64, 64, 32] %A, %B at (0, 64)
+//! store.global %y[%m : 64, ..], %e   ..
+//! ```
+//!
+//! # Promise
+//! The same elements are stored and folded; sums of columns are added range by range.
+//!
+//! # Argument
+//! *Trees.* All of a tree is element-wise, repeated along columns, or a product, so that a column of a result is made of the
+//! same column of the operands, of the rows of a left operand, and of one column of a right one. It ends in tiles of shared
+//! memory, of which columns are read, and in what costs nothing. What something else uses too is in no tree, but for what
+//! is made again at little cost.
+//!
+//! *Moved.* Ranges are made where the root stands, which is later than the tree was. Nothing between writes what the tree
+//! reads in shared memory, nor gives up the stage that it lies in; else the tree stays whole. A root that overwrites a tile
+//! which its tree reads does so range by range, which is right if a range reads those columns of it alone.
+//!
+//! *Stores in a row.* What an iterate leaves is stored behind all that it computes, by one store after the other, each
+//! to a buffer of its own. Whole tiles were read before; one by ranges reads when it is stored. So stores go first whose
+//! buffers nobody of the others reads; where each waits for another, one stays whole, after which it reads nothing.
+//!
+//! *Padding.* What is stored to shared memory or folded reaches the rows that the whole reached, and no column besides: so
+//! zeros in padding are stored still, and folds need no other neutrals.
+//!
+//! # Breaks it
+//! - Tiles that feed or exchange one another, and of two widths:
+//!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
+//! - Padding that ranges do not reach: tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
+
+mod ranges;
+mod trees;
+
+use crate::analysis::registers_per_thread;
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::slices::remove_unread;
+use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value};
+use crate::mutation::{Mutation, is_planted};
+use crate::notes::Notes;
+use ranges::Ranges;
+use std::collections::{BTreeMap, BTreeSet};
+use trees::{Program, Tree};
+
+/// Columns of a range are a multiple of what an atom takes of a right operand at once.
+const GRANULE: u32 = 16;
+
+/// The budget where each range reads the left operand of a product from shared memory again.
+const RANGE_OF_PRODUCT: u32 = 128;
+
+/// A root whose tree is made by ranges.
+struct Plan {
+    tree: Tree,
+    /// Registers of the widest tile.
+    widest: u32,
+    /// How many it may take.
+    budget: u32,
+    /// Columns of a range, and of all.
+    len: u32,
+    cols: u32,
+}
+
+/// Splits the trees of every block.
+pub fn split_tiles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    // At most 64, and half of what the schedule leaves a thread.
+    let budget = (registers_per_thread(k.threads, k.occupancy) / 2).min(64);
+    for block in k.blocks.keys().collect::<Vec<_>>() {
+        let mut plans = plans(k, block, budget);
+        if plans.is_empty() {
+            continue;
+        }
+        order_stores(k, block, &mut plans);
+        let program = Program::of(k);
+        plans.retain(|&root, plan| program.is_kept(k, &plan.tree, root));
+        split(k, block, &plans, cx.notes);
+    }
+    Ok(())
+}
+
+/// The tile that a root takes, of which a column of the root is made.
+fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
+    match &k.insts[inst] {
+        Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
+        // Partial folds of ranges meet in one column.
+        Op::Reduce { value, axes, .. } => {
+            let last = k.tile(*value).1.shape.len().checked_sub(1)?;
+            axes.contains(&(last as u8)).then_some(*value)
+        }
+        _ => None,
+    }
+}
+
+/// The roots of a block that have trees too wide, the last first: what two trees have in common counts for the later one.
+fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
+    let program = Program::of(k);
+    let mut counted = BTreeSet::new();
+    let mut plans: BTreeMap<Inst, Plan> = BTreeMap::new();
+    for &inst in k.blocks[block].insts.iter().rev() {
+        let Some(value) = taken(k, inst) else { continue };
+        let Some(&cols) = k.tile(value).1.shape.last() else { continue };
+        let Some(tree) = program.tree(k, inst, value) else { continue };
+        let widest = tree.widest(k, &counted);
+        let budget = if tree.reads_left_again() { budget.max(RANGE_OF_PRODUCT) } else { budget };
+        if widest <= budget {
+            continue;
+        }
+        let mut pieces = widest.div_ceil(budget).next_power_of_two();
+        while pieces < cols && !cols.is_multiple_of(pieces * GRANULE) {
+            pieces *= 2;
+        }
+        let len = cols / pieces;
+        if !cols.is_multiple_of(pieces * GRANULE) || !tree.has_columns(k, inst, cols, len) {
+            continue;
+        }
+        counted.extend(tree.all());
+        plans.insert(inst, Plan { tree, widest, budget, len, cols });
+    }
+    plans
+}
+
+/// Puts stores to shared memory that stand in a row in an order in which none overwrites what a later one reads.
+fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) {
+    let buffer = |i: Inst| match k.insts[i] {
+        Op::StoreShared { to, .. } => Some(to.buffer),
+        _ => None,
+    };
+    let mut out = Vec::new();
+    for row in k.blocks[block].insts.chunk_by(|&a, &b| buffer(a).is_some() && buffer(b).is_some()) {
+        let buffers: BTreeSet<Buffer> = row.iter().filter_map(|&i| buffer(i)).collect();
+        let mut left = row.to_vec();
+        if buffers.len() < row.len() || is_planted(Mutation::CarriedInTurn) {
+            out.append(&mut left);
+        }
+        while !left.is_empty() {
+            let reads = |j: Inst, i: Inst| {
+                plans.get(&j).is_some_and(|p| p.tree.reads.iter().any(|r| Some(r.from.buffer) == buffer(i)))
+            };
+            let reader = |i: Inst| left.iter().copied().find(|&j| j != i && reads(j, i));
+            match left.iter().position(|&i| reader(i).is_none()) {
+                Some(free) => out.push(left.remove(free)),
+                // Tiles that exchange places: one stays whole.
+                None => _ = reader(left[0]).and_then(|j| plans.remove(&j)),
+            }
+        }
+    }
+    k.blocks[block].insts = out;
+}
+
+/// Makes the trees of a block by ranges, and takes out what they were.
+fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut Notes) {
+    let mut folds = BTreeMap::new();
+    let mut out = Vec::new();
+    for inst in std::mem::take(&mut k.blocks[block].insts) {
+        let Some(plan) = plans.get(&inst) else {
+            out.push(inst);
+            continue;
+        };
+        let of_one = plans.values().next_back().filter(|_| is_planted(Mutation::CarriedByOneWidth));
+        let Plan { len, cols, .. } = *of_one.unwrap_or(plan);
+        let mut before = None;
+        for first in (0..cols).step_by(len as usize) {
+            before = Ranges::new(k, first, len, &mut out).root(inst, before);
+        }
+        folds.extend(k.results[inst].first().copied().zip(before));
+        notes.push(subject(k, inst), k.locs[inst], || {
+            let ranges = format!("by {} ranges of {len} columns", cols / len);
+            let Plan { widest, budget, .. } = plan;
+            (ranges, format!("its widest tile takes {widest} registers of a thread, wanted at most {budget}"))
+        });
+    }
+    k.blocks[block].insts = out;
+    for op in k.insts.values_mut() {
+        op.replace_operands(|v| folds.get(&v).copied().unwrap_or(v));
+    }
+    let made: BTreeSet<Inst> = plans.values().flat_map(|p| p.tree.all()).collect();
+    for block in [block].into_iter().chain(k.blocks.keys().filter(|&b| b != block).collect::<Vec<_>>()) {
+        remove_unread(k, block, |_, inst| made.contains(&inst));
+    }
+}
+
+/// What a root is called in notes.
+fn subject(k: &Kernel, root: Inst) -> String {
+    match &k.insts[root] {
+        Op::StoreGlobal { param, .. } => format!("store {}", k.params[*param].name),
+        Op::StoreShared { to, .. } => format!("tile {}", k.buffers[to.buffer].name),
+        _ => "fold".to_owned(),
+    }
+}

@@ -1,0 +1,132 @@
+//! One range of columns of a tree.
+
+use super::trees::{columns, is_column};
+use crate::gpu::{Inst, Kernel, Op, Operand, Type, Valid, Value, ValueDef};
+use crate::layout::Fragment;
+use atlas_dsl::DType;
+use std::collections::BTreeMap;
+
+/// Makes columns of values.
+pub(super) struct Ranges<'k> {
+    k: &'k mut Kernel,
+    /// First column, and how many.
+    first: u32,
+    len: u32,
+    out: &'k mut Vec<Inst>,
+    made: BTreeMap<Value, Value>,
+}
+
+impl<'k> Ranges<'k> {
+    pub(super) fn new(k: &'k mut Kernel, first: u32, len: u32, out: &'k mut Vec<Inst>) -> Ranges<'k> {
+        Ranges { k, first, len, out, made: BTreeMap::new() }
+    }
+
+    /// Makes columns of what a root takes and does with them what it does. A fold adds what came before and gives the sum.
+    pub(super) fn root(&mut self, root: Inst, before: Option<Value>) -> Option<Value> {
+        let mut op = self.k.insts[root].clone();
+        match &mut op {
+            Op::StoreGlobal { slices, value, .. } => {
+                *value = self.columns(*value);
+                if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
+                    *last = last.part(self.first, self.len);
+                }
+            }
+            Op::StoreShared { to, value } => {
+                *value = self.columns(*value);
+                *to = to.further(0, self.first);
+            }
+            Op::Reduce { value, .. } => *value = self.columns(*value),
+            _ => {}
+        }
+        let combine = if let Op::Reduce { op, .. } = op { Some(op.combine()) } else { None };
+        let types = self.k.results[root].iter().map(|&v| self.k.values[v].ty.clone()).collect::<Vec<_>>();
+        let inst = self.k.new_inst(op, types.clone(), self.k.locs[root]);
+        self.out.push(inst);
+        let part = self.k.results[inst].first().copied()?;
+        let (Some(before), Some(combine)) = (before, combine) else { return Some(part) };
+        let inst = self.k.new_inst(Op::binary(combine, before, part), types, self.k.locs[root]);
+        self.out.push(inst);
+        self.k.results[inst].first().copied()
+    }
+
+    /// The range's columns of a value.
+    fn columns(&mut self, v: Value) -> Value {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return v };
+        if let Some(&made) = self.made.get(&v) {
+            return made;
+        }
+        let (dtype, whole) = self.k.tile(v);
+        let (last, layout) = (whole.shape.len() as u8 - 1, columns(whole, self.len));
+        let mut op = self.k.insts[inst].clone();
+        match &mut op {
+            Op::Iota { axis, offset } if *axis == last => *offset += self.first,
+            Op::LoadShared(from) => *from = from.further(0, self.first),
+            Op::Broadcast(a) => {
+                let a = if is_column(self.k, *a) { *a } else { self.columns(*a) };
+                let from = layout.broadcast_source(&self.k.tile(a).1.shape);
+                op = Op::Broadcast(self.in_layout(a, &from));
+            }
+            Op::Convert(a) => {
+                let made = self.moved(*a, dtype, &layout);
+                self.made.insert(v, made);
+                return made;
+            }
+            Op::Refill { value, valid, .. } => {
+                *value = self.columns(*value);
+                let (first, len) = (self.first, self.len);
+                let narrow = |v: &mut Valid| {
+                    if v.axis == last {
+                        v.slice = v.slice.part(first, len)
+                    }
+                };
+                valid.iter_mut().for_each(narrow);
+            }
+            Op::Mma { b, acc, shape, .. } => {
+                if let Operand::Shared(b) = b {
+                    *b = b.further(0, self.first);
+                }
+                *acc = acc.map(|c| self.columns(c));
+                shape.1 = self.len;
+            }
+            op => op.replace_operands(|a| self.columns(a)),
+        }
+        let ty = match self.k.values[v].ty {
+            Type::InFlight { .. } => Type::InFlight { dtype, layout },
+            _ => Type::Fragment { dtype, layout },
+        };
+        let made = self.push(op, ty, inst);
+        self.made.insert(v, made);
+        made
+    }
+
+    /// Columns of a value in a layout that is not its own: read in it, if they are read.
+    fn moved(&mut self, v: Value, dtype: DType, layout: &Fragment) -> Value {
+        if let ValueDef::Result(inst, _) = self.k.values[v].def
+            && let Op::LoadShared(from) = self.k.insts[inst]
+        {
+            let from = from.further(0, self.first);
+            return self.push(Op::LoadShared(from), Type::Fragment { dtype, layout: layout.clone() }, inst);
+        }
+        let made = self.columns(v);
+        self.in_layout(made, layout)
+    }
+
+    /// The same tile in a layout.
+    fn in_layout(&mut self, v: Value, layout: &Fragment) -> Value {
+        let (dtype, from) = self.k.tile(v);
+        if from.same_map(layout) {
+            return v;
+        }
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return v };
+        if let Op::Convert(before) = self.k.insts[inst] {
+            return self.in_layout(before, layout);
+        }
+        self.push(Op::Convert(v), Type::Fragment { dtype, layout: layout.clone() }, inst)
+    }
+
+    fn push(&mut self, op: Op, ty: Type, like: Inst) -> Value {
+        let inst = self.k.new_inst(op, vec![ty], self.k.locs[like]);
+        self.out.push(inst);
+        self.k.results[inst][0]
+    }
+}

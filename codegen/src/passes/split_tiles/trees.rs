@@ -1,0 +1,217 @@
+//! Trees of operations of which columns can be made alone, and what they read.
+
+use crate::analysis::words;
+use crate::gpu::{Block, BlockData, Inst, Kernel, Op, Operand, SharedRef, Value, ValueDef, WarpGrid};
+use crate::layout::Fragment;
+use atlas_dsl::op::UnaryOp;
+use cranelift_entity::SecondaryMap;
+use std::collections::BTreeSet;
+
+/// A read of shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct Read {
+    pub(super) from: SharedRef,
+    by: Inst,
+    /// A range reads its own columns of it, not all.
+    columns: bool,
+}
+
+/// What a root is made of.
+#[derive(Default)]
+pub(super) struct Tree {
+    /// Operations that are made by ranges.
+    operations: BTreeSet<Inst>,
+    /// Where it ends: columns are read, or cost nothing.
+    leaves: BTreeSet<Inst>,
+    pub(super) reads: Vec<Read>,
+}
+
+impl Tree {
+    pub(super) fn all(&self) -> impl Iterator<Item = Inst> {
+        self.operations.union(&self.leaves).copied()
+    }
+
+    /// True if each range reads the left operand of a product from shared memory again.
+    pub(super) fn reads_left_again(&self) -> bool {
+        self.reads.iter().any(|r| !r.columns)
+    }
+
+    /// 32-bit registers of a thread for the widest tile that is not counted yet.
+    pub(super) fn widest(&self, k: &Kernel, counted: &BTreeSet<Inst>) -> u32 {
+        let tiles = self.operations.difference(counted).filter_map(|&i| k.values[k.results[i][0]].ty.tile());
+        tiles.map(words).max().unwrap_or(0)
+    }
+
+    /// True if `len` of `cols` columns of all of it have layouts that serve a root as the whole does.
+    pub(super) fn has_columns(&self, k: &Kernel, root: Inst, cols: u32, len: u32) -> bool {
+        let layout = |v: Value| k.tile(v).1;
+        let narrow = |i: Inst| {
+            let (whole, cut) = (layout(k.results[i][0]), columns(layout(k.results[i][0]), len));
+            whole.shape.last() == Some(&cols)
+                && match k.insts[i] {
+                    Op::Mma { atom, .. } => {
+                        let grid = WarpGrid::of(&cut);
+                        cut == atom.accumulator(cut.shape[0], len, grid, k.threads / 32)
+                    }
+                    _ => true,
+                }
+        };
+        self.all().all(narrow)
+            && match &k.insts[root] {
+                Op::StoreShared { value, .. } => reaches_as_far(layout(*value), &columns(layout(*value), len)),
+                Op::Reduce { value, .. } => layout(*value).narrowed(len).is_some(),
+                _ => true,
+            }
+    }
+}
+
+/// The layout of fewer columns: the same, cut, or where that is not possible one of as long vectors.
+pub(super) fn columns(layout: &Fragment, len: u32) -> Fragment {
+    layout.narrowed(len).unwrap_or_else(|| {
+        let mut shape = layout.shape.clone();
+        let last = shape.len() - 1;
+        shape[last] = len;
+        let vector = layout.regs.iter().find(|m| m.axis == Some(last as u8) && m.stride == 1).map_or(1, |m| m.extent);
+        Fragment::blocked(&shape, vector, layout.thread_count() / 32)
+    })
+}
+
+/// True if columns of a tile reach the rows that the whole reaches, and no column besides.
+fn reaches_as_far(whole: &Fragment, cut: &Fragment) -> bool {
+    let last = cut.shape.len() as u8 - 1;
+    !cut.is_padded(last) && (0..last).all(|axis| cut.cover(axis) == whole.cover(axis))
+}
+
+/// The operands of which columns are needed, for columns of a result; `None` if they cannot be told.
+fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
+    Some(match op {
+        op if op.is_elementwise() => {
+            let mut operands = Vec::new();
+            op.visit_operands(|v| operands.push(v));
+            operands
+        }
+        Op::Refill { value: v, .. } | Op::Convert(v) | Op::WaitMma(v, 0) => vec![*v],
+        Op::Mma { acc, accumulate: None, .. } => acc.iter().copied().collect(),
+        Op::Broadcast(v) if is_column(k, *v) => vec![],
+        Op::Broadcast(v) => vec![*v],
+        _ => return None,
+    })
+}
+
+/// True for a tile of one column, which is the same in every range.
+pub(super) fn is_column(k: &Kernel, v: Value) -> bool {
+    k.tile(v).1.shape.last().is_none_or(|&cols| cols == 1)
+}
+
+/// Where each instruction stands, and what uses each value.
+pub(super) struct Program {
+    order: Vec<Inst>,
+    place: SecondaryMap<Inst, usize>,
+    block: SecondaryMap<Inst, Option<Block>>,
+    users: SecondaryMap<Value, BTreeSet<Inst>>,
+}
+
+impl Program {
+    pub(super) fn of(k: &Kernel) -> Program {
+        let mut p = Program {
+            order: Vec::new(),
+            place: SecondaryMap::new(),
+            block: SecondaryMap::new(),
+            users: SecondaryMap::new(),
+        };
+        for role in k.roles.values() {
+            p.walk(k, role.body);
+        }
+        p
+    }
+
+    fn walk(&mut self, k: &Kernel, block: Block) {
+        let BlockData { insts, .. } = &k.blocks[block];
+        for &inst in insts {
+            self.place[inst] = self.order.len();
+            self.order.push(inst);
+            self.block[inst] = Some(block);
+            k.insts[inst].visit_operands(|v| _ = self.users[v].insert(inst));
+            if let Some(body) = k.insts[inst].body() {
+                self.walk(k, body);
+            }
+        }
+    }
+
+    /// What a root takes, if columns of all that it is made of can be had.
+    pub(super) fn tree(&self, k: &Kernel, root: Inst, value: Value) -> Option<Tree> {
+        let mut tree = Tree::default();
+        let mut open = vec![value];
+        while let Some(v) = open.pop() {
+            let ValueDef::Result(inst, _) = k.values[v].def else { return None };
+            match &k.insts[inst] {
+                Op::LoadShared(from) => {
+                    if tree.leaves.insert(inst) {
+                        tree.reads.push(Read { from: *from, by: inst, columns: true });
+                    }
+                }
+                Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
+                op => {
+                    let operands = narrowed_operands(k, op)?;
+                    if self.block[inst] != self.block[root] {
+                        return None;
+                    }
+                    if tree.operations.insert(inst) {
+                        open.extend(operands);
+                        tree.reads.extend(products_reads(inst, op));
+                    }
+                }
+            }
+        }
+        let inside = |i: &Inst| *i == root || tree.operations.contains(i);
+        let alone = |v: Value| self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
+        tree.operations.iter().all(|&i| alone(k.results[i][0])).then_some(tree)
+    }
+
+    /// True if a value is made again at little cost: a few element-wise operations on a tile that lies in shared memory.
+    fn is_cheap(&self, k: &Kernel, v: Value, root: Inst) -> bool {
+        let ValueDef::Result(inst, _) = k.values[v].def else { return false };
+        match k.insts[inst] {
+            Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } => true,
+            Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a) => {
+                self.users[v].iter().all(|&u| self.block[u] == self.block[root]) && self.is_cheap(k, a, root)
+            }
+            _ => false,
+        }
+    }
+
+    /// True if a tree reads in shared memory, when its root does, what it read in its place, also range by range.
+    pub(super) fn is_kept(&self, k: &Kernel, tree: &Tree, root: Inst) -> bool {
+        tree.reads.iter().all(|read| {
+            let own = match k.insts[root] {
+                Op::StoreShared { to, .. } if to.buffer == read.from.buffer => {
+                    read.columns && !read.from.transposed && read.from.origin.1 == to.origin.1
+                }
+                _ => true,
+            };
+            let here = self.block[read.by] == self.block[root];
+            // A loop around the root runs all of it again.
+            let until = if here { self.place[root] } else { self.order.len() };
+            let between = self.order[self.place[read.by]..until].iter().filter(|&&i| i != root);
+            own && !between.map(|&i| &k.insts[i]).any(|op| ends(op, read.from))
+        })
+    }
+}
+
+/// Where a product reads its operands.
+fn products_reads(inst: Inst, op: &Op) -> Vec<Read> {
+    let Op::Mma { a, b, .. } = op else { return Vec::new() };
+    let shared = |(operand, columns): (&Operand, bool)| match operand {
+        Operand::Shared(from) => Some(Read { from: *from, by: inst, columns }),
+        Operand::Fragment(_) => None,
+    };
+    [(a, false), (b, true)].into_iter().filter_map(shared).collect()
+}
+
+/// True if an operation ends what a read finds: it writes the buffer, or gives up the stage.
+fn ends(op: &Op, read: SharedRef) -> bool {
+    match op {
+        Op::Release(token) => Some(*token) == read.token,
+        op => op.buffers().1.contains(&read.buffer),
+    }
+}
