@@ -31,8 +31,9 @@
 //! to a buffer of its own. Whole tiles were read before; one by ranges reads when it is stored. So stores go first whose
 //! buffers nobody of the others reads; where each waits for another, one stays whole, after which it reads nothing.
 //!
-//! *Padding.* What is stored to shared memory or folded reaches the rows that the whole reached, and no column besides: so
-//! zeros in padding are stored still, and folds need no other neutrals.
+//! *Padding.* Ranges may have a layout of their own. Where it has padding that the whole has not, 0 is put there before it is
+//! stored to shared memory; where it reaches fewer rows, the first store of a buffer zeroes it before, and later ones find
+//! zeros. What is folded has the whole's layout, cut, and needs no other neutrals.
 //!
 //! # Breaks it
 //! - Tiles that feed or exchange one another, and of two widths:
@@ -47,6 +48,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::remove_unread;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value};
+use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use crate::notes::Notes;
 use ranges::Ranges;
@@ -69,6 +71,10 @@ struct Plan {
     /// Columns of a range, and of all.
     len: u32,
     cols: u32,
+    /// Of each layout of the tree that of a range.
+    layouts: BTreeMap<Fragment, Fragment>,
+    /// The buffer that the ranges are stored to, if nothing wrote it before and they reach fewer rows than the whole.
+    zeroed: Option<Buffer>,
 }
 
 /// Splits the trees of every block.
@@ -112,19 +118,29 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         let Some(tree) = program.tree(k, inst, value) else { continue };
         let widest = tree.widest(k, &counted);
         let budget = if tree.reads_left_again() { budget.max(RANGE_OF_PRODUCT) } else { budget };
-        if widest <= budget {
+        let another = plans.values().next_back().filter(|_| is_planted(Mutation::CarriedByOneWidth));
+        if widest <= budget && another.is_none() {
             continue;
         }
         let mut pieces = widest.div_ceil(budget).next_power_of_two();
         while pieces < cols && !cols.is_multiple_of(pieces * GRANULE) {
             pieces *= 2;
         }
-        let len = cols / pieces;
-        if !cols.is_multiple_of(pieces * GRANULE) || !tree.has_columns(k, inst, cols, len) {
+        let len = another.map_or(cols / pieces, |plan| plan.len);
+        if !cols.is_multiple_of(pieces * GRANULE) {
             continue;
         }
+        let Some(layouts) = tree.layouts(k, inst, cols, len) else { continue };
+        let cols = another.map_or(cols, |plan| plan.cols);
+        let zeroed = match &k.insts[inst] {
+            Op::StoreShared { to, value } if program.is_first_write(k, inst, to.buffer) => {
+                let whole = k.tile(*value).1;
+                layouts.get(whole).is_some_and(|cut| cut.cover(0) < whole.cover(0)).then_some(to.buffer)
+            }
+            _ => None,
+        };
         counted.extend(tree.all());
-        plans.insert(inst, Plan { tree, widest, budget, len, cols });
+        plans.insert(inst, Plan { tree, widest, budget, len, cols, layouts, zeroed });
     }
     plans
 }
@@ -166,11 +182,13 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut
             out.push(inst);
             continue;
         };
-        let of_one = plans.values().next_back().filter(|_| is_planted(Mutation::CarriedByOneWidth));
-        let Plan { len, cols, .. } = *of_one.unwrap_or(plan);
+        let Plan { len, cols, .. } = *plan;
+        if let Some(buffer) = plan.zeroed {
+            out.push(k.new_inst(Op::ZeroShared(buffer), vec![], k.locs[inst]));
+        }
         let mut before = None;
         for first in (0..cols).step_by(len as usize) {
-            before = Ranges::new(k, first, len, &mut out).root(inst, before);
+            before = Ranges::new(k, plan, first, len, &mut out).root(inst, before);
         }
         folds.extend(k.results[inst].first().copied().zip(before));
         notes.push(subject(k, inst), k.locs[inst], || {

@@ -1,6 +1,7 @@
 //! One range of columns of a tree.
 
-use super::trees::{columns, is_column};
+use super::Plan;
+use super::trees::is_column;
 use crate::gpu::{Inst, Kernel, Op, Operand, Type, Valid, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 /// Makes columns of values.
 pub(super) struct Ranges<'k> {
     k: &'k mut Kernel,
+    plan: &'k Plan,
     /// First column, and how many.
     first: u32,
     len: u32,
@@ -17,8 +19,8 @@ pub(super) struct Ranges<'k> {
 }
 
 impl<'k> Ranges<'k> {
-    pub(super) fn new(k: &'k mut Kernel, first: u32, len: u32, out: &'k mut Vec<Inst>) -> Ranges<'k> {
-        Ranges { k, first, len, out, made: BTreeMap::new() }
+    pub(super) fn new(k: &'k mut Kernel, plan: &'k Plan, first: u32, len: u32, out: &'k mut Vec<Inst>) -> Ranges<'k> {
+        Ranges { k, plan, first, len, out, made: BTreeMap::new() }
     }
 
     /// Makes columns of what a root takes and does with them what it does. A fold adds what came before and gives the sum.
@@ -32,7 +34,7 @@ impl<'k> Ranges<'k> {
                 }
             }
             Op::StoreShared { to, value } => {
-                *value = self.columns(*value);
+                *value = self.without_new_padding(*value);
                 *to = to.further(0, self.first);
             }
             Op::Reduce { value, .. } => *value = self.columns(*value),
@@ -49,6 +51,17 @@ impl<'k> Ranges<'k> {
         self.k.results[inst].first().copied()
     }
 
+    /// The range's columns of a value, with 0 in padding that the whole does not have.
+    fn without_new_padding(&mut self, v: Value) -> Value {
+        let made = self.columns(v);
+        let (whole, cut) = (self.k.tile(v).1, self.k.tile(made).1);
+        if !(0..cut.shape.len() as u8).any(|axis| cut.is_padded(axis) && !whole.is_padded(axis)) {
+            return made;
+        }
+        let ValueDef::Result(inst, _) = self.k.values[made].def else { return made };
+        self.push(Op::Refill { value: made, neutral: 0.0, valid: vec![] }, self.k.values[made].ty.clone(), inst)
+    }
+
     /// The range's columns of a value.
     fn columns(&mut self, v: Value) -> Value {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return v };
@@ -56,7 +69,7 @@ impl<'k> Ranges<'k> {
             return made;
         }
         let (dtype, whole) = self.k.tile(v);
-        let (last, layout) = (whole.shape.len() as u8 - 1, columns(whole, self.len));
+        let (last, layout) = (whole.shape.len() as u8 - 1, self.plan.layouts.get(whole).unwrap_or(whole).clone());
         let mut op = self.k.insts[inst].clone();
         match &mut op {
             Op::Iota { axis, offset } if *axis == last => *offset += self.first,

@@ -1,11 +1,12 @@
 //! Trees of operations of which columns can be made alone, and what they read.
 
 use crate::analysis::words;
-use crate::gpu::{Block, BlockData, Inst, Kernel, Op, Operand, SharedRef, Value, ValueDef, WarpGrid};
+use crate::gpu::atom::MmaAtom;
+use crate::gpu::{Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid};
 use crate::layout::Fragment;
 use atlas_dsl::op::UnaryOp;
 use cranelift_entity::SecondaryMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A read of shared memory.
 #[derive(Clone, Copy)]
@@ -42,31 +43,39 @@ impl Tree {
         tiles.map(words).max().unwrap_or(0)
     }
 
-    /// True if `len` of `cols` columns of all of it have layouts that serve a root as the whole does.
-    pub(super) fn has_columns(&self, k: &Kernel, root: Inst, cols: u32, len: u32) -> bool {
-        let layout = |v: Value| k.tile(v).1;
-        let narrow = |i: Inst| {
-            let (whole, cut) = (layout(k.results[i][0]), columns(layout(k.results[i][0]), len));
-            whole.shape.last() == Some(&cols)
-                && match k.insts[i] {
-                    Op::Mma { atom, .. } => {
-                        let grid = WarpGrid::of(&cut);
-                        cut == atom.accumulator(cut.shape[0], len, grid, k.threads / 32)
-                    }
-                    _ => true,
-                }
-        };
-        self.all().all(narrow)
-            && match &k.insts[root] {
-                Op::StoreShared { value, .. } => reaches_as_far(layout(*value), &columns(layout(*value), len)),
-                Op::Reduce { value, .. } => layout(*value).narrowed(len).is_some(),
-                _ => true,
+    /// The layouts of `len` of `cols` columns of all of it, by those of the whole; `None` if it cannot be cut for its root.
+    pub(super) fn layouts(&self, k: &Kernel, root: Inst, cols: u32, len: u32) -> Option<BTreeMap<Fragment, Fragment>> {
+        let mut layouts = BTreeMap::new();
+        for inst in self.all() {
+            let whole = k.tile(k.results[inst][0]).1;
+            if whole.shape.last() != Some(&cols) {
+                return None;
             }
+            match &k.insts[inst] {
+                Op::Mma { atom, a, .. } => {
+                    let cut = accumulator(*atom, whole, len);
+                    // A left operand in registers is laid out for the grid.
+                    if matches!(a, Operand::Fragment(_)) && WarpGrid::of(&cut) != WarpGrid::of(whole) {
+                        return None;
+                    }
+                    layouts.insert(whole.clone(), cut);
+                }
+                _ => _ = layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len)),
+            }
+        }
+        match &k.insts[root] {
+            // What ranges are folded to meets in one layout.
+            Op::Reduce { value, .. } => {
+                let whole = k.tile(*value).1;
+                (layouts.get(whole) == whole.narrowed(len).as_ref()).then_some(layouts)
+            }
+            _ => Some(layouts),
+        }
     }
 }
 
 /// The layout of fewer columns: the same, cut, or where that is not possible one of as long vectors.
-pub(super) fn columns(layout: &Fragment, len: u32) -> Fragment {
+fn columns(layout: &Fragment, len: u32) -> Fragment {
     layout.narrowed(len).unwrap_or_else(|| {
         let mut shape = layout.shape.clone();
         let last = shape.len() - 1;
@@ -76,10 +85,15 @@ pub(super) fn columns(layout: &Fragment, len: u32) -> Fragment {
     })
 }
 
-/// True if columns of a tile reach the rows that the whole reaches, and no column besides.
-fn reaches_as_far(whole: &Fragment, cut: &Fragment) -> bool {
-    let last = cut.shape.len() as u8 - 1;
-    !cut.is_padded(last) && (0..last).all(|axis| cut.cover(axis) == whole.cover(axis))
+/// The layout of fewer columns of a product: with the same grid, or where a warp has too few columns for that with one that
+/// is chosen for them as the whole's was.
+fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32) -> Fragment {
+    let (m, n, warps, grid) = (whole.shape[0], whole.shape[1], whole.thread_count() / 32, WarpGrid::of(whole));
+    let cut = whole.narrowed(len).filter(|cut| *cut == atom.accumulator(m, len, grid, warps));
+    cut.unwrap_or_else(|| {
+        let split = if grid == atom.warp_grid(m, n, warps, Split::Rows) { Split::Rows } else { Split::Both };
+        atom.accumulator(m, len, atom.warp_grid(m, len, warps, split), warps)
+    })
 }
 
 /// The operands of which columns are needed, for columns of a result; `None` if they cannot be told.
@@ -178,6 +192,11 @@ impl Program {
             }
             _ => false,
         }
+    }
+
+    /// True if nothing wrote a buffer before.
+    pub(super) fn is_first_write(&self, k: &Kernel, inst: Inst, buffer: Buffer) -> bool {
+        !self.order[..self.place[inst]].iter().any(|&i| k.insts[i].buffers().1.contains(&buffer))
     }
 
     /// True if a tree reads in shared memory, when its root does, what it read in its place, also range by range.
