@@ -261,7 +261,8 @@ fn approximate_gelu() {
         0.5 * z * (1.0 + erf.unwrap())
     };
     let built_in = |a: &mut Host, z: f32| approximate(a, UnaryOp::Gelu, z).unwrap();
-    let forms: [(&str, i32, i32, &dyn Fn(&mut Host, f32) -> f32); 2] =
+    type Form<'a> = &'a dyn Fn(&mut Host, f32) -> f32;
+    let forms: [(&str, i32, i32, Form<'_>); 2] =
         [("through erf", -12, -6, &through_erf), ("built in", -14, -10, &built_in)];
     for (name, relative, least, form) in forms {
         let mut worst = Worst::default();

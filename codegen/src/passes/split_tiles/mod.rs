@@ -118,8 +118,9 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         let Some(&cols) = k.tile(value).1.shape.last() else { continue };
         let Some(tree) = program.tree(k, inst, value) else { continue };
         let widest = tree.widest(k, &counted);
-        // Measured on products of padded rows: by ranges too, ptxas spills.
-        if widest > RANGE_OF_PRODUCT && k.tile(value).1.is_padded(0) {
+        // Measured on products whose warps do not divide the tile: by ranges too, ptxas spills.
+        let layout = k.tile(value).1;
+        if widest > RANGE_OF_PRODUCT && (0..layout.shape.len() as u8).any(|axis| layout.is_padded(axis)) {
             continue;
         }
         let budget = budget.min(if tree.reads_left_again() { RANGE_OF_PRODUCT } else { RANGE });
