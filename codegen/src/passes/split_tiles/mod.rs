@@ -118,12 +118,11 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         let Some(&cols) = k.tile(value).1.shape.last() else { continue };
         let Some(tree) = program.tree(k, inst, value) else { continue };
         let widest = tree.widest(k, &counted);
-        // Measured on products whose warps do not divide the tile: by ranges too, ptxas spills.
+        // Measured on products whose warps do not divide the tile: by wide ranges ptxas spills.
         let layout = k.tile(value).1;
-        if widest > RANGE_OF_PRODUCT && (0..layout.shape.len() as u8).any(|axis| layout.is_padded(axis)) {
-            continue;
-        }
-        let budget = budget.min(if tree.reads_left_again() { RANGE_OF_PRODUCT } else { RANGE });
+        let is_padded = (0..layout.shape.len() as u8).any(|axis| layout.is_padded(axis));
+        let wide = tree.reads_left_again() && !is_padded;
+        let budget = budget.min(if wide { RANGE_OF_PRODUCT } else { RANGE });
         let another = plans.values().next_back().filter(|_| is_planted(Mutation::CarriedByOneWidth));
         if widest <= budget && another.is_none() {
             continue;
