@@ -179,3 +179,22 @@ fn more_elements_than_an_i32_counts() -> atlas::Result<()> {
     assert!(y.to_vec::<f32>()?.iter().all(|&sum| sum == d as f32 / 2.0));
     Ok(())
 }
+
+#[test]
+fn a_view_of_nothing_may_start_past_its_storage() -> atlas::Result<()> {
+    for device in [Device::cpu(), Device::sim("sm_80")?] {
+        let mut view = device.tensor_from::<f32>(&[], [2, 0, 8])?.slice(2, 1..5)?;
+        assert!(view.to_vec::<f32>()?.is_empty() && view.to_f64_vec()?.is_empty());
+        view.copy_from::<f32>(&[])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error() -> atlas::Result<()> {
+    for device in [Device::cpu(), Device::sim("sm_80")?] {
+        let error = Tensor::empty(&device, DType::F32, [1 << 45]).map(drop).unwrap_err().to_string();
+        assert!(error.contains("ATL638"), "{error}");
+    }
+    Ok(())
+}

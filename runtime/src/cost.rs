@@ -3,21 +3,20 @@
 //! [`Work`] is what one program does, counted on GPU IR. A multiprocessor does it with these bounds:
 //!
 //! ```text
-//! busy  = products / rate + shared bytes / rate + instructions / rate     warps wait for their operands: these add up
-//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)      loads run beside all else
-//! alone = start + rounds · latency + barriers · wait + steps · wait       a program that has the machine to itself
-//!       + busy / min(1, warps / 6) + global bytes / the SM's port
-//!       + for loads that run ahead, what latency the trips leave open
-//! T(n)  = (alone⁶ + (n · max(busy, data))⁶)^⅙                             n programs side by side on an SM
+//! busy  = max(products / rate, shared bytes / rate) + instructions / rate   warps wait for what they make elements of
+//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)        loads run beside all else
+//! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 6)
+//!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
+//! T(n)  = (alone² + (n · max(busy, data))²)^½                               n programs side by side on an SM
 //! ```
 //!
 //! `T` is a smooth maximum: few programs leave latency open, many share the units. An SM holds as many programs as
 //! registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it runs
 //! `floor(N / held)` rounds of `T(held)`, and `r = N mod held` at the end. These begin before the round before them is
-//! over: they count half as a round of their own, `T(r)`, and half as a share of a full one, `T(held) · r / held`.
-//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, and from L2 once for each
-//! SM while it fits L1. Tiles that need more
-//! than 255 registers spill, which costs work.
+//! over: they count for three tenths as a round of their own, `T(r)`, else as a share of a full one, `T(held) · r / held`.
+//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, else once for a square of the
+//! programs that run at once, and from L2 once for each SM while they fit L1. Tiles that need more than 255 registers
+//! spill, which costs work.
 //!
 //! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
 //! class, the same for every kernel: the model ranks configs of one kernel, it does not predict times. Nothing here
@@ -30,7 +29,7 @@ use atlas_dsl::ir::GridExtent;
 /// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
     sm: u32,
-    /// Fused multiply-adds of `mma.sync` on 16-bit operands, as far as real code gets; tf32 has half.
+    /// Fused multiply-adds of `mma.sync` on 16-bit operands into f32, as many as real code gets; tf32 has half.
     tensor_half: f64,
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
@@ -39,28 +38,29 @@ struct Rates {
 }
 
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor_half: 768.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
-    Rates { sm: 89, tensor_half: 384.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
-    Rates { sm: 90, tensor_half: 1024.0, dram_bytes: 18.0, l2_bytes: 32.0, programs: 32 },
+    Rates { sm: 80, tensor_half: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
+    Rates { sm: 89, tensor_half: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
+    Rates { sm: 90, tensor_half: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32 },
 ];
 
-/// The same in every generation: single-precision and shared-memory rates per clock, bytes that one SM can take in.
+/// The same in every generation: rates per clock of single precision, of other instructions and of shared memory, as far as
+/// real code gets, and bytes that one SM can take in.
 const FMA: f64 = 128.0;
-const ELEMENT_WISE: f64 = 128.0;
-const SHARED_BYTES: f64 = 128.0;
-const PORT_BYTES: f64 = 64.0;
+const ELEMENT_WISE: f64 = 104.0;
+const SHARED_BYTES: f64 = 115.0;
+const PORT_BYTES: f64 = 96.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
 const SHARED_RESERVED: u32 = 1024;
 /// Warps that keep an SM's units busy when alone.
 const BUSY_WARPS: f64 = 6.0;
-/// Cycles to start and end a program, to get the first bytes of a load, to meet at a barrier, and from one step of a
-/// product to the next.
-const START: f64 = 1000.0;
-const LATENCY: f64 = 900.0;
-const BARRIER: f64 = 40.0;
-const STEP: f64 = 30.0;
+/// Cycles to start and end a program, to get the first bytes of a load, and to meet at a barrier and fill the units anew.
+const START: f64 = 500.0;
+const LATENCY: f64 = 600.0;
+const BARRIER: f64 = 350.0;
+/// Of programs that run at the end, the share that counts as a round of their own.
+const LAST_ROUND: f64 = 0.3;
 /// A thread's most registers, and how much more work there is where tiles do not fit.
 const MOST_REGISTERS: u32 = 255;
 const SPILL: f64 = 4.0;
@@ -96,8 +96,8 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
     Terms::of(work, machine).cost()
 }
 
-/// The most that a smooth maximum lies above the larger of two numbers, `2^(1/6)`, and a little for rounding.
-pub(crate) const MOST_ABOVE: f64 = 1.1225;
+/// The most that a smooth maximum lies above the larger of two numbers, `2^(1/2)`, and a little for rounding.
+pub(crate) const MOST_ABOVE: f64 = 1.4143;
 
 /// What the cost of a kernel is made of: all but the smooth maxima, which take longer than the rest.
 #[derive(Clone, Copy, Debug)]
@@ -124,14 +124,14 @@ impl Terms {
         let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
         let busy = |c: &Counts| spill * busy(c, rates);
         let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
-        let alone = |c: &Counts| {
-            c.rounds * LATENCY
-                + c.barriers * BARRIER
-                + c.steps * STEP
-                + busy(c) / share.min(1.0)
-                + c.global / PORT_BYTES
-        };
-        let open = work.prefetched.iter().map(|l| l.trips * (LATENCY - l.ahead * alone(&l.body)).max(0.0)).sum::<f64>();
+        let alone = |c: &Counts| c.rounds * LATENCY + c.barriers * BARRIER + busy(c) / share.min(1.0);
+        // What loads that run ahead leave open of a trip, and what they move.
+        let open = work.prefetched.iter().map(|l| {
+            let arrives = LATENCY + l.body.global / PORT_BYTES;
+            l.trips * (arrives - l.ahead * alone(&l.body)).max(0.0)
+        });
+        let ahead = work.prefetched.iter().map(|l| l.trips * l.body.global).sum::<f64>();
+        let waits = (work.total.global - ahead).max(0.0) / PORT_BYTES + open.sum::<f64>();
         Terms {
             programs: work.programs,
             threads: work.threads,
@@ -139,7 +139,7 @@ impl Terms {
             registers: work.registers,
             per_sm: work.programs.div_ceil(sms).max(1),
             held: held(work, machine, rates),
-            alone: START + alone(&work.total) + open,
+            alone: (START + alone(&work.total) + waits).max(work.total.global / PORT_BYTES),
             shared: busy(&work.total).max(data(work, machine, rates)),
             ahead: ahead_share(work),
         }
@@ -154,14 +154,15 @@ impl Terms {
             (_, 0) => rounds as f64 * together(self.held),
             (_, n) => {
                 let full = together(self.held);
-                rounds as f64 * full + f64::midpoint(together(n), full * n as f64 / self.held as f64)
+                let share = full * n as f64 / self.held as f64;
+                rounds as f64 * full + LAST_ROUND * together(n) + (1.0 - LAST_ROUND) * share
             }
         }
     }
 
     /// Clock cycles of the launch.
     pub(crate) fn cycles(&self) -> f64 {
-        self.cycles_with(|n| (self.alone.powi(6) + (n * self.shared).powi(6)).cbrt().sqrt())
+        self.cycles_with(|n| self.alone.hypot(n * self.shared))
     }
 
     /// What the cycles are not below; they are not above it by more than [`MOST_ABOVE`].
@@ -209,11 +210,8 @@ fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
 
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
-    c.tensor_half / rates.tensor_half
-        + c.tensor_tf32 / (rates.tensor_half / 2.0)
-        + c.fma / FMA
-        + c.element_wise / ELEMENT_WISE
-        + c.shared / SHARED_BYTES
+    let tensor = c.tensor_half / rates.tensor_half + c.tensor_tf32 / (rates.tensor_half / 2.0);
+    tensor.max(c.shared / SHARED_BYTES) + c.fma / FMA + c.element_wise / ELEMENT_WISE
 }
 
 /// Cycles of one program's share of DRAM and L2. What idle multiprocessors leave is the others'.
@@ -221,9 +219,11 @@ fn data(work: &Work, machine: &Machine, rates: &Rates) -> f64 {
     let sms = u64::from(machine.sms.max(1));
     let l2 = machine.l2_bytes as f64;
     let programs = work.programs.max(1) as f64;
+    // Programs that run at once have neighbouring tiles: each part of an operand is read once for a side of their square.
+    let side = programs.min((held(work, machine, rates) * sms) as f64).sqrt();
     let dram = work.reads.iter().map(|r| {
         let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - l2 / r.tensor.max(1.0)).max(0.0);
-        (r.bytes * programs).min(r.tensor) + again
+        (r.bytes * programs).min(r.tensor) + again.min(r.bytes * programs / side)
     });
     let dram = dram.sum::<f64>() / programs + work.written;
     // A small tensor that every program reads stays in L1.

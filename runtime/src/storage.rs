@@ -26,16 +26,17 @@ impl Storage {
         let room = bytes.max(16);
         let (memory, address) = match device.backend() {
             Backend::Cpu => {
-                let mut data = Vec::new();
-                data.try_reserve_exact(room as usize)
-                    .map_err(|_| TensorError::OutOfMemory { bytes, device: device.to_string() })?;
+                let mut data = room_on_host(room, device)?;
                 data.resize(room as usize, 0_u8);
                 let address = data.as_ptr() as u64;
                 (Memory::Host(RwLock::new(data)), address)
             }
             Backend::Cuda(context) => (Memory::Device, context.alloc(room)?),
-            // Exactly as long as asked for, so that a byte past the end is out of bounds.
-            Backend::Virtual(gpu) => (Memory::Device, gpu.alloc(bytes)),
+            // Exactly as long as asked for, so that a byte past the end is out of bounds. It keeps marks beside the bytes.
+            Backend::Virtual(gpu) => {
+                drop(room_on_host(bytes.saturating_mul(2), device)?);
+                (Memory::Device, gpu.alloc(bytes))
+            }
         };
         Ok(Storage { device: device.clone(), memory, address, bytes })
     }
@@ -68,7 +69,8 @@ impl Storage {
 
     /// Copies host bytes in, starting at a byte offset; returns when they are there.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        debug_assert!(offset + from.len() as u64 <= self.bytes);
+        // A view of no elements may start anywhere.
+        debug_assert!(from.is_empty() || offset + from.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !from.is_empty() => context.upload(self.address + offset, from),
             Backend::Virtual(gpu) if !from.is_empty() => {
@@ -76,6 +78,7 @@ impl Storage {
                 Ok(())
             }
             Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
+            Backend::Cpu if from.is_empty() => Ok(()),
             Backend::Cpu => {
                 self.with_host_mut(|data| data[offset as usize..][..from.len()].copy_from_slice(from));
                 Ok(())
@@ -85,7 +88,7 @@ impl Storage {
 
     /// Copies bytes out, once all work on the device is done.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        debug_assert!(offset + to.len() as u64 <= self.bytes);
+        debug_assert!(to.is_empty() || offset + to.len() as u64 <= self.bytes);
         match self.device.backend() {
             Backend::Cuda(context) if !to.is_empty() => context.download(self.address + offset, to),
             Backend::Virtual(gpu) if !to.is_empty() => {
@@ -93,6 +96,7 @@ impl Storage {
                 Ok(())
             }
             Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
+            Backend::Cpu if to.is_empty() => Ok(()),
             Backend::Cpu => {
                 if let Some(data) = self.host() {
                     let data = data.read().unwrap_or_else(PoisonError::into_inner);
@@ -116,6 +120,16 @@ impl Storage {
         if let Memory::Host(data) = &self.memory {
             f(&mut data.write().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+}
+
+/// Room for so many bytes of the host's memory, if there is so much.
+fn room_on_host(bytes: u64, device: &Device) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    let room = usize::try_from(bytes).unwrap_or(usize::MAX);
+    match data.try_reserve_exact(room) {
+        Ok(()) => Ok(data),
+        Err(_) => Err(TensorError::OutOfMemory { bytes, device: device.to_string() }.into()),
     }
 }
 

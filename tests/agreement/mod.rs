@@ -6,6 +6,7 @@
 mod ahead;
 mod arguments;
 mod exchanges;
+mod fitting;
 mod gallery;
 mod grids;
 mod pipelines;

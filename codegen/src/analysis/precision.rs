@@ -3,8 +3,9 @@
 //!
 //! # Promise
 //! The approximate forms of the functions that [`Precision`] calls so change what the kernel writes to a 16-bit tensor by a
-//! relative error of at most 2^-12, that of a rounding to f16 or less, and by a few roundings to f32 on the way. They do not
-//! change what it writes to any other tensor.
+//! relative error of at most 2^-12, that of a rounding to f16 or less, and by a few roundings to f32 on the way; gelu where it is
+//! below 2^-10 by 2^-24, which is what a rounding of its `1 + erf` makes, times what it is multiplied by. They do not change
+//! what it writes to any other tensor.
 //!
 //! # Argument
 //! A function that a wider tensor depends on, by whatever way, is precise, and so is one that a comparison, a whole number,

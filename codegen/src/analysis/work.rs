@@ -39,8 +39,6 @@ pub struct Counts {
     pub barriers: f64,
     /// Waits for global memory with nothing else to do.
     pub rounds: f64,
-    /// Steps of products along K: each waits for its operands, then for the step before.
-    pub steps: f64,
 }
 
 impl Counts {
@@ -53,7 +51,6 @@ impl Counts {
         self.global += n * other.global;
         self.barriers += n * other.barriers;
         self.rounds += n * other.rounds;
-        self.steps += n * other.steps;
     }
 }
 
@@ -341,7 +338,6 @@ impl Walk<'_> {
                         c.shared += warps * held_by_warp(layout, axis) * depth * f64::from(info.operand.bytes());
                     }
                 }
-                c.steps = (depth / f64::from(info.shape.2.max(4))).ceil();
             }
             _ => {}
         }

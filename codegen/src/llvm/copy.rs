@@ -1,11 +1,11 @@
 //! Copies of tiles from global to shared memory: chunks of rows, dealt to threads in turn.
 
 use super::coords::Masked;
-use super::global::View;
+use super::global::{AxisStride, View};
 use super::{Emitter, R, element};
 use crate::error::CompileError;
 use crate::gpu::{BufferData, COPIED_AT_ONCE, Cache, CopyAtom, SharedRef, Slice};
-use atlas_dsl::{Dim, Param};
+use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
@@ -24,14 +24,40 @@ struct Copy<'c> {
     to: SharedRef,
 }
 
+impl Copy<'_> {
+    /// Chunks of a row.
+    fn in_row(&self) -> u32 {
+        self.buffer.layout.cols / self.per
+    }
+
+    /// Rows and columns from a thread's first chunk to the one `i` rounds later, where all threads have as many.
+    fn step(&self, i: u32, threads: u32) -> Option<(u32, u32)> {
+        let in_row = self.in_row();
+        if threads.is_multiple_of(in_row) {
+            return Some((i * (threads / in_row), 0));
+        }
+        let rounds = in_row / threads;
+        in_row.is_multiple_of(threads).then(|| (i / rounds, i % rounds * threads * self.per))
+    }
+}
+
+/// Chunks of a thread, whose addresses are made from one another.
+struct Run<'c> {
+    /// Row and column of the first.
+    row: Masked<'c>,
+    col: Masked<'c>,
+    /// The row in which the last one lay, counted from the first's, and where the first's column of it comes from.
+    row_starts: (u32, PointerValue<'c>),
+    /// Addresses in shared memory, by what the swizzle sees of the distance from the first; with the rest of it, in bytes.
+    made: Vec<(u32, u32, PointerValue<'c>)>,
+}
+
 /// One chunk of one thread.
 struct Chunk<'c> {
     from: PointerValue<'c>,
     to: PointerValue<'c>,
     /// It lies in the tensor; `None` if all do.
     real: Option<IntValue<'c>>,
-    /// There is such a chunk; `None` if there is one for every thread.
-    exists: Option<IntValue<'c>>,
 }
 
 impl<'c> Emitter<'c, '_> {
@@ -49,14 +75,9 @@ impl<'c> Emitter<'c, '_> {
         let per = bytes / buffer.dtype.bytes();
         let total = buffer.layout.rows * (buffer.layout.cols / per);
         let c = Copy { atom, bytes, per, total, buffer, view, checks, to: *to };
-        let threads = self.k.threads;
-        let rounds = total.div_ceil(threads);
+        let rounds = total.div_ceil(self.k.threads);
         if bytes == 16 || rounds <= COPIED_AT_ONCE {
-            for round in 0..rounds {
-                let first = self.b.build_int_add(self.tid, self.i32(i64::from(round * threads)), "")?;
-                self.copy_group(&c, first, 1, (round + 1) * threads > total)?;
-            }
-            return Ok(());
+            return self.copy_group(&c, (self.tid, 0), rounds);
         }
         self.copy_in_groups(&c, rounds.div_ceil(COPIED_AT_ONCE))
     }
@@ -66,40 +87,56 @@ impl<'c> Emitter<'c, '_> {
         let step = self.k.threads * COPIED_AT_ONCE;
         self.loops += 1;
         self.repeat("copies", (self.tid, step, groups * step), vec![], |e, chunk, none| {
-            e.copy_group(c, chunk, COPIED_AT_ONCE, groups * step > c.total)?;
+            e.copy_group(c, (chunk, groups - 1), COPIED_AT_ONCE)?;
             Ok(none)
         })?;
         self.loops -= 1;
         Ok(())
     }
 
-    /// So many chunks of each thread from a first one on: what passes through registers is loaded before any is stored.
-    fn copy_group(&mut self, c: &Copy<'c>, first: IntValue<'c>, count: u32, partial: bool) -> R<()> {
+    /// So many chunks of each thread from a first one on, which is one of the first or comes so many groups later: what
+    /// passes through registers is loaded before any is stored.
+    fn copy_group(&mut self, c: &Copy<'c>, (first, later): (IntValue<'c>, u32), count: u32) -> R<()> {
+        let threads = self.k.threads;
+        let last = later * count * threads + threads - 1;
+        let mut run = self.run(c, first, last)?;
         let mut loaded = Vec::new();
         for i in 0..count {
-            let at = self.b.build_int_add(first, self.i32(i64::from(i * self.k.threads)), "")?;
-            let chunk = self.chunk(c, at, partial)?;
+            let chunk = match c.step(i, threads) {
+                Some(step) => self.chunk(c, &mut run, step)?,
+                None => {
+                    let at = self.b.build_int_add(first, self.i32(i64::from(i * threads)), "")?;
+                    let mut run = self.run(c, at, last + i * threads)?;
+                    self.chunk(c, &mut run, (0, 0))?
+                }
+            };
+            let exists = if last + i * threads < c.total {
+                None
+            } else {
+                let left = self.i32(i64::from(c.total.saturating_sub(i * threads)));
+                Some(self.b.build_int_compare(IntPredicate::ULT, first, left, "")?)
+            };
             if c.atom != CopyAtom::Direct {
-                self.copy_chunk(c, &chunk)?;
+                self.copy_chunk(c, &chunk, exists)?;
                 continue;
             }
             let ty = element(self.cx, c.view.dtype);
-            let real = self.both(chunk.real, chunk.exists)?;
+            let real = self.both(chunk.real, exists)?;
             let v = match real {
                 None => self.load_aligned(ty, chunk.from, c.bytes)?,
                 Some(_) => self.load_masked(ty, chunk.from, (0, c.bytes), (c.view.read_only, Cache::Normal), real)?,
             };
-            loaded.push((chunk, v));
+            loaded.push((chunk.to, exists, v));
         }
-        for (chunk, v) in loaded {
-            self.store_run("shared", chunk.to, &[v], c.view.dtype, chunk.exists)?;
+        for (to, exists, v) in loaded {
+            self.store_run("shared", to, &[v], c.view.dtype, exists)?;
         }
         Ok(())
     }
 
     /// Starts the asynchronous copy of a chunk, if it exists.
-    fn copy_chunk(&mut self, c: &Copy<'c>, chunk: &Chunk<'c>) -> R<()> {
-        let join = match chunk.exists {
+    fn copy_chunk(&mut self, c: &Copy<'c>, chunk: &Chunk<'c>, exists: Option<IntValue<'c>>) -> R<()> {
+        let join = match exists {
             None => None,
             Some(p) => {
                 let inside = self.cx.append_basic_block(self.function, "copy");
@@ -126,33 +163,82 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Where a chunk comes from and goes to. With `partial` there may be none of its number.
-    fn chunk(&mut self, c: &Copy<'c>, chunk: IntValue<'c>, partial: bool) -> R<Chunk<'c>> {
-        let layout = &c.buffer.layout;
-        let in_row = self.i32(i64::from(layout.cols / c.per));
-        let row = self.b.build_int_unsigned_div(chunk, in_row, "")?;
-        let rest = self.b.build_int_unsigned_rem(chunk, in_row, "")?;
+    /// Where the chunks from one on come from; its number is at most `last`.
+    fn run(&self, c: &Copy<'c>, first: IntValue<'c>, last: u32) -> R<Run<'c>> {
+        let in_row = c.in_row();
+        let row = self.b.build_int_unsigned_div(first, self.i32(i64::from(in_row)), "")?;
+        let rest = self.b.build_int_unsigned_rem(first, self.i32(i64::from(in_row)), "")?;
         let col = self.b.build_int_mul(rest, self.i32(i64::from(c.per)), "")?;
-        let coords = if c.view.strides.len() == 2 {
-            vec![(row, layout.rows), (col, layout.cols)]
-        } else {
-            vec![(col, layout.cols)]
+        let below = |most: u32| most.checked_next_power_of_two().map_or(u32::MAX, |n| n.max(most + 1) - 1);
+        let run = Run {
+            row: Masked { value: row, bits: below(last / in_row + 1) },
+            col: Masked { value: col, bits: below(in_row * c.per) & !(c.per - 1) },
+            row_starts: (0, self.row_start(c, row, col)?),
+            made: Vec::new(),
         };
-        let real = self.chunk_is_real(c, &coords)?;
+        Ok(run)
+    }
+
+    /// Address of an element of the tensor.
+    fn row_start(&self, c: &Copy<'c>, row: IntValue<'c>, col: IntValue<'c>) -> R<PointerValue<'c>> {
+        let coords = if c.view.strides.len() == 2 { vec![row, col] } else { vec![col] };
         let mut offset = self.cx.i64_type().const_zero();
-        for ((at, _), stride) in coords.iter().zip(&c.view.strides) {
-            let term = self.scaled(*at, *stride)?;
+        for (at, stride) in coords.into_iter().zip(&c.view.strides) {
+            let term = self.scaled(at, *stride)?;
             offset = self.b.build_int_add(offset, term, "")?;
         }
-        let from = self.offset_pointer(c.view.dtype, c.view.origin, offset)?;
-        let [row, col] = [row, col].map(|value| (Masked { value, bits: u32::MAX }, 0));
-        let at = self.shared_offset(layout, c.buffer.dtype.bytes(), row, col)?;
-        let to = self.shared_pointer(&c.to, at)?;
-        let exists = match partial {
-            false => None,
-            true => Some(self.b.build_int_compare(IntPredicate::ULT, chunk, self.i32(i64::from(c.total)), "")?),
+        self.offset_pointer(c.view.dtype, c.view.origin, offset)
+    }
+
+    /// The chunk that lies so many rows and columns further on than the first of a run.
+    fn chunk(&mut self, c: &Copy<'c>, run: &mut Run<'c>, (rows, cols): (u32, u32)) -> R<Chunk<'c>> {
+        let layout = &c.buffer.layout;
+        let moved = |e: &Self, at: Masked<'c>, by: u32| -> R<IntValue<'c>> {
+            Ok(if by == 0 { at.value } else { e.b.build_int_add(at.value, e.i32(i64::from(by)), "")? })
         };
-        Ok(Chunk { from, to, real, exists })
+        let (row, col) = (moved(self, run.row, rows)?, moved(self, run.col, cols)?);
+        let two = c.view.strides.len() == 2;
+        let coords = if two { vec![(row, layout.rows), (col, layout.cols)] } else { vec![(col, layout.cols)] };
+        let real = self.chunk_is_real(c, &coords)?;
+        if let [stride, _] = c.view.strides[..] {
+            // From row to row: one sum each, where each row's own distance from the first would be kept in registers.
+            let (at, pointer) = run.row_starts;
+            run.row_starts = (rows, self.further(c.view.dtype, pointer, stride, rows - at)?);
+        }
+        let from = match c.view.strides.last() {
+            Some(&stride) => self.further(c.view.dtype, run.row_starts.1, stride, cols)?,
+            None => run.row_starts.1,
+        };
+        let element_bytes = c.buffer.dtype.bytes();
+        let (seen, rest) = layout.split(rows * layout.pitch + cols * element_bytes);
+        let to = match run.made.iter().find(|(key, ..)| *key == seen) {
+            Some(&(_, before, to)) => {
+                let offset = self.i32(i64::from(rest) - i64::from(before));
+                // SAFETY: address arithmetic within one buffer.
+                unsafe { self.b.build_gep(self.cx.i8_type(), to, &[offset], "")? }
+            }
+            None => {
+                let at = self.shared_offset(layout, element_bytes, (run.row, rows), (run.col, cols))?;
+                let to = self.shared_pointer(&c.to, at)?;
+                run.made.push((seen, rest, to));
+                to
+            }
+        };
+        Ok(Chunk { from, to, real })
+    }
+
+    /// An address so many positions along an axis further on.
+    fn further(&self, dtype: DType, at: PointerValue<'c>, stride: AxisStride<'c>, by: u32) -> R<PointerValue<'c>> {
+        if by == 0 {
+            return Ok(at);
+        }
+        let elements = match stride {
+            AxisStride::Const(n) => self.cx.i64_type().const_int((n * i64::from(by)) as u64, true),
+            AxisStride::Dynamic(n) => {
+                self.b.build_int_mul(n, self.cx.i64_type().const_int(u64::from(by), false), "")?
+            }
+        };
+        self.offset_pointer(dtype, at, elements)
     }
 
     /// Whether a chunk lies inside the tile and inside the tensor; a chunk never straddles an end.

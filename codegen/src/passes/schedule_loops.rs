@@ -1,15 +1,15 @@
 //! `schedule_loops`: how many iterates of a loop are on their way at once.
 //!
 //! Needs: rings of one stage, filled and waited for in their loop. Establishes: a ring that a pipelined loop fills has the
-//! stages of the schedule. Never: moves anything. Refuses: stages that no CTA has room for.
-//! Features: removes nothing; adds nothing.
+//! stages of the schedule, but for one that is filled from where an iterate says. Never: moves anything. Refuses: stages
+//! that no CTA has room for. Features: removes nothing; adds nothing.
 //!
 //! The stages are the mark that `expand_loops` obeys: a ring of several stages runs ahead by all but one.
 
 use super::allocate_shared::refuse_large_buffers;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, Kernel, Op, Ring};
+use crate::gpu::{At, Block, Kernel, Op, Ring, Value, ValueDef};
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 
@@ -44,8 +44,14 @@ fn pipelined(op: &Op) -> Option<Block> {
     }
 }
 
-/// The rings that a block fills itself.
+/// The rings that a block fills itself, by the number of the iterate: one that is filled as for the first each time is filled
+/// from where an iterate says, and cannot be before that.
 fn filled_in(k: &Kernel, block: Block) -> Vec<Ring> {
-    let filled = |op: &Op| if let Op::Acquire(ring, _) = *op { Some(ring) } else { None };
+    let counts =
+        |v: Value| !matches!(k.values[v].def, ValueDef::Result(inst, _) if matches!(k.insts[inst], Op::Const(_)));
+    let filled = |op: &Op| match *op {
+        Op::Acquire(ring, At::Iteration(n)) if counts(n) => Some(ring),
+        _ => None,
+    };
     k.blocks[block].insts.iter().filter_map(|&i| filled(&k.insts[i])).collect()
 }

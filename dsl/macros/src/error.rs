@@ -73,8 +73,28 @@ impl Errors {
     }
 }
 
-/// `; did you mean ...?` with the nearest candidate, or nothing.
+/// How what other languages call so is written here.
+const WRITTEN: [(&str, &str); 13] = [
+    ("arange", "`iota([A, B], axis)`"),
+    ("clamp", "`min(max(x, low), high)`"),
+    ("matmul", "`dot(a, b)`"),
+    ("maximum", "`max(x, y)`"),
+    ("mean", "`sum(x, axis = 1) / size(D).cast::<f32>()`"),
+    ("minimum", "`min(x, y)`"),
+    ("pow", "a product, as in `x * x`"),
+    ("powi", "a product, as in `x * x`"),
+    ("relu", "`max(x, 0)`"),
+    ("silu", "`x * sigmoid(x)`"),
+    ("trans", "`x.t()`"),
+    ("transpose", "`x.t()`"),
+    ("where", "`select(condition, a, b)`"),
+];
+
+/// `; write ...` for a name of other languages, `; did you mean ...?` with the nearest candidate, or nothing.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    if let Some((_, written)) = WRITTEN.iter().find(|(other, _)| *other == name) {
+        return format!("; write {written}");
+    }
     // Names of one or two letters are all near each other.
     let limit = name.len() / 3;
     candidates

@@ -40,9 +40,10 @@ impl Lower<'_> {
             }
         }
 
-        // Loads that go through shared memory share a ring.
-        let loads = self.staged_loads(body);
-        self.refuse_unknown_places(inst, &loads)?;
+        // Loads that go through shared memory share a ring. It is filled before anything that an iterate computes: what reads
+        // where an iterate says is filled where it stands.
+        let mut loads = self.staged_loads(body);
+        loads.retain(|&load| self.is_place_known(inst, body, load));
         let outer = self.fragments.clone();
         let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads)?) };
 
@@ -104,25 +105,13 @@ impl Lower<'_> {
         self.tile.blocks[body].insts.iter().copied().filter(staged).collect()
     }
 
-    /// Loads that go through shared memory start before anything that an iterate computes; of a pipelined loop, before
-    /// what the loop carries is known.
-    fn refuse_unknown_places(&self, inst: Inst, loads: &[Inst]) -> Result<(), CompileError> {
-        let Op::Loop { body, .. } = self.tile.insts[inst] else { return Ok(()) };
-        let ahead = self.runs_ahead(inst);
-        for &load in loads {
-            let mut known = true;
-            self.tile.insts[load].visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, !ahead));
-            if !known {
-                return Err(CompileError::refusal(format!(
-                    "a load of `{}` in a loop is kept in shared memory, but the loop computes where it reads",
-                    match &self.tile.insts[load] {
-                        Op::Load { param, .. } => &self.tile.params[*param].name,
-                        _ => "",
-                    }
-                )));
-            }
-        }
-        Ok(())
+    /// True if it is known where a load reads before an iterate starts; of a loop that runs ahead, before what it carries is
+    /// known.
+    fn is_place_known(&self, inst: Inst, body: Block, load: Inst) -> bool {
+        let carried = !self.runs_ahead(inst);
+        let mut known = true;
+        self.tile.insts[load].visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, carried));
+        known
     }
 
     /// True if the rings of a loop will have several stages.

@@ -18,7 +18,8 @@
 //! The same elements are stored and folded; sums of columns are added range by range.
 //!
 //! # Argument
-//! *Trees.* All of a tree is element-wise, repeated along columns, or a product, so that a column of a result is made of the
+//! *Trees.* All of a tree is element-wise, repeated along columns, a product, or loaded from a tensor that the kernel does not
+//! write, so that a column of a result is made of the
 //! same column of the operands, of the rows of a left operand, and of one column of a right one. It ends in tiles of shared
 //! memory, of which columns are read, and in what costs nothing. What something else uses too is in no tree, but for what
 //! is made again at little cost.
@@ -127,14 +128,10 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         if widest <= budget && another.is_none() {
             continue;
         }
-        let mut pieces = widest.div_ceil(budget).next_power_of_two();
-        while pieces < cols && !cols.is_multiple_of(pieces * GRANULE) {
-            pieces *= 2;
-        }
+        let granules = cols / GRANULE;
+        let pieces = (widest.div_ceil(budget)..=granules).find(|&n| granules.is_multiple_of(n));
+        let Some(pieces) = pieces.filter(|_| cols.is_multiple_of(GRANULE)) else { continue };
         let len = another.map_or(cols / pieces, |plan| plan.len);
-        if !cols.is_multiple_of(pieces * GRANULE) {
-            continue;
-        }
         let Some(layouts) = tree.layouts(k, inst, cols, len) else { continue };
         let cols = another.map_or(cols, |plan| plan.cols);
         let zeroed = match &k.insts[inst] {

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::trees::is_column;
-use crate::gpu::{Inst, Kernel, Op, Operand, Type, Valid, Value, ValueDef};
+use crate::gpu::{Inst, Kernel, Op, Operand, Slice, Type, Valid, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use std::collections::BTreeMap;
@@ -29,9 +29,7 @@ impl<'k> Ranges<'k> {
         match &mut op {
             Op::StoreGlobal { slices, value, .. } => {
                 *value = self.columns(*value);
-                if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
-                    *last = last.part(self.first, self.len);
-                }
+                self.narrow(slices);
             }
             Op::StoreShared { to, value } => {
                 *value = self.without_new_padding(*value);
@@ -49,6 +47,13 @@ impl<'k> Ranges<'k> {
         let inst = self.k.new_inst(Op::binary(combine, before, part), types, self.k.locs[root]);
         self.out.push(inst);
         self.k.results[inst].first().copied()
+    }
+
+    /// Leaves the range's columns of a rectangle of a tensor.
+    fn narrow(&self, slices: &mut [Slice]) {
+        if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
+            *last = last.part(self.first, self.len);
+        }
     }
 
     /// The range's columns of a value, with 0 in padding that the whole does not have.
@@ -74,6 +79,7 @@ impl<'k> Ranges<'k> {
         match &mut op {
             Op::Iota { axis, offset } if *axis == last => *offset += self.first,
             Op::LoadShared(from) => *from = from.further(0, self.first),
+            Op::LoadGlobal { slices, .. } => self.narrow(slices),
             Op::Broadcast(a) => {
                 let a = if is_column(self.k, *a) { *a } else { self.columns(*a) };
                 let from = layout.broadcast_source(&self.k.tile(a).1.shape);

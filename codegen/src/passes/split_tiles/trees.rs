@@ -37,10 +37,17 @@ impl Tree {
         self.reads.iter().any(|r| !r.columns)
     }
 
-    /// 32-bit registers of a thread for the widest tile that is not counted yet.
+    /// 32-bit registers of a thread for the widest tile that is not counted yet, and for all that is loaded beside it.
     pub(super) fn widest(&self, k: &Kernel, counted: &BTreeSet<Inst>) -> u32 {
-        let tiles = self.operations.difference(counted).filter_map(|&i| k.values[k.results[i][0]].ty.tile());
-        tiles.map(words).max().unwrap_or(0)
+        let (mut widest, mut loaded) = (0, 0);
+        for &inst in self.operations.difference(counted) {
+            let words = k.values[k.results[inst][0]].ty.tile().map_or(0, words);
+            match k.insts[inst] {
+                Op::LoadGlobal { .. } => loaded += words,
+                _ => widest = widest.max(words),
+            }
+        }
+        widest + loaded
     }
 
     /// The layouts of `len` of `cols` columns of all of it, by those of the whole; `None` if it cannot be cut for its root.
@@ -106,6 +113,7 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
         }
         Op::Refill { value: v, .. } | Op::Convert(v) | Op::WaitMma(v, 0) => vec![*v],
         Op::Mma { acc, accumulate: None, .. } => acc.iter().copied().collect(),
+        Op::LoadGlobal { param, .. } if k.params[*param].kind.is_read_only() => vec![],
         Op::Broadcast(v) if is_column(k, *v) => vec![],
         Op::Broadcast(v) => vec![*v],
         _ => return None,
@@ -176,6 +184,11 @@ impl Program {
                     }
                 }
             }
+        }
+        // Loads that no product waits for are all on their way at once.
+        let is = |of: fn(&Op) -> bool| tree.operations.iter().any(|&i| of(&k.insts[i]));
+        if is(|op| matches!(op, Op::LoadGlobal { .. })) && !is(|op| matches!(op, Op::Mma { .. })) {
+            return None;
         }
         let inside = |i: &Inst| *i == root || tree.operations.contains(i);
         let alone = |v: Value| self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
