@@ -55,6 +55,15 @@ atlas_kernel! {
         }
     }
 
+    /// Rows that threads deal out in chunks: several to a round, a part of one, or neither.
+    kernel dealt<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, E]>, y: &mut Tensor<f32, [N, E]>)
+    tune { warps: [4, 1, 3, 6] }
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n, ..], dot(load(x[n, ..]), load(w[.., ..])));
+        }
+    }
+
     /// Operands by spans along K.
     kernel product_by_spans<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [64], BN: [64], BK: [32], stages: [3], warps: [4] }
@@ -114,6 +123,13 @@ fn a_narrower_product_is_no_harder() {
 fn a_residual_as_wide_as_its_product_is_added() {
     let args = [small(Bf16, &[64, 32]), small(Bf16, &[32, 256]), small(F32, &[64, 256]), output(F32, &[64, 256])];
     agrees(&residual, &args, 1e-4);
+}
+
+#[test]
+fn chunks_of_rows_of_any_length() {
+    for (dtype, d, e) in [(F16, 24, 16), (F16, 48, 80), (F16, 136, 48), (F16, 16, 512), (F32, 20, 96), (F16, 17, 33)] {
+        agrees(&dealt, &[small(dtype, &[40, d]), small(dtype, &[d, e]), output(F32, &[40, e])], 1e-4);
+    }
 }
 
 #[test]

@@ -169,7 +169,8 @@ impl<'c> Emitter<'c, '_> {
         let row = self.b.build_int_unsigned_div(first, self.i32(i64::from(in_row)), "")?;
         let rest = self.b.build_int_unsigned_rem(first, self.i32(i64::from(in_row)), "")?;
         let col = self.b.build_int_mul(rest, self.i32(i64::from(c.per)), "")?;
-        let below = |most: u32| most.checked_next_power_of_two().map_or(u32::MAX, |n| n.max(most + 1) - 1);
+        // The bits that a number below another may set.
+        let below = |end: u32| end.checked_next_power_of_two().map_or(u32::MAX, |n| n - 1);
         let run = Run {
             row: Masked { value: row, bits: below(last / in_row + 1) },
             col: Masked { value: col, bits: below(in_row * c.per) & !(c.per - 1) },

@@ -19,10 +19,9 @@
 //!
 //! # Argument
 //! *Trees.* All of a tree is element-wise, repeated along columns, a product, or loaded from a tensor that the kernel does not
-//! write, so that a column of a result is made of the
-//! same column of the operands, of the rows of a left operand, and of one column of a right one. It ends in tiles of shared
-//! memory, of which columns are read, and in what costs nothing. What something else uses too is in no tree, but for what
-//! is made again at little cost.
+//! write, so that a column of a result is made of the same column of the operands, of the rows of a left operand, and of one
+//! column of a right one. It ends in tiles of shared memory, of which columns are read, and in what costs nothing. What
+//! something else uses too is in no tree, but for what is made again at little cost.
 //!
 //! *Moved.* Ranges are made where the root stands, which is later than the tree was. Nothing between writes what the tree
 //! reads in shared memory, nor gives up the stage that it lies in; else the tree stays whole. A root that overwrites a tile
