@@ -2,6 +2,7 @@
 
 use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
 use atlas::prelude::*;
+use atlas::runtime::{CacheDir, SimOptions};
 use std::path::Path;
 use std::process::Command;
 
@@ -155,7 +156,7 @@ fn illegal_configs_of_a_tile_file_are_refused() {
 atlas_kernel! {
     /// Sums of rows; O is 1.
     kernel row_sums(x: &Tensor<bf16, [N, D]>, y: &mut Tensor<f32, [N, O]>)
-    tune { BN: [256], BD: [1024] }
+    tune { BN: [256, 16], BD: [1024, 64] }
     {
         for n in grid(tiles(N, BN)) {
             let mut total = zeros::<f32>([BN, O]);
@@ -196,5 +197,24 @@ fn memory_that_is_not_there_is_an_error() -> atlas::Result<()> {
         let error = Tensor::empty(&device, DType::F32, [1 << 45]).map(drop).unwrap_err().to_string();
         assert!(error.contains("ATL638"), "{error}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_kernel_is_compiled_once_however_many_threads_want_it() -> atlas::Result<()> {
+    let device = Device::sim_with(crate::kernels::target("sm_80"), SimOptions::default(), CacheDir::Off);
+    let launch = || -> atlas::Result<()> {
+        let x = device.tensor_from(&[bf16::from_f32(0.5); 48], [3, 16])?;
+        let mut y = Tensor::zeros(&device, DType::F32, [3, 1])?;
+        row_sums.launch(&device, args!(&x, &mut y))?;
+        assert_eq!(y.to_vec::<f32>()?, [8.0; 3]);
+        Ok(())
+    };
+    let results: Vec<_> = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..8).map(|_| s.spawn(launch)).collect();
+        threads.into_iter().map(|t| t.join().expect("a thread")).collect()
+    });
+    results.into_iter().collect::<atlas::Result<Vec<()>>>()?;
+    assert_eq!(device.stats().compiled, 1);
     Ok(())
 }

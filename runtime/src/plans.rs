@@ -5,9 +5,10 @@ use crate::kernel::LoadedKernel;
 use crate::key::KernelKey;
 use atlas_dsl::{Config, DType, Kernel, Verified};
 use lru::LruCache;
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes.
 const MOST_PLANS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
@@ -71,6 +72,8 @@ pub(crate) struct Plans {
     by_problem: Mutex<ByProblem>,
     loaded: Mutex<LruCache<KernelKey, Arc<LoadedKernel>>>,
     refused: Mutex<LruCache<KernelKey, String>>,
+    /// Kernels that some thread is making now.
+    making: Mutex<HashMap<KernelKey, Weak<Mutex<()>>>>,
 }
 
 impl Default for Plans {
@@ -79,6 +82,7 @@ impl Default for Plans {
             by_problem: Mutex::new(LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default())),
             loaded: Mutex::new(LruCache::new(MOST_LOADED)),
             refused: Mutex::new(LruCache::new(MOST_REFUSED)),
+            making: Mutex::default(),
         }
     }
 }
@@ -154,6 +158,18 @@ impl Plans {
             self.forget(key);
         }
         kernel
+    }
+
+    /// The turn to make a kernel: who else wants the same one waits for it, and finds what became of it.
+    pub(crate) fn turn(&self, key: &KernelKey) -> Arc<Mutex<()>> {
+        let mut making = lock(&self.making);
+        if let Some(turn) = making.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        making.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        making.insert(*key, Arc::downgrade(&turn));
+        turn
     }
 
     /// Why a kernel is not tried on this device.

@@ -10,14 +10,14 @@ use crate::kernel::{LoadedKernel, does_not_fit};
 use crate::key::KernelKey;
 use crate::launch_error::LaunchError;
 use crate::plan::gpu_body;
-use crate::plans::{Body, PassedOver, Plan, Source};
+use crate::plans::{Body, PassedOver, Plan, Plans, Source};
 use crate::select::{Ranking, rank};
 use crate::space::Space;
 use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Config, KernelDef};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// Spilling kernels that are loaded before the least of them will do: each costs a compilation.
 const MOST_SPILLING: usize = 8;
@@ -155,18 +155,40 @@ fn search<C, T>(
     Ok(Search { end, passed })
 }
 
-/// The loaded kernel of a key: from this process, from the store, or compiled now. What was refused on this device
-/// once is not tried again.
+/// The loaded kernel of a config: from this process, from the store, or compiled now, by one thread however many want it.
+/// What was refused on this device once is not tried again.
 fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = space.key(point, machine.target())?;
+    if let Some(known) = known(device.plans(), &key) {
+        return Ok(known);
+    }
+    let turn = device.plans().turn(&key);
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    match known(device.plans(), &key) {
+        Some(known) => Ok(known),
+        None => make(device, key, space, point, machine),
+    }
+}
+
+/// What became of a kernel before.
+fn known(plans: &Plans, key: &KernelKey) -> Option<Trial<Arc<LoadedKernel>>> {
+    if let Some(reason) = plans.refusal(key) {
+        return Some(Trial::Refused(reason));
+    }
+    let loaded = plans.loaded(key)?;
+    let bytes = loaded.facts.local_bytes;
+    Some(Trial::Loaded(loaded, bytes))
+}
+
+/// Loads a kernel from the store, or compiles it.
+fn make(
+    device: &Device,
+    key: KernelKey,
+    space: &Space,
+    point: usize,
+    machine: Machine,
+) -> Result<Trial<Arc<LoadedKernel>>> {
     let plans = device.plans();
-    if let Some(reason) = plans.refusal(&key) {
-        return Ok(Trial::Refused(reason));
-    }
-    if let Some(loaded) = plans.loaded(&key) {
-        let bytes = loaded.facts.local_bytes;
-        return Ok(Trial::Loaded(loaded, bytes));
-    }
     let schedule = &space.points[point].config.schedule;
     let image = match device.store().get(&key) {
         Some(image) => image,

@@ -9,7 +9,7 @@
 
 use crate::bind::BoundLaunch;
 use crate::compile::build_kernel;
-use crate::cost::{Cost, MOST_ABOVE, Terms};
+use crate::cost::{Cost, Terms};
 use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::explore::{Found, Point, reason};
@@ -250,20 +250,16 @@ fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
     ranked
 }
 
-/// The point that [`by_cost`] has first. What cannot come within the model's resolution of the cheapest is not
-/// worked out to the end.
+/// The point that [`by_cost`] has first.
 fn best(terms: &[(usize, Terms)]) -> Option<usize> {
-    let lower: Vec<f64> = terms.iter().map(|(_, t)| t.least_cycles()).collect();
-    let most = lower.iter().copied().fold(f64::INFINITY, f64::min) * MOST_ABOVE * (1.0 + RESOLUTION);
-    let near = terms.iter().zip(&lower).filter(|(_, least)| **least <= most);
-    let near: Vec<(usize, Terms, f64)> = near.map(|((point, t), _)| (*point, *t, t.cycles())).collect();
-    let least = near.iter().map(|n| n.2).fold(f64::INFINITY, f64::min);
-    let near = near.iter().filter(|n| n.2 <= least * (1.0 + RESOLUTION));
+    let all: Vec<(usize, &Terms, f64)> = terms.iter().map(|(point, t)| (*point, t, t.cycles())).collect();
+    let least = all.iter().map(|n| n.2).fold(f64::INFINITY, f64::min);
+    let near = all.iter().filter(|n| n.2 <= least * (1.0 + RESOLUTION));
     // Of equal slack the cheapest, and of equal cost the first.
-    let better = |a: &(usize, Terms, f64), b: &(usize, Terms, f64)| {
+    let better = |a: &&(usize, &Terms, f64), b: &&(usize, &Terms, f64)| {
         a.1.slack().cmp(&b.1.slack()).then(b.2.total_cmp(&a.2)).then(b.0.cmp(&a.0))
     };
-    near.max_by(|a, b| better(a, b)).map(|n| n.0).or_else(|| terms.first().map(|t| t.0))
+    near.max_by(better).map(|n| n.0).or_else(|| terms.first().map(|t| t.0))
 }
 
 /// Moves to the front, of the configs that the model cannot tell from the cheapest, the one whose loads have most room to

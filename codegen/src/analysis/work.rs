@@ -432,10 +432,10 @@ impl Walk<'_> {
 fn unary(op: UnaryOp, by: Accuracy) -> f64 {
     let n = match op {
         op if op.row().exact => return 1.0,
-        UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 8.0,
+        UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 6.0,
         // It has no approximate form.
         UnaryOp::Log => return 20.0,
-        UnaryOp::Exp | UnaryOp::Sigmoid => 10.0,
+        UnaryOp::Exp | UnaryOp::Sigmoid => 8.0,
         UnaryOp::Gelu => return if by == Accuracy::Approximate { 10.0 } else { 56.0 },
         _ => 20.0,
     };
