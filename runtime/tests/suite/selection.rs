@@ -41,6 +41,7 @@ fn large_problems_take_large_tiles_and_small_ones_small_tiles() {
     assert_eq!(gemm(256, 4096, 256, 90).chosen().unwrap().tile["BM"], 32);
 }
 
+/// But for the first, which is one of those that the model cannot tell from the cheapest.
 #[test]
 fn costs_rise_along_the_ranking() {
     let selection = gemm(1000, 1000, 1000, 80);
@@ -51,7 +52,8 @@ fn costs_rise_along_the_ranking() {
             _ => f64::NAN,
         })
         .collect();
-    assert!(cycles.len() > 3 && cycles.windows(2).all(|w| w[0] <= w[1]));
+    assert!(cycles.len() > 3 && cycles[1..].windows(2).all(|w| w[0] <= w[1]), "{cycles:?}");
+    assert!(cycles[0] <= 1.03 * cycles[1], "{cycles:?}");
 }
 
 /// `stages` without a pipelined loop, and a tile size that no tile has. What is refused is no config of any kernel.
