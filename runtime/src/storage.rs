@@ -24,9 +24,10 @@ impl Storage {
     /// that addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
         let room = bytes.max(16);
+        let out_of_memory = || TensorError::OutOfMemory { bytes, device: device.to_string() };
         let (memory, address) = match device.backend() {
             Backend::Cpu => {
-                let mut data = room_on_host(room, device)?;
+                let mut data = room_on_host(room).ok_or_else(out_of_memory)?;
                 data.resize(room as usize, 0_u8);
                 let address = data.as_ptr() as u64;
                 (Memory::Host(RwLock::new(data)), address)
@@ -34,7 +35,7 @@ impl Storage {
             Backend::Cuda(context) => (Memory::Device, context.alloc(room)?),
             // Exactly as long as asked for, so that a byte past the end is out of bounds. It keeps marks beside the bytes.
             Backend::Virtual(gpu) => {
-                drop(room_on_host(bytes.saturating_mul(2), device)?);
+                drop(room_on_host(bytes.saturating_mul(2)).ok_or_else(out_of_memory)?);
                 (Memory::Device, gpu.alloc(bytes))
             }
         };
@@ -67,18 +68,18 @@ impl Storage {
         }
     }
 
-    /// Copies host bytes in, starting at a byte offset; returns when they are there.
+    /// Copies host bytes in, starting at a byte offset; returns when they are there. No bytes may start anywhere.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        // A view of no elements may start anywhere.
-        debug_assert!(from.is_empty() || offset + from.len() as u64 <= self.bytes);
+        if from.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(offset + from.len() as u64 <= self.bytes);
         match self.device.backend() {
-            Backend::Cuda(context) if !from.is_empty() => context.upload(self.address + offset, from),
-            Backend::Virtual(gpu) if !from.is_empty() => {
+            Backend::Cuda(context) => context.upload(self.address + offset, from),
+            Backend::Virtual(gpu) => {
                 gpu.write(self.address + offset, from);
                 Ok(())
             }
-            Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
-            Backend::Cpu if from.is_empty() => Ok(()),
             Backend::Cpu => {
                 self.with_host_mut(|data| data[offset as usize..][..from.len()].copy_from_slice(from));
                 Ok(())
@@ -86,17 +87,18 @@ impl Storage {
         }
     }
 
-    /// Copies bytes out, once all work on the device is done.
+    /// Copies bytes out, once all work on the device is done. No bytes may start anywhere.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        debug_assert!(to.is_empty() || offset + to.len() as u64 <= self.bytes);
+        if to.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(offset + to.len() as u64 <= self.bytes);
         match self.device.backend() {
-            Backend::Cuda(context) if !to.is_empty() => context.download(self.address + offset, to),
-            Backend::Virtual(gpu) if !to.is_empty() => {
+            Backend::Cuda(context) => context.download(self.address + offset, to),
+            Backend::Virtual(gpu) => {
                 gpu.read(self.address + offset, to);
                 Ok(())
             }
-            Backend::Cuda(_) | Backend::Virtual(_) => Ok(()),
-            Backend::Cpu if to.is_empty() => Ok(()),
             Backend::Cpu => {
                 if let Some(data) = self.host() {
                     let data = data.read().unwrap_or_else(PoisonError::into_inner);
@@ -123,14 +125,11 @@ impl Storage {
     }
 }
 
-/// Room for so many bytes of the host's memory, if there is so much.
-fn room_on_host(bytes: u64, device: &Device) -> Result<Vec<u8>> {
+/// Room on the host for so many bytes, if there is so much.
+fn room_on_host(room: u64) -> Option<Vec<u8>> {
     let mut data = Vec::new();
-    let room = usize::try_from(bytes).unwrap_or(usize::MAX);
-    match data.try_reserve_exact(room) {
-        Ok(()) => Ok(data),
-        Err(_) => Err(TensorError::OutOfMemory { bytes, device: device.to_string() }.into()),
-    }
+    data.try_reserve_exact(usize::try_from(room).ok()?).ok()?;
+    Some(data)
 }
 
 impl Drop for Storage {
