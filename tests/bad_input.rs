@@ -2,6 +2,7 @@
 
 use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
 use atlas::prelude::*;
+#[cfg(feature = "llvm")]
 use atlas::runtime::{CacheDir, SimOptions};
 use std::path::Path;
 use std::process::Command;
@@ -200,6 +201,7 @@ fn memory_that_is_not_there_is_an_error() -> atlas::Result<()> {
     Ok(())
 }
 
+#[cfg(feature = "llvm")]
 #[test]
 fn a_kernel_is_compiled_once_however_many_threads_want_it() -> atlas::Result<()> {
     let device = Device::sim_with(crate::kernels::target("sm_80"), SimOptions::default(), CacheDir::Off);
