@@ -97,9 +97,14 @@ impl Checker<'_> {
                 self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
             for edge in moved {
                 let (name, load, dim) = (self.local_name(c), &edge.load, &edge.cut.dim_name);
-                let message = format!(
-                    "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold it inside the loop, or say what stands past the edge: `{load}.or(0.0)`"
-                );
+                let message = match edge.contracted.as_ref().filter(|other| *other != dim) {
+                    Some(other) => format!(
+                        "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, say what stands past the end of {dim}, for `{name}` carries it out of the loop: `{load}.or(0.0)`"
+                    ),
+                    None => format!(
+                        "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold {dim} inside the loop, or, if it is to stay an axis, say what stands past its end: `{load}.or(0.0)`"
+                    ),
+                };
                 self.error(226, edge.place, message);
             }
             let before = want.edges.len();

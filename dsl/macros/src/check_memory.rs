@@ -70,13 +70,27 @@ impl Checker<'_> {
             };
             let found = if from.is_empty() { "a scalar".to_owned() } else { found };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
-        } else if let Some(edge) = shown(&found, &target, &points) {
-            let (name, dim, load) = (name.to_string(), &edge.cut.dim_name, &edge.load);
-            let message = format!(
-                "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: `{load}.or(0.0)`"
-            );
+        } else if let Some((edge, axis)) = shown(&found, &target, &points) {
+            let (dim, load) = (&edge.cut.dim_name, &edge.load);
+            let message = match axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim) {
+                Some(written) => format!(
+                    "this tile has {dim} along the axis that this store to `{name}` has {written} along: is a `.t()` missing, or one too many? If not, say what stands where elements of it lie outside of {dim}: `{load}.or(0.0)`"
+                ),
+                None => format!(
+                    "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: `{load}.or(0.0)`"
+                ),
+            };
             self.error(227, edge.place, message);
         }
+    }
+
+    /// The dim that an axis of a tile runs along, if that is known.
+    pub(crate) fn dim_along(&self, ty: &Ty, axis: usize) -> Option<String> {
+        if let Some(edge) = ty.edges.iter().find(|e| e.axis == axis && !e.repeats) {
+            return Some(edge.cut.dim_name.clone());
+        }
+        let Size::Named { name, .. } = ty.shape.as_ref()?.get(axis)? else { return None };
+        self.kernel.dims.iter().any(|d| d.name == *name).then(|| name.clone())
     }
 
     /// The tile that a load gives.
@@ -99,7 +113,7 @@ impl Checker<'_> {
         let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, is_tile: bool| {
             let load = format!("load({}[{}])", p.name, index_text(k, index));
             let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile };
-            edges.push(Edge { axis, repeats: false, depth, place, load, cut });
+            edges.push(Edge { axis, repeats: false, depth, contracted: None, place, load, cut });
         };
         for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
             match i {
@@ -219,8 +233,9 @@ impl Checker<'_> {
     }
 }
 
-/// An edge of a stored tile that the store's own index surely does not leave out.
-fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<&'t Edge> {
+/// An edge of a stored tile that the store's own index surely does not leave out, and the axis of the store's tile that
+/// it meets, if it is one.
+fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<(&'t Edge, Option<usize>)> {
     let (from, to) = (value.shape.as_deref()?, target.shape.as_deref()?);
     // Axes of the value to those of the store's tile, which may lack axes of one element.
     let wide = |shape: &[Size]| (0..shape.len()).filter(|&a| !shape[a].is_one()).collect::<Vec<_>>();
@@ -228,18 +243,17 @@ fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<&
         true => Some(axis),
         false => wide(to).get(wide(from).iter().position(|&a| a == axis)?).copied(),
     };
-    value.edges.iter().find(|edge| {
-        let one = edge.repeats || from.get(edge.axis).is_some_and(Size::is_one);
-        match edge.cut.start {
-            Number::Sized(_) => false,
-            _ if one => {
-                edge.cut.len.is_one()
-                    && !points.iter().any(|(dim, number)| *dim == edge.cut.dim && edge.cut.start.may_equal(number))
-            }
-            _ => !place(edge.axis)
-                .is_some_and(|axis| target.edges.iter().any(|own| own.axis == axis && own.cut.may_equal(&edge.cut))),
+    let one = |edge: &Edge| edge.repeats || from.get(edge.axis).is_some_and(Size::is_one);
+    let found = value.edges.iter().find(|edge| match edge.cut.start {
+        Number::Sized(_) => false,
+        _ if one(edge) => {
+            edge.cut.len.is_one()
+                && !points.iter().any(|(dim, number)| *dim == edge.cut.dim && edge.cut.start.may_equal(number))
         }
-    })
+        _ => !place(edge.axis)
+            .is_some_and(|axis| target.edges.iter().any(|own| own.axis == axis && own.cut.may_equal(&edge.cut))),
+    })?;
+    Some((found, place(found.axis).filter(|_| !one(found))))
 }
 
 /// The indices of an access as a short text.

@@ -189,7 +189,14 @@ impl Checker<'_> {
         };
         if !k.agrees(k2) {
             let (s, t) = (list(s), list(t));
-            let message = format!("dot of {x_name}{s} and {y_name}{t}: the inner extents {k} and {k2} differ");
+            let turned = if k == n {
+                "; is a `.t()` of the right one missing, or one too many?"
+            } else if m == k2 {
+                "; is a `.t()` of the left one missing, or one too many?"
+            } else {
+                ""
+            };
+            let message = format!("dot of {x_name}{s} and {y_name}{t}: the inner extents {k} and {k2} differ{turned}");
             return self.mistake(109, e.place, message);
         }
         if !x.elem.agrees(&y.elem) || !x.elem.may_be_float() {
@@ -201,8 +208,11 @@ impl Checker<'_> {
             return self.mistake(110, e.place, format!("precision tf32 needs f32 operands, found {}{but}", x.elem));
         }
         let result = Ty::tile(x.elem.accumulator(), vec![m.clone(), n.clone()]);
-        let rows = x.with_moved_edges(|axis| (axis == 0).then_some(0));
-        let columns = y.with_moved_edges(|axis| (axis == 1).then_some(1));
+        let (of_x, of_y) = (self.dim_along(&x, 1), self.dim_along(&y, 0));
+        let mut rows = x.with_moved_edges(|axis| (axis == 0).then_some(0));
+        let mut columns = y.with_moved_edges(|axis| (axis == 1).then_some(1));
+        rows.edges.iter_mut().for_each(|e| e.contracted.clone_from(&of_x));
+        columns.edges.iter_mut().for_each(|e| e.contracted.clone_from(&of_y));
         result.with_edges_of(&[&rows, &columns])
     }
 

@@ -143,8 +143,8 @@ impl Size {
     pub(crate) fn agrees(&self, other: &Size) -> bool {
         match (self, other) {
             (Size::Unknown | Size::Open(_), _) | (_, Size::Unknown | Size::Open(_)) => true,
-            (Size::Named { name: a, only: None }, Size::Named { name: b, only: None }) => a == b,
-            (Size::Named { name: a, only: x }, Size::Named { name: b, only: y }) => a == b || (x.is_some() && x == y),
+            // Two knobs are two sizes, though each may have one value today, and the same: they say what an axis is.
+            (Size::Named { name: a, .. }, Size::Named { name: b, .. }) => a == b,
             (Size::Named { only, .. }, Size::Number(n)) | (Size::Number(n), Size::Named { only, .. }) => {
                 *only == Some(*n)
             }
@@ -250,6 +250,8 @@ pub(crate) struct Edge {
     pub(crate) repeats: bool,
     /// How many loops the place of the slice is inside of: 0 if no loop moves it.
     pub(crate) depth: usize,
+    /// The other dim of a tile, if a `dot` contracts that one and leaves this one.
+    pub(crate) contracted: Option<String>,
     /// The load, as written and as a short text.
     pub(crate) place: Place,
     pub(crate) load: String,
