@@ -73,16 +73,20 @@ impl Errors {
     }
 }
 
+/// How a power is written.
+pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` where `x` is above 0";
+
 /// How what other languages call so is written here.
-const WRITTEN: [(&str, &str); 13] = [
+const WRITTEN: [(&str, &str); 14] = [
     ("arange", "`iota([A, B], axis)`"),
     ("clamp", "`min(max(x, low), high)`"),
     ("matmul", "`dot(a, b)`"),
     ("maximum", "`max(x, y)`"),
     ("mean", "`sum(x, axis = 1) / size(D).cast::<f32>()`"),
     ("minimum", "`min(x, y)`"),
-    ("pow", "a product, as in `x * x`"),
-    ("powi", "a product, as in `x * x`"),
+    ("pow", POWER),
+    ("powf", POWER),
+    ("powi", POWER),
     ("relu", "`max(x, 0)`"),
     ("silu", "`x * sigmoid(x)`"),
     ("trans", "`x.t()`"),

@@ -1,7 +1,7 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
 use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Knob, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
-use crate::error::{Errors, Place};
+use crate::error::{Errors, POWER, Place};
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -445,6 +445,14 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
             };
             ExprKind::Unary(op, boxed(&u.expr, errors)?)
         }
+        // `x ** 2`, as `syn` reads it.
+        syn::Expr::Binary(syn::ExprBinary { left, op: op @ syn::BinOp::Mul(_), right, .. })
+            if let syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Deref(_), .. }) = &**right =>
+        {
+            let _ = expression(left, errors);
+            errors.push(20, op.span(), format!("there is no operator `**`; for a power write {POWER}"));
+            return None;
+        }
         syn::Expr::Binary(b) => {
             token = b.op.span();
             let spelling: String = b.op.to_token_stream().to_string();
@@ -455,9 +463,10 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 (_, Some(p)) => ExprKind::Compare(p, left, right),
                 _ => {
                     let hint = match spelling.as_str() {
-                        "&" => "; write `&&`",
-                        "|" => "; write `||`",
-                        _ => "",
+                        "&" => "; write `&&`".to_owned(),
+                        "|" => "; write `||`".to_owned(),
+                        "^" => format!("; for a power write {POWER}"),
+                        _ => String::new(),
                     };
                     errors.push(20, b.op.span(), format!("`{spelling}` has no meaning in a kernel{hint}"));
                     return None;
