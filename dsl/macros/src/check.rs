@@ -79,14 +79,6 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
             );
         }
     }
-    if errors.count() == before && !k.params.iter().any(|p| matches!(p.kind, ParamKind::Tensor { writable: true, .. }))
-    {
-        errors.push(
-            212,
-            k.ast.name.span(),
-            format!("kernel `{}` writes nothing; declare an output as `y: &mut Tensor<..>`", k.ast.name),
-        );
-    }
     errors.count() > before
 }
 

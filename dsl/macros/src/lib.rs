@@ -43,6 +43,7 @@ mod expand;
 mod parse;
 mod resolve;
 mod resolve_access;
+mod resolve_end;
 mod resolve_expr;
 mod signature;
 mod symbolic;

@@ -139,6 +139,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
     r.knob_used = vec![false; ast.tune.len()];
     let (mut axes, mut body) = (Vec::new(), Vec::new());
     let mut grid: Option<Place> = None;
+    let has_grid = ast.body.iter().any(|s| matches!(s, ast::Stmt::Grid { .. }));
     for stmt in &ast.body {
         match stmt {
             ast::Stmt::Grid { coords, axes: written, body: stmts, place } => {
@@ -152,6 +153,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
                 axes = r.grid(coords, written, *place);
                 body = r.block(stmts);
             }
+            _ if !has_grid => {}
             ast::Stmt::Loop { place, .. } => {
                 r.errors.push(26, *place, "this loop stands outside the grid loop; move it inside")
             }
@@ -164,10 +166,10 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
         }
     }
     if !ast.broken && r.errors.count() == before {
-        if grid.is_none() {
-            let message =
-                format!("kernel `{}` has no grid loop; its body is `for (..) in grid(..) {{ .. }}`", ast.name);
-            r.errors.push(26, ast.name.span(), message);
+        if !has_grid {
+            r.report_no_grid(&ast);
+        } else if !r.stores {
+            r.report_no_store(&ast, &axes);
         } else {
             r.report_unused();
         }
@@ -187,6 +189,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) dims: Vec<Dim>,
     pub(crate) param_used: Vec<bool>,
     pub(crate) knob_used: Vec<bool>,
+    /// Something is stored.
+    pub(crate) stores: bool,
     pub(crate) calls: Vec<(usize, Span)>,
     pub(crate) locals: Vec<Local>,
     scopes: Vec<BTreeMap<String, LocalId>>,
@@ -206,6 +210,7 @@ impl<'a> Resolver<'a> {
             dims: vec![],
             param_used: vec![],
             knob_used: vec![],
+            stores: false,
             calls: vec![],
             locals: vec![],
             scopes: vec![BTreeMap::new()],
@@ -224,7 +229,7 @@ impl<'a> Resolver<'a> {
         }
         let id = self.locals.len();
         let used = name.to_string().starts_with('_');
-        self.locals.push(Local { name: name.clone(), kind, used, assigned: false });
+        self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None });
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.to_string(), id);
         }
@@ -281,8 +286,10 @@ impl<'a> Resolver<'a> {
                     self.bind(name, LocalKind::Let { mutable: *mutable });
                     return None;
                 };
-                let value = self.expr(value);
-                Some(Stmt::Let { local: self.bind(name, LocalKind::Let { mutable: *mutable }), value })
+                let (value, hides) = self.let_value(name, value);
+                let local = self.bind(name, LocalKind::Let { mutable: *mutable });
+                self.locals[local].hides = hides;
+                Some(Stmt::Let { local, value })
             }
             ast::Stmt::Assign { name, op, op_span, value } => {
                 let value = self.expr(value);
@@ -303,6 +310,20 @@ impl<'a> Resolver<'a> {
             ast::Stmt::Loop { index, kind, range, body, place } => self.for_loop(index, *kind, range, body, *place),
             ast::Stmt::Expr { value, .. } => self.expression_statement(value),
         }
+    }
+
+    /// The value of a `let`, and the local of this name outside of the loop if it is computed from that.
+    fn let_value(&mut self, name: &Ident, value: &ast::Expr) -> (Expr, Option<LocalId>) {
+        let (Some(before), Some(&(first, _))) = (self.lookup(name), self.loops.last()) else {
+            return (self.expr(value), None);
+        };
+        let was_used = std::mem::replace(&mut self.locals[before].used, false);
+        let value = self.expr(value);
+        let reads = std::mem::replace(&mut self.locals[before].used, true);
+        self.locals[before].used = reads || was_used;
+        let outside = if before < first { Some(before) } else { self.locals[before].hides };
+        let is_let = |l: &LocalId| matches!(self.locals[*l].kind, LocalKind::Let { .. });
+        (value, outside.filter(is_let).filter(|_| reads))
     }
 
     fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
@@ -417,52 +438,6 @@ impl<'a> Resolver<'a> {
             _ => {
                 self.errors.push(28, size.place, "a tile size is a knob of `tune` or a whole number");
                 Extent::Bad
-            }
-        }
-    }
-
-    /// Reports names that nothing reads.
-    fn report_unused(&mut self) {
-        for local in &self.locals {
-            let (name, span) = (&local.name, local.name.span());
-            let message = match local.kind {
-                // A coordinate that no store mentions is reported by `check`.
-                LocalKind::Coordinate => continue,
-                _ if !local.used => match local.kind {
-                    LocalKind::Let { .. } if local.assigned => format!("`{name}` is assigned, but nothing reads it"),
-                    LocalKind::LoopIndex => {
-                        format!("loop index `{name}` is never used; write `_` if the loop only repeats")
-                    }
-                    LocalKind::FnParam => format!("parameter `{name}` is never used"),
-                    _ => format!("`{name}` is never used; remove it"),
-                },
-                LocalKind::Let { mutable: true } if !local.assigned => {
-                    format!("`{name}` is `mut`, but never assigned; remove the `mut`")
-                }
-                _ => continue,
-            };
-            self.errors.push(24, span, message);
-        }
-        let Some(kernel) = self.kernel else { return };
-        for (param, used) in self.params.iter().zip(&self.param_used) {
-            let (name, span) = (&param.name, param.name.span());
-            match param.kind {
-                ParamKind::Tensor { writable: true, .. } => {}
-                _ if *used => {}
-                ParamKind::Tensor { .. } => {
-                    self.errors.push(24, span, format!("tensor `{name}` is never loaded; remove it"))
-                }
-                ParamKind::Scalar => self.errors.push(24, span, format!("parameter `{name}` is never used; remove it")),
-            }
-        }
-        for (knob, used) in kernel.tune.iter().zip(&self.knob_used) {
-            let name = &knob.name;
-            if !used && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
-                self.errors.push(
-                    24,
-                    name.span(),
-                    format!("knob `{name}` is never used; remove it, or tile a dim with it"),
-                );
             }
         }
     }

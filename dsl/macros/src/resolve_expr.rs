@@ -448,6 +448,7 @@ impl Resolver<'_> {
         if let ast::ExprKind::Call { name, args, .. } = &e.kind
             && name == "store"
         {
+            self.stores = true;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
             let value = self.expr(&args[1]);
             let (param, index) = self.access(&args[0], "store")?;

@@ -72,6 +72,8 @@ pub(crate) struct Local {
     pub(crate) kind: LocalKind,
     pub(crate) used: bool,
     pub(crate) assigned: bool,
+    /// The local of the same name outside of the loop, if a `let` in a loop's body computes its value from that one.
+    pub(crate) hides: Option<LocalId>,
 }
 
 /// How a name is bound.
