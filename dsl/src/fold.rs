@@ -238,7 +238,7 @@ fn least_normal(dtype: DType) -> f64 {
 }
 
 /// `x` as a value of a float type, rounded once.
-fn round(dtype: DType, x: f64) -> f64 {
+pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F16 => f16::from_f32(to_odd(x)).to_f64(),
         DType::Bf16 => bf16::from_f32(to_odd(x)).to_f64(),

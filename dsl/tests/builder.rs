@@ -2,7 +2,7 @@
 
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
 use atlas_dsl::ir::{Access, Loc};
-use atlas_dsl::op::BinaryOp;
+use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef, Operand, Specialization};
 
@@ -91,4 +91,21 @@ fn numbers_that_a_type_cannot_hold_are_mistakes() {
     b.other(loc, Operand::Whole(1), 0.0);
     let codes: Vec<u16> = b.finish().unwrap_err().0.iter().map(|d| d.code.0).collect();
     assert_eq!(codes, [117, 117, 117, 117, 120, 104]);
+}
+
+#[test]
+fn no_number_becomes_an_infinity_but_by_a_conversion() {
+    let mut b = builder();
+    let loc = Loc::default();
+    let half = b.splat(loc, 65504.0, DType::F16, &[]);
+    b.binary(loc, BinaryOp::Max, half, f64::NEG_INFINITY);
+    b.cast(loc, DType::F16, 1e300);
+    b.binary(loc, BinaryOp::Add, half, 70000);
+    b.other(loc, half, -1e30);
+    b.splat(loc, f64::from(f32::MAX), DType::Bf16, &[]);
+    b.compare(loc, Predicate::Lt, 1e39, 0.0);
+    let messages: Vec<String> = b.finish().unwrap_err().0.iter().map(|d| d.to_string()).collect();
+    assert_eq!(messages.len(), 4, "{messages:?}");
+    let want = "error[ATL117]: the number 70000 meets f16, but is beyond its largest number, 65504; infinity is `f32::INFINITY`";
+    assert_eq!(messages[0], want);
 }

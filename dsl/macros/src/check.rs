@@ -6,7 +6,7 @@ use crate::check_memory::Access;
 use crate::error::{Errors, Place};
 use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
-use atlas_vocabulary::{BinaryOp, DType};
+use atlas_vocabulary::{BinaryOp, DType, number};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -266,6 +266,15 @@ impl Checker<'_> {
                 let (to, x) = (elem(*dtype), self.expr(value));
                 if !x.elem.agrees(&to) || x.shape.as_ref().is_some_and(|s| !s.is_empty()) {
                     return self.mistake(105, value.place, format!("`full` repeats one {to}, found {x}"));
+                }
+                if let Elem::Literal(Some(v)) = x.elem
+                    && let Some(why) = to.refuses(v)
+                {
+                    return self.mistake(
+                        117,
+                        value.place,
+                        format!("`full`: the number {} meets {to}, and {why}", number(v)),
+                    );
                 }
                 Ty::tile(to, self.sizes(shape))
             }

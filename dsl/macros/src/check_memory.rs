@@ -4,7 +4,7 @@ use crate::check::Checker;
 use crate::error::Place;
 use crate::symbolic::{Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
-use atlas_vocabulary::DType;
+use atlas_vocabulary::{DType, number};
 use std::fmt::Display;
 
 /// A load or a store.
@@ -60,7 +60,7 @@ impl Checker<'_> {
         } else if let Elem::Literal(Some(x)) = found.elem
             && let Some(why) = target.elem.refuses(x)
         {
-            self.error(117, value.place, format!("`{name}` has elements of {}, but {x} {why}", target.elem));
+            self.error(117, value.place, format!("`{name}` has elements of {}, but {} {why}", target.elem, number(x)));
         } else if !found.is_literal() && !stores_to(from, to) {
             let (wanted, found) = (list(to), list(from));
             let mend = if broadcasts_to(from, to) {

@@ -4,7 +4,7 @@ use crate::check::Checker;
 use crate::error::Place;
 use crate::symbolic::{Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
-use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp};
+use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp, number};
 
 impl Checker<'_> {
     pub(crate) fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
@@ -41,7 +41,7 @@ impl Checker<'_> {
 
     /// `x.or(0.0)`: a tile with a number past its edges.
     pub(crate) fn or(&mut self, [x, other]: &[Expr; 2]) -> Ty {
-        let (ty, number) = (self.expr(x), self.expr(other));
+        let (ty, stands) = (self.expr(x), self.expr(other));
         if ty.is_literal() || ty.elem.is_bool() {
             return self.mistake(
                 104,
@@ -49,15 +49,15 @@ impl Checker<'_> {
                 format!("`or` says what number stands past the edges of a tile, found {ty}"),
             );
         }
-        if !number.is_literal() && number.elem != Elem::Unknown {
+        if !stands.is_literal() && stands.elem != Elem::Unknown {
             let message =
-                format!("what stands past an edge is a number that is known when the kernel is built, found {number}");
+                format!("what stands past an edge is a number that is known when the kernel is built, found {stands}");
             return self.mistake(120, other.place, message);
         }
-        if let Elem::Literal(Some(v)) = number.elem
+        if let Elem::Literal(Some(v)) = stands.elem
             && let Some(why) = ty.elem.refuses(v)
         {
-            return self.mistake(117, other.place, format!("`or`: the number {v} meets {}, and {why}", ty.elem));
+            return self.mistake(117, other.place, format!("`or`: the number {} meets {}, and {why}", number(v), ty.elem));
         }
         Ty { coordinate: None, edges: vec![], ..ty }
     }
@@ -98,13 +98,13 @@ impl Checker<'_> {
             );
             return self.mistake(105, place, message);
         }
-        for (number, other) in [(x, y), (y, x)] {
-            let Elem::Literal(Some(v)) = number.elem else { continue };
+        for (literal, other) in [(x, y), (y, x)] {
+            let Elem::Literal(Some(v)) = literal.elem else { continue };
             if other.elem.is_bool() {
                 return self.mistake(104, place, format!("{what}: the number {v} meets bool"));
             }
             if let Some(why) = other.elem.refuses(v) {
-                return self.mistake(117, place, format!("{what}: the number {v} meets {}, and {why}", other.elem));
+                return self.mistake(117, place, format!("{what}: the number {} meets {}, and {why}", number(v), other.elem));
             }
         }
         let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };

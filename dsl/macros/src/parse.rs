@@ -522,7 +522,17 @@ fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
             }
             (exact.map(|v| v as f64), true, i.suffix())
         }
-        syn::Lit::Float(f) => (f.base10_parse::<f64>().ok(), false, f.suffix()),
+        syn::Lit::Float(f) => {
+            let finite = f.base10_parse::<f64>().ok().filter(|x| x.is_finite());
+            if finite.is_none() {
+                let message = format!(
+                    "`{}` is beyond the largest number of any type; infinity is `f32::INFINITY`",
+                    f.base10_digits()
+                );
+                errors.push(2, lit.span(), message);
+            }
+            (finite, false, f.suffix())
+        }
         _ => {
             errors.push(20, lit.span(), "a literal in a kernel is a number");
             return None;

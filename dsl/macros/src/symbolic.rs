@@ -52,16 +52,19 @@ impl Elem {
     }
 
     /// Why a value of this type cannot be a number, if it surely cannot.
-    pub(crate) fn refuses(&self, x: f64) -> Option<&'static str> {
-        let Elem::Fixed(d @ (DType::I32 | DType::I64)) = self else { return None };
-        match d {
-            _ if x.fract() != 0.0 => Some("is not a whole number"),
-            DType::I32 if x < f64::from(i32::MIN) || x > f64::from(i32::MAX) => Some("is out of its range"),
-            DType::I64 if x.abs() >= 9_007_199_254_740_992.0 => {
-                Some("is not known exactly: numbers are exact below 2^53")
+    pub(crate) fn refuses(&self, x: f64) -> Option<String> {
+        let why = match self {
+            Elem::Fixed(DType::I32 | DType::I64) if x.fract() != 0.0 => "is not a whole number",
+            Elem::Fixed(DType::I32) if x < f64::from(i32::MIN) || x > f64::from(i32::MAX) => "is out of its range",
+            Elem::Fixed(DType::I64) if x.abs() >= 9_007_199_254_740_992.0 => {
+                "is not known exactly: numbers are exact below 2^53"
             }
-            _ => None,
-        }
+            Elem::Fixed(d) => return d.overflow(x),
+            // Every type that it may be has a range within that of f32.
+            Elem::Generic(..) => return DType::F32.overflow(x),
+            Elem::Literal(_) | Elem::Unknown => return None,
+        };
+        Some(why.to_owned())
     }
 
     /// True if it surely is bool.

@@ -1,9 +1,11 @@
 //! Element-wise operations, comparisons, choices and conversions.
 
 use super::{Builder, Operand, fold_binary, fold_whole};
+use crate::fold::round;
 use crate::ir::Loc;
 use crate::op::{BinaryOp, Op, Predicate, UnaryOp};
 use crate::types::{DType, broadcast_shapes};
+use atlas_vocabulary::number;
 
 impl Builder {
     /// An element-wise operation of one operand. Literals fold.
@@ -91,10 +93,10 @@ impl Builder {
             Operand::Value(v) if self.kernel.ty(v).dtype == dtype => Operand::Value(v),
             Operand::Value(v) => self.push(loc, Op::Cast(dtype, v)),
             Operand::Whole(n) => self.splat(loc, n as f64, dtype, &[]),
-            // As of a tile: truncated, and saturated.
+            // As of a tile: truncated and saturated, or rounded.
             Operand::Literal(x) if dtype == DType::I32 => self.splat(loc, f64::from(x as i32), dtype, &[]),
             Operand::Literal(x) if dtype == DType::I64 => self.splat(loc, (x as i64) as f64, dtype, &[]),
-            Operand::Literal(x) => self.splat(loc, x, dtype, &[]),
+            Operand::Literal(x) => self.splat(loc, round(dtype, x), dtype, &[]),
             Operand::Poison => Operand::Poison,
         }
     }
@@ -104,7 +106,16 @@ impl Builder {
         let other = other.into();
         match (x, other.number()) {
             (Operand::Poison, _) => Operand::Poison,
-            (Operand::Value(value), Some(other)) => self.push(loc, Op::Other { value, other }),
+            (Operand::Value(value), Some(other)) => {
+                let dtype = self.kernel.ty(value).dtype;
+                match dtype.overflow(other) {
+                    None => self.push(loc, Op::Other { value, other }),
+                    Some(why) => {
+                        self.error(117, loc, format!("the number {} meets {dtype}, but {why}", number(other)));
+                        Operand::Poison
+                    }
+                }
+            }
             (Operand::Value(_), None) => {
                 if other != Operand::Poison {
                     self.error(120, loc, "what stands past an edge is a number that is known when the kernel is built");

@@ -29,6 +29,7 @@ use crate::ir::{DimData, DimSize, GridExtent, Kernel, Loc, ParamData, ParamKind,
 use crate::op::{Op, Precision, ReduceOp};
 use crate::specialization::{DimFact, Specialization};
 use crate::types::DType;
+use atlas_vocabulary::number;
 use std::collections::BTreeMap;
 
 /// Builds a [`Kernel`]. Every appending method takes the place of the user's token first.
@@ -212,8 +213,12 @@ impl Builder {
         self.splat(loc, 0.0, dtype, shape)
     }
 
-    /// A tile whose every element is `value`.
+    /// A tile whose every element is `value`, which is infinite only if it is given so.
     pub fn splat(&mut self, loc: Loc, value: f64, dtype: DType, shape: &[u32]) -> Operand {
+        if let Some(why) = dtype.overflow(value) {
+            self.error(117, loc, format!("the number {} meets {dtype}, but {why}", number(value)));
+            return Operand::Poison;
+        }
         self.push(loc, Op::Splat { value, dtype, shape: shape.to_vec() })
     }
 

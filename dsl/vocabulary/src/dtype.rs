@@ -81,6 +81,24 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
+    /// The largest number of a float type, as text and as the least number that rounds to infinity in its place.
+    const fn largest(self) -> Option<(&'static str, f64)> {
+        match self {
+            DType::F16 => Some(("65504", 65_520.0)),
+            // 2^128 less half a step of the type.
+            DType::Bf16 => Some(("3.3895314e38", f64::from_bits(0x47ef_f000_0000_0000))),
+            DType::F32 => Some(("3.4028235e38", f64::from_bits(0x47ef_ffff_f000_0000))),
+            DType::Bool | DType::I32 | DType::I64 | DType::F64 => None,
+        }
+    }
+
+    /// Why a number cannot be written where this float type is wanted: it is finite, and would be an infinity.
+    pub fn overflow(self, x: f64) -> Option<String> {
+        let (largest, above) = self.largest()?;
+        (x.is_finite() && x.abs() >= above)
+            .then(|| format!("is beyond its largest number, {largest}; infinity is `f32::INFINITY`"))
+    }
+
     /// The type in which `dot` and `sum` over this type accumulate.
     pub const fn accumulator(self) -> DType {
         match self {
@@ -92,8 +110,34 @@ impl DType {
     }
 }
 
+/// A number as a message shows it: a long one by its powers of ten.
+pub fn number(x: f64) -> String {
+    if x.is_finite() && x.abs() >= 1e16 { format!("{x:e}") } else { x.to_string() }
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DType;
+
+    #[test]
+    fn what_would_round_to_infinity() {
+        for (dtype, last, first) in [
+            (DType::F16, 65_519.99, 65_520.0),
+            // 2^128 - 2^119 and 2^128 - 2^103 are half a step above the largest numbers.
+            (DType::Bf16, 3.395e38, 2f64.powi(128) - 2f64.powi(119)),
+            (DType::F32, f64::from(f32::MAX), 2f64.powi(128) - 2f64.powi(103)),
+        ] {
+            assert_eq!((dtype.overflow(last), dtype.overflow(-last)), (None, None), "{dtype}");
+            assert!(dtype.overflow(first).is_some() && dtype.overflow(-first).is_some(), "{dtype}");
+            assert_eq!(dtype.overflow(f64::NEG_INFINITY), None);
+        }
+        assert!((2f64.powi(128) - 2f64.powi(103)) as f32 == f32::INFINITY);
+        assert_eq!(DType::F64.overflow(f64::MAX), None);
     }
 }

@@ -28,7 +28,7 @@ mod unary;
 mod word;
 
 pub use binary::{Binary, BinaryOp, Comparison, Predicate};
-pub use dtype::DType;
+pub use dtype::{DType, number};
 pub use fold::{Fold, ReduceOp};
 pub use kind::{Effect, Kind, Operation};
 pub use takes::Takes;

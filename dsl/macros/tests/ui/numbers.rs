@@ -36,6 +36,27 @@ atlas_kernel! {
             store(y[n], load(x[n]) + 9007199254740993);
         }
     }
+
+    pub kernel beyond<T: Float>(h: &Tensor<f16, [N]>, x: &Tensor<f32, [N]>, y: &mut Tensor<T, [N]>, z: &mut Tensor<f16, [N]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let a = load(h[n]) * 70000;
+            let b = load(x[n]) + 1e300;
+            let c = full::<bf16>([BN], -3.4e38).cast::<f32>();
+            // These are right.
+            let d = max(a, 65504.0) + -f32::INFINITY + 70000.0.cast::<f16>();
+            store(y[n], 3.5e38);
+            store(z[n], d + (b + c).cast::<f16>());
+        }
+    }
+
+    pub kernel no_number(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(N) {
+            store(y[n], load(x[n]) + 1e400);
+        }
+    }
 }
 
 fn main() {}
