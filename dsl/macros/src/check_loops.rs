@@ -122,6 +122,7 @@ fn carried_in(before: &Ty, depth: usize) -> Ty {
     // A number carried in is an f32 scalar.
     if ty.is_literal() {
         ty.elem = Elem::Fixed(DType::F32);
+        ty.of_numbers = true;
     }
     ty
 }

@@ -57,7 +57,11 @@ impl Checker<'_> {
         if let Elem::Literal(Some(v)) = stands.elem
             && let Some(why) = ty.elem.refuses(v)
         {
-            return self.mistake(117, other.place, format!("`or`: the number {} meets {}, and {why}", number(v), ty.elem));
+            return self.mistake(
+                117,
+                other.place,
+                format!("`or`: the number {} meets {}, and {why}", number(v), ty.elem),
+            );
         }
         Ty { coordinate: None, edges: vec![], ..ty }
     }
@@ -88,13 +92,9 @@ impl Checker<'_> {
         place: Place,
     ) -> Ty {
         if !x.elem.agrees(&y.elem) {
-            let mut number = "";
-            if [x, y].iter().any(|t| matches!(t.elem, Elem::Fixed(d) if d.is_int())) {
-                number = "; a number that meets no type is f32, and `0.cast::<i32>()` an integer";
-            }
-            let cast = if matches!(y.elem, Elem::Fixed(DType::F32)) { &y.elem } else { &x.elem };
             let message = format!(
-                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; write `.cast::<{cast}>()`{number}"
+                "{what} of {x_name}{x} and {y_name}{y}: there is no implicit promotion; {}",
+                promotion((x, x_name.trim_end()), (y, y_name.trim_end()))
             );
             return self.mistake(105, place, message);
         }
@@ -104,7 +104,11 @@ impl Checker<'_> {
                 return self.mistake(104, place, format!("{what}: the number {v} meets bool"));
             }
             if let Some(why) = other.elem.refuses(v) {
-                return self.mistake(117, place, format!("{what}: the number {} meets {}, and {why}", number(v), other.elem));
+                return self.mistake(
+                    117,
+                    place,
+                    format!("{what}: the number {} meets {}, and {why}", number(v), other.elem),
+                );
             }
         }
         let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
@@ -160,12 +164,13 @@ impl Checker<'_> {
             );
         }
         let mut both = self.together("`select`", (&x, self.named(t)), (&y, self.named(f)), e.place);
-        if both.is_literal() {
+        let of_numbers = both.is_literal();
+        if of_numbers {
             both.elem = Elem::Fixed(DType::F32);
         }
         let (Some(a), Some(b)) = (&cond.shape, &both.shape) else { return Ty::unknown() };
         match broadcast(a, b) {
-            Ok(shape) => Ty::tile(both.elem.clone(), shape).with_edges_of(&[&cond, &both]),
+            Ok(shape) => Ty { of_numbers, ..Ty::tile(both.elem.clone(), shape) }.with_edges_of(&[&cond, &both]),
             Err((m, n)) => {
                 let message =
                     format!("`select` of {} by a condition {}: the extents {n} and {m} differ", list(b), list(a));
@@ -245,5 +250,27 @@ impl Checker<'_> {
         }
         let folded = usize::from(axis);
         Ty { shape: Some(shape), coordinate: None, ..ty }.with_moved_edges(|a| (a != folded).then_some(a))
+    }
+}
+
+/// How two operands of different types are made one.
+fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
+    let f32 = Elem::Fixed(DType::F32);
+    for (number, name, other) in [(x, x_name, y), (y, y_name, x)] {
+        if let Elem::Fixed(to @ (DType::I32 | DType::I64)) = other.elem
+            && number.of_numbers
+            && number.elem == f32
+        {
+            let name = if name.is_empty() { "the f32".to_owned() } else { format!("`{name}`") };
+            return format!(
+                "{name} is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0"
+            );
+        }
+    }
+    let (to, side, name) =
+        if x.elem.width() < y.elem.width() { (&y.elem, "left", x_name) } else { (&x.elem, "right", y_name) };
+    match name {
+        "" => format!("write `.cast::<{to}>()` after the {side} one"),
+        name => format!("write `{name}.cast::<{to}>()`"),
     }
 }

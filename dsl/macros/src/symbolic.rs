@@ -67,6 +67,18 @@ impl Elem {
         Some(why.to_owned())
     }
 
+    /// An order of types in which one is better converted to a later one.
+    pub(crate) fn width(&self) -> u8 {
+        match self {
+            Elem::Literal(_) | Elem::Unknown | Elem::Fixed(DType::Bool) => 0,
+            Elem::Fixed(DType::I32) => 1,
+            Elem::Fixed(DType::I64) => 2,
+            Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16) => 3,
+            Elem::Fixed(DType::F32) => 4,
+            Elem::Fixed(DType::F64) => 5,
+        }
+    }
+
     /// True if it surely is bool.
     pub(crate) fn is_bool(&self) -> bool {
         *self == Elem::Fixed(DType::Bool)
@@ -281,6 +293,8 @@ pub(crate) struct Ty {
     /// The number that it is, if it is a scalar of integers.
     pub(crate) number: Number,
     pub(crate) edges: Vec<Edge>,
+    /// It is f32 only because numbers that met no type are.
+    pub(crate) of_numbers: bool,
     /// How many loops the value is computed inside of.
     pub(crate) depth: usize,
 }
@@ -300,6 +314,7 @@ impl Ty {
             tile_number: None,
             number: Number::Unknown,
             edges: vec![],
+            of_numbers: false,
             depth: 0,
         }
     }

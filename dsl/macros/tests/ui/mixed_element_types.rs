@@ -12,6 +12,36 @@ atlas_kernel! {
             store(c[m, n], (product * load(c[m, n])).cast::<T>());
         }
     }
+
+    pub kernel sides<T: Float>(x: &Tensor<T, [N]>, i: &Tensor<i32, [N]>, s: f32, y: &mut Tensor<T, [N]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let counts = load(i[n]);
+            let a = counts + load(x[n]);
+            let b = load(x[n]) + counts;
+            let c = load(x[n]) * s;
+            let d = s * load(x[n]);
+            let e = load(i[n]) > s;
+            store(y[n], select(e, a + b, c + d));
+        }
+    }
+
+    pub kernel counts(x: &Tensor<f32, [N]>, i: &Tensor<i32, [N]>, y: &mut Tensor<i32, [N]>)
+    tune { BN: [64, 128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut total = 0;
+            for _ in 0..4 {
+                total += size(N);
+            }
+            let ones = select(load(x[n]) > 0.0, 1, 0);
+            let zeros = select(load(x[n]) > 0.0, 1, 0) - load(i[n]);
+            // This is right.
+            let right = select(load(x[n]) > 0.0, 1.cast::<i32>(), 0) + load(i[n]);
+            store(y[n], ones * load(i[n]) + zeros + right + total);
+        }
+    }
 }
 
 fn main() {}
