@@ -254,7 +254,9 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
     refused.extend(ranked);
     let message = match selection.source {
         Source::Given => "the given config cannot run this problem here; give another, or none",
-        _ => "no config is legal for this problem; add smaller tiles to its `tune`, or use another kernel",
+        _ => {
+            "no config is legal for this problem; add others to its `tune`, by what each was refused for, or use another kernel"
+        }
     };
     CompileFailure { kernel: def.name.to_owned(), message: message.to_owned(), refused, compiler_present: true }
 }

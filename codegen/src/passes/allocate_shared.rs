@@ -100,6 +100,11 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     })
 }
 
+/// What makes buffers smaller.
+fn mend(has_stages: bool) -> &'static str {
+    if has_stages { "fewer stages or smaller tiles would help" } else { "smaller tiles would help" }
+}
+
 /// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
 pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
     for b in k.buffers.values() {
@@ -107,8 +112,9 @@ pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), 
         let most = machine.cta_shared_bytes;
         if bytes > u64::from(most) {
             return Err(CompileError::refusal(format!(
-                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}",
-                b.name
+                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}; {}",
+                b.name,
+                mend(b.stages > 1)
             )));
         }
     }
@@ -146,8 +152,9 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     let total = placed.iter().map(|p| p.1).max().unwrap_or(0);
     if total > machine.cta_shared_bytes {
         return Err(CompileError::refusal(format!(
-            "the tiles need {total} bytes of shared memory, but a CTA on {machine} has {}",
-            machine.cta_shared_bytes
+            "the tiles need {total} bytes of shared memory, but a CTA on {machine} has {}; {}",
+            machine.cta_shared_bytes,
+            mend(k.buffers.values().any(|b| b.stages > 1))
         )));
     }
     cx.notes.push("shared", Loc::default(), || {

@@ -31,6 +31,18 @@ pub(super) fn limit_with_operands(k: &Kernel, machine: &Machine) -> u32 {
     held(k, machine) * 5 / 6
 }
 
+/// What gives the tiles clearly more room. The threads of a CTA share tiles, so more of them have more registers for
+/// these, up to all that a multiprocessor has.
+fn mend(k: &Kernel) -> &'static str {
+    let all = |threads: u32| threads * registers_per_thread(threads, k.occupancy);
+    match (k.occupancy > 1, k.threads < 1024 && all(k.threads) * 5 / 4 < all(k.threads * 2)) {
+        (true, true) => "a lower occupancy, more warps or smaller tiles would help",
+        (true, false) => "a lower occupancy or smaller tiles would help",
+        (false, true) => "more warps or smaller tiles would help",
+        (false, false) => "smaller tiles would help",
+    }
+}
+
 /// Refuses a kernel whose tiles need more than three quarters of a thread's registers; the rest is for
 /// addresses, operands in flight and scheduling. Measured on the shipped kernels: above it ptxas spills.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -38,8 +50,10 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     let peak = peak_registers(k).saturating_sub(carried_operands(k));
     if peak > limit {
         return Err(CompileError::refusal(format!(
-            "the tiles need about {peak} registers per thread, but with {} threads and an occupancy of {} they may use {limit}",
-            k.threads, k.occupancy
+            "the tiles need about {peak} registers per thread, but with {} threads and an occupancy of {} they may use {limit}; {}",
+            k.threads,
+            k.occupancy,
+            mend(k)
         )));
     }
     cx.notes.push("registers", Loc::default(), || {
@@ -50,4 +64,24 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         (format!("about {peak} of {limit} a thread"), because)
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mend_is_named_where_it_would_help() {
+        for (warps, occupancy, want) in [
+            (4, 1, "more warps or smaller tiles would help"),
+            (8, 1, "smaller tiles would help"),
+            (32, 1, "smaller tiles would help"),
+            (2, 3, "a lower occupancy, more warps or smaller tiles would help"),
+            (16, 2, "a lower occupancy or smaller tiles would help"),
+        ] {
+            let mut k = Kernel::new("k", "sm_80".parse().unwrap(), warps * 32);
+            k.occupancy = occupancy;
+            assert_eq!(mend(&k), want, "{warps} warps, occupancy {occupancy}");
+        }
+    }
 }

@@ -64,7 +64,7 @@ fn a_kernel_that_cannot_be_built_has_the_code_of_its_first_mistake() {
 #[test]
 fn a_problem_without_a_legal_config_names_the_mend() {
     let error = SILENT.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err().to_string();
-    let want = "error[ATL641]: `silent`: no config is legal for this problem; add smaller tiles to its `tune`";
+    let want = "error[ATL641]: `silent`: no config is legal for this problem; add others to its `tune`";
     assert!(error.starts_with(want), "{error}");
 }
 
