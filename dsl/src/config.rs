@@ -3,6 +3,7 @@
 //! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then
 //! the schedule's keys in declaration order, `occupancy` only where it is not 1. Unknown keys are errors.
 
+use atlas_vocabulary::{SCHEDULE, ScheduleKey};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +27,7 @@ impl Default for Schedule {
 
 impl Schedule {
     /// The schedule's keys, which no tile size may use as its name.
-    pub const KEYS: [&'static str; 3] = ["stages", "warps", "occupancy"];
+    pub const KEYS: [&'static str; 3] = [SCHEDULE[0].name, SCHEDULE[1].name, SCHEDULE[2].name];
 
     /// Sets a key; false if there is no such key.
     pub fn set(&mut self, key: &str, value: u32) -> bool {
@@ -37,6 +38,15 @@ impl Schedule {
             _ => return false,
         }
         true
+    }
+
+    /// Refuses what no machine can run, whatever the kernel: the same on every device, the CPU too, which needs no schedule.
+    ///
+    /// # Errors
+    /// The key, its value and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let refused = |key: &ScheduleKey| self.get(key.name).and_then(|value| key.refuses(value));
+        SCHEDULE.iter().find_map(refused).map_or(Ok(()), Err)
     }
 
     /// Reads a key.
@@ -105,5 +115,21 @@ impl FromStr for Config {
             config.set(key, value);
         }
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_that_no_machine_runs_is_refused() {
+        let check = |text: &str| text.parse::<Config>().unwrap().schedule.check();
+        assert_eq!(check(""), Ok(()));
+        assert_eq!(check("stages=8 warps=32 occupancy=64"), Ok(()));
+        assert_eq!(check("stages=0"), Err("stages = 0 is not in 1..=8".to_owned()));
+        assert_eq!(check("warps=64"), Err("warps = 64 is not in 1..=32".to_owned()));
+        assert_eq!(check("occupancy=0"), Err("occupancy = 0 is not at least 1".to_owned()));
+        assert!(Schedule::KEYS.iter().all(|key| Schedule::default().get(key).is_some()));
     }
 }

@@ -197,6 +197,13 @@ errors! {
             /// The kernel's knobs.
             known: String,
         } = 616, "config key `{key}` is no knob of `{kernel}`; it has {known}";
+        /// A schedule that no machine can run.
+        ImpossibleSchedule {
+            /// The kernel's name.
+            kernel: &'static str,
+            /// The key, its value and what it may be.
+            why: String,
+        } = 642, "the schedule given for `{kernel}` runs on no device: {why}";
         /// More programs than one launch may have.
         GridTooLarge {
             /// The kernel.

@@ -221,12 +221,13 @@ pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
 /// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
 ///
 /// # Errors
-/// [`LaunchError::UnknownKnob`]; `RuntimeError::Kernel` if the kernel cannot be built with it.
+/// [`LaunchError::UnknownKnob`], [`LaunchError::ImpossibleSchedule`]; `RuntimeError::Kernel` if the kernel cannot be built with it.
 pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, RuntimeError> {
     Ok(rank(bound, Some(config))?.selection())
 }
 
-/// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel.
+/// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel, and schedules
+/// that no machine runs.
 pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Config, LaunchError> {
     let is_knob = |key: &str| def.tune.iter().any(|knob| knob.name == key);
     if let Some(key) = config.tile.keys().find(|key| !is_knob(key)) {
@@ -234,6 +235,7 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
         let known = [names, Schedule::KEYS.to_vec()].concat().join(", ");
         return Err(LaunchError::UnknownKnob { kernel: def.name, key: key.clone(), known });
     }
+    config.schedule.check().map_err(|why| LaunchError::ImpossibleSchedule { kernel: def.name, why })?;
     let mut full = config.clone();
     for (key, size) in def.default_config().tile {
         full.tile.entry(key).or_insert(size);

@@ -3,11 +3,11 @@
 use crate::ast;
 use crate::error::{Errors, did_you_mean};
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::DType;
+use atlas_vocabulary::{DType, SCHEDULE};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
-pub(crate) const SCHEDULE_KEYS: [&str; 3] = ["stages", "warps", "occupancy"];
+pub(crate) const SCHEDULE_KEYS: [&str; 3] = [SCHEDULE[0].name, SCHEDULE[1].name, SCHEDULE[2].name];
 
 /// True for the names of dims, tile sizes and consts.
 pub(crate) fn is_upper(name: &Ident) -> bool {
@@ -24,7 +24,13 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
         if knob.values.is_empty() {
             errors.push(23, span, format!("knob `{name}` has no values; the first value is the safe default"));
         }
-        if knob.values.contains(&0) {
+        let refused = SCHEDULE
+            .iter()
+            .find(|key| name == key.name)
+            .and_then(|key| knob.values.iter().find_map(|&value| key.refuses(value)));
+        if let Some(why) = refused {
+            errors.push(23, span, format!("no device runs this schedule: {why}"));
+        } else if knob.values.contains(&0) {
             errors.push(23, span, format!("knob `{name}` may be 0; its values start at 1"));
         }
         if !is_upper(name) && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {

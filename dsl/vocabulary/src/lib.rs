@@ -13,6 +13,7 @@
 //! | `fold` | what a reduction folds with |
 //! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
 //! | `word` | how `dot` multiplies, kinds of loops |
+//! | `schedule` | the keys of a schedule |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod binary;
 mod dtype;
 mod fold;
 mod kind;
+mod schedule;
 mod takes;
 mod unary;
 mod word;
@@ -31,6 +33,7 @@ pub use binary::{Binary, BinaryOp, Comparison, Predicate};
 pub use dtype::{DType, number};
 pub use fold::{Fold, ReduceOp};
 pub use kind::{Effect, Kind, Operation};
+pub use schedule::{SCHEDULE, ScheduleKey};
 pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};
 pub use word::{LoopKind, Precision};

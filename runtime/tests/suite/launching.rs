@@ -145,6 +145,18 @@ fn a_config_is_checked() {
         SCALE.launch_with(&device, &wrong, args!(x, x, 1.0, &mut y)).unwrap_err().to_string(),
         "error[ATL616]: config key `BM` is no knob of `scale`; it has BN, stages, warps, occupancy"
     );
+    for (key, value, why) in [
+        ("warps", 0, "warps = 0 is not in 1..=32"),
+        ("warps", 64, "warps = 64 is not in 1..=32"),
+        ("stages", 0, "stages = 0 is not in 1..=8"),
+        ("occupancy", 0, "occupancy = 0 is not at least 1"),
+    ] {
+        let wrong = Config::default().with(key, value);
+        assert_eq!(
+            SCALE.launch_with(&device, &wrong, args!(x, x, 1.0, &mut y)).unwrap_err().to_string(),
+            format!("error[ATL642]: the schedule given for `scale` runs on no device: {why}")
+        );
+    }
     let zero = Config::default().with("BN", 0);
     let error = SCALE.launch_with(&device, &zero, args!(x, x, 1.0, &mut y)).unwrap_err();
     assert_eq!(error.code().to_string(), "ATL301");

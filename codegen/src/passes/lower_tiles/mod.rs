@@ -58,14 +58,9 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    if schedule.warps == 0 || schedule.warps > 32 {
-        return Err(CompileError::refusal(format!("warps = {} is not in 1..=32", schedule.warps)));
-    }
-    if schedule.stages == 0 || schedule.stages > 8 {
-        return Err(CompileError::refusal(format!("stages = {} is not in 1..=8", schedule.stages)));
-    }
+    schedule.check().map_err(CompileError::refusal)?;
     let (target, threads, most) = (cx.target, schedule.warps * 32, machine.sm_threads);
-    if schedule.occupancy == 0 || schedule.occupancy.saturating_mul(threads) > most {
+    if schedule.occupancy.saturating_mul(threads) > most {
         return Err(CompileError::refusal(format!(
             "occupancy = {} with {threads} threads; a multiprocessor of {machine} holds {most} threads",
             schedule.occupancy
