@@ -73,6 +73,8 @@ pub use args::{Arg, IntoArg};
 pub use atlas_codegen::{KernelImage, Machine, Target};
 #[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
+#[cfg(feature = "sim")]
+pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
 pub use cost::{Cost, estimate, programs};

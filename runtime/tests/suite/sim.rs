@@ -5,10 +5,9 @@ use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
 use atlas_runtime::simulator::fault::FaultKind;
-use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{
-    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions, Target,
-    Tensor, args,
+    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions,
+    SimPolicy, Target, Tensor, args,
 };
 use tempfile::TempDir;
 
@@ -89,7 +88,7 @@ fn tensors_live_in_simulated_memory() {
 
 #[test]
 fn a_kernel_runs_and_is_counted() {
-    for policy in [Policy::RoundRobin, Policy::Adversarial, Policy::Random] {
+    for policy in [SimPolicy::RoundRobin, SimPolicy::Adversarial, SimPolicy::Random] {
         let (_folder, device) =
             with_ptx(PTX, SimOptions { policy, seed: 7, ..SimOptions::default() }, |d| counted(d, 37));
         assert!(device.simulated().is_none());
