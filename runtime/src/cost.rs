@@ -3,7 +3,8 @@
 //! [`Work`] is what one program does, counted on GPU IR. A multiprocessor does it with these bounds:
 //!
 //! ```text
-//! busy  = max(products / rate, shared bytes / rate) + instructions / rate   warps wait for what they make elements of
+//! busy  = max(products / rate, shared bytes / rate, functions / rate)       each of a unit of its own
+//!       + instructions / rate                                                 warps wait for what they make elements of
 //! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)        loads run beside all else
 //! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 6)
 //!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
@@ -43,10 +44,11 @@ const RATES: [Rates; 3] = [
     Rates { sm: 90, tensor_half: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32 },
 ];
 
-/// The same in every generation: rates per clock of single precision, of other instructions and of shared memory, as far as
-/// real code gets, and bytes that one SM can take in.
+/// The same in every generation: rates per clock of single precision, of other instructions, of the unit for special
+/// functions and of shared memory, as far as real code gets, and bytes that one SM can take in.
 const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 104.0;
+const SPECIAL: f64 = 16.0;
 const SHARED_BYTES: f64 = 115.0;
 const PORT_BYTES: f64 = 96.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
@@ -204,7 +206,7 @@ fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
     let tensor = c.tensor_half / rates.tensor_half + c.tensor_tf32 / (rates.tensor_half / 2.0);
-    tensor.max(c.shared / SHARED_BYTES) + c.fma / FMA + c.element_wise / ELEMENT_WISE
+    tensor.max(c.shared / SHARED_BYTES).max(c.special / SPECIAL) + c.fma / FMA + c.element_wise / ELEMENT_WISE
 }
 
 /// Cycles of one program's share of DRAM and L2, where an SM holds so many at once. What idle multiprocessors leave is the others'.
@@ -259,12 +261,13 @@ mod tests {
             estimate(&work, &hopper()).cycles
         };
         let least = cycles(|_| {});
-        let more: [fn(&mut Work); 9] = [
+        let more: [fn(&mut Work); 10] = [
             |w| w.programs *= 2,
             |w| w.written *= 2.0,
             |w| w.total.element_wise *= 8.0,
             |w| w.total.tensor_half = 4e6,
             |w| w.total.shared = 1e6,
+            |w| w.total.special = 1e6,
             |w| w.total.barriers = 100.0,
             |w| w.total.rounds = 2.0,
             |w| w.registers = 300,

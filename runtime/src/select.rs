@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Costs that differ by no more than this share are equal as far as the model can tell.
-const RESOLUTION: f64 = 0.03;
+const RESOLUTION: f64 = 0.033;
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,8 +8,9 @@ use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::{peak_registers, registers_per_thread};
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
+use crate::math::Count;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::{DType, Param};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -31,6 +32,8 @@ pub struct Counts {
     pub fma: f64,
     /// Instructions of single threads: element-wise, folds, copies.
     pub element_wise: f64,
+    /// Those of them that the unit for special functions does: exponentials, logarithms, reciprocals, roots.
+    pub special: f64,
     /// Bytes through shared memory; operands of products count once for each warp that reads them.
     pub shared: f64,
     /// Bytes from and to global memory.
@@ -47,10 +50,19 @@ impl Counts {
         self.tensor_tf32 += n * other.tensor_tf32;
         self.fma += n * other.fma;
         self.element_wise += n * other.element_wise;
+        self.special += n * other.special;
         self.shared += n * other.shared;
         self.global += n * other.global;
         self.barriers += n * other.barriers;
         self.rounds += n * other.rounds;
+    }
+}
+
+impl Counts {
+    /// Adds what each of some elements takes.
+    fn each(&mut self, elements: f64, count: Count) {
+        self.element_wise += elements * f64::from(count.instructions);
+        self.special += elements * f64::from(count.special);
     }
 }
 
@@ -297,12 +309,15 @@ impl Walk<'_> {
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
         let elements = tile.map_or(0.0, |(_, layout)| threads * f64::from(layout.reg_count()));
         match op {
-            Op::Unary(op, by, _) => c.element_wise += elements * unary(*op, *by),
+            Op::Unary(op, by, _) => c.each(elements, Count::of(*op, *by)),
             // The reciprocal of a repeated divisor is made once.
             Op::Binary(BinaryOp::Div, Accuracy::Approximate, _, by) if self.repeats(*by) => c.element_wise += elements,
-            Op::Binary(BinaryOp::Div, ..) => c.element_wise += elements * 8.0,
+            Op::Binary(BinaryOp::Div, Accuracy::Approximate, ..) => {
+                c.each(elements, Count { instructions: 2, special: 1 });
+            }
+            Op::Binary(BinaryOp::Div, ..) => c.each(elements, Count::ROUNDED),
             Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
-            Op::Refill { .. } => c.element_wise += 2.0 * elements,
+            Op::Refill { .. } => c.element_wise += elements,
             Op::TableGet(..) => c.element_wise += 4.0 * elements,
             Op::Reduce { value, axes, .. } => {
                 let source = self.k.tile(*value).1;
@@ -426,20 +441,6 @@ impl Walk<'_> {
             _ => None,
         }
     }
-}
-
-/// Instructions for an element of a function.
-fn unary(op: UnaryOp, by: Accuracy) -> f64 {
-    let n = match op {
-        op if op.row().exact => return 1.0,
-        UnaryOp::Exp2 | UnaryOp::Rsqrt | UnaryOp::Sqrt => 6.0,
-        // It has no approximate form.
-        UnaryOp::Log => return 20.0,
-        UnaryOp::Exp | UnaryOp::Sigmoid => 8.0,
-        UnaryOp::Gelu => return if by == Accuracy::Approximate { 10.0 } else { 56.0 },
-        _ => 20.0,
-    };
-    if by == Accuracy::Approximate { n } else { 2.0 * n }
 }
 
 /// Digits of the thread index that are a warp's lanes.

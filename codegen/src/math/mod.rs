@@ -16,10 +16,12 @@
 mod approximate;
 #[allow(clippy::approx_constant, reason = "a fitted coefficient may lie near a constant that it is not")]
 mod coefficients;
+mod count;
 mod host;
 mod precise;
 
 pub use approximate::{approximate, divides_approximately, has_approximate};
+pub use count::Count;
 pub use host::Host;
 pub use precise::{SIN_COS_DOMAIN, precise};
 

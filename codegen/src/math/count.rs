@@ -1,0 +1,109 @@
+//! [`Arith`] that counts instructions.
+
+use super::{Arith, approximate, precise};
+use crate::gpu::Accuracy;
+use atlas_dsl::op::UnaryOp;
+
+/// Instructions of a thread, and those of them that the unit for special functions does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// All of them.
+    pub instructions: u32,
+    /// Exponentials, reciprocals and roots.
+    pub special: u32,
+}
+
+impl Count {
+    /// A division or a square root, correctly rounded: an approximation, steps of Newton's method, a test for what they
+    /// do not reach.
+    pub const ROUNDED: Count = Count { instructions: 9, special: 1 };
+
+    /// The instructions of a function of f32: 1 where it needs no expansion.
+    pub fn of(op: UnaryOp, by: Accuracy) -> Count {
+        let mut count = Count::default();
+        let short = if by == Accuracy::Approximate { approximate(&mut count, op, ()) } else { None };
+        match short.or_else(|| precise(&mut count, op, ())) {
+            Some(()) => count,
+            None => Count { instructions: 1, special: 0 },
+        }
+    }
+
+    fn plus(&mut self, other: Count) {
+        self.instructions += other.instructions;
+        self.special += other.special;
+    }
+}
+
+/// One instruction each, of the kind that the name tells.
+macro_rules! count {
+    ($($name:ident($($arg:ident),+) $cost:expr;)+) => {
+        $(fn $name(&mut self, $($arg: ()),+) {
+            self.plus($cost);
+        })+
+    };
+}
+
+const ONE: Count = Count { instructions: 1, special: 0 };
+const SPECIAL: Count = Count { instructions: 1, special: 1 };
+/// A sign that an instruction's operand has.
+const FREE: Count = Count { instructions: 0, special: 0 };
+
+impl Arith for Count {
+    type F = ();
+    type I = ();
+    type B = ();
+
+    fn f(&mut self, _: f32) {}
+    fn i(&mut self, _: i32) {}
+    fn shl(&mut self, (): (), _: u32) {
+        self.plus(ONE);
+    }
+    fn ashr(&mut self, (): (), _: u32) {
+        self.plus(ONE);
+    }
+    count! {
+        add(_x, _y) ONE;
+        sub(_x, _y) ONE;
+        mul(_x, _y) ONE;
+        fma(_x, _y, _z) ONE;
+        div(_x, _y) Count::ROUNDED;
+        sqrt(_x) Count::ROUNDED;
+        neg(_x) FREE;
+        abs(_x) FREE;
+        copysign(_x, _sign) ONE;
+        minimum(_x, _y) ONE;
+        maximum(_x, _y) ONE;
+        lt(_x, _y) ONE;
+        eq(_x, _y) ONE;
+        select(_c, _x, _y) ONE;
+        bits(_x) FREE;
+        from_bits(_x) FREE;
+        iadd(_x, _y) ONE;
+        isub(_x, _y) ONE;
+        ixor(_x, _y) ONE;
+        approx_ex2(_x) SPECIAL;
+        approx_rcp(_x) SPECIAL;
+        approx_rsqrt(_x) SPECIAL;
+        approx_sqrt(_x) SPECIAL;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_costs_what_its_expansion_has() {
+        let count = |op, by| {
+            let Count { instructions, special } = Count::of(op, by);
+            (instructions, special)
+        };
+        assert_eq!(count(UnaryOp::Exp, Accuracy::Approximate), (2, 1));
+        assert_eq!(count(UnaryOp::Sigmoid, Accuracy::Approximate), (4, 2));
+        assert_eq!(count(UnaryOp::Exp, Accuracy::Precise), (20, 0));
+        assert_eq!(count(UnaryOp::Rsqrt, Accuracy::Precise), (18, 2));
+        // It has no approximate form.
+        assert_eq!(count(UnaryOp::Log, Accuracy::Approximate), (28, 0));
+        assert_eq!(count(UnaryOp::Neg, Accuracy::Precise), (1, 0));
+    }
+}
