@@ -15,8 +15,8 @@ use inkwell::targets::{CodeModel, FileType, RelocMode, TargetMachine, TargetTrip
 const PASSES: &[&str] = &[
     // The index of a thread is below the number of threads.
     "nvvm-intr-range",
-    "early-cse<>",
-    "sccp",
+    // What the emitter makes twice. `early-cse` would do it too, and is switched off: see `NO_PASSES`.
+    "gvn<no-pre;no-load-pre>",
     "simplifycfg<bonus-inst-threshold=1;switch-range-to-icmp;keep-loops;speculate-blocks;simplify-cond-branch>",
     COMBINE,
     "reassociate",
@@ -26,7 +26,6 @@ const PASSES: &[&str] = &[
     COMBINE,
     "loop(indvars)",
     "gvn<>",
-    "sccp",
     COMBINE,
     "simplifycfg<bonus-inst-threshold=1;switch-range-to-icmp;no-keep-loops;hoist-common-insts;sink-common-insts;\
      speculate-blocks;simplify-cond-branch>",

@@ -7,8 +7,9 @@ use std::sync::Once;
 static START: Once = Once::new();
 
 /// Of the passes that NVPTX runs before it selects instructions, those that cost most of its time and change no
-/// instruction that ptxas makes: they look for common bases among addresses, pair by pair.
-const NO_PASSES: &CStr = c"-opt-disable=slsr,nary-reassociate";
+/// instruction that ptxas makes: they look for common bases among addresses, pair by pair, and three times for what
+/// [`PASSES`](crate::ptx) has found. The last is switched off by name, wherever it stands.
+const NO_PASSES: &CStr = c"-opt-disable=slsr,nary-reassociate,early-cse";
 
 /// Readies LLVM once per process. Shared-memory pointers are 32 bits wide.
 pub(crate) fn start() {
