@@ -86,7 +86,7 @@ fn bad_dims_are_named() {
 fn illegal_configs_have_a_reason() {
     let with = |config: &str| refuses(&["compile", "memory_read", "--emit", "tile", "--config", config]);
     has(&with("BK=64"), &["no knob `BK`", "BN, BH, stages, warps"]);
-    has(&with("BN"), &["`BN` is not KEY=NUMBER"]);
+    has(&with("BN"), &["`BN` is not KEY=VALUE"]);
     has(&with("BN=many"), &["`many`"]);
     has(&with("BN=0"), &["BN"]);
 }

@@ -16,7 +16,7 @@ pub(crate) fn shipped(name: &str, dtype: DType, dims: &[u64], config: &str) -> (
     let problem = cases::problem(name, dtype, dims).unwrap_or_else(|| panic!("no kernel `{name}`"));
     let given: Config = config.parse().unwrap_or_else(|e| panic!("{config}: {e}"));
     let mut config = problem.kernel.default_config();
-    given.tile.iter().for_each(|(key, &value)| config.set(key, value));
+    config.tile.extend(given.tile);
     config.schedule = given.schedule;
     (build(&problem, &config), config.schedule)
 }

@@ -3,6 +3,7 @@
 #[cfg(feature = "llvm")]
 mod agreement;
 mod bad_input;
+mod bounds;
 mod cli;
 mod command;
 #[cfg(feature = "llvm")]

@@ -24,6 +24,7 @@ mod explain;
 pub mod gpu;
 pub mod image;
 pub mod layout;
+mod limits;
 pub mod machine;
 
 #[cfg(feature = "llvm")]

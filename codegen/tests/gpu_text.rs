@@ -8,7 +8,7 @@
 mod generate;
 
 use atlas_codegen::gpu::atom::MmaAtom;
-use atlas_codegen::gpu::{Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef, WarpGrid, parse_gpu, verify_gpu};
+use atlas_codegen::gpu::{Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef, parse_gpu, verify_gpu, warp_grid_of};
 use atlas_codegen::{Target, pipeline};
 use atlas_dsl::{Diagnostic, Schedule};
 use cranelift_entity::EntityRef;
@@ -164,7 +164,7 @@ fn accumulators_of_cases_hold_every_element_once() {
                 }
             }
             assert!(times.iter().all(|&t| t == 1), "{name}: {layout}");
-            let (grid, warps) = (WarpGrid::of(layout), layout.thread_count() / 32);
+            let (grid, warps) = (warp_grid_of(layout), layout.thread_count() / 32);
             made += u32::from(*layout == MmaAtom::M16N8K16Bf16.accumulator(m, n, grid, warps));
         }
     }

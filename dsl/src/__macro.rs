@@ -1,7 +1,7 @@
 //! What the code emitted by `atlas_kernel!` names, and nothing else. Not part of the public interface.
 
 pub use crate::builder::{Builder, Index, Operand};
-pub use crate::config::Config;
+pub use crate::config::{Config, Order, Setting, WarpGrid};
 pub use crate::def::{DTypeRef, DimDef, KernelDef, ParamDef, Registered, TuneDef, TypeParamDef};
 pub use crate::diag::Diagnostics;
 pub use crate::ir::{Access, Kernel, Loc};

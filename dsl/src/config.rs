@@ -1,14 +1,15 @@
 //! A kernel's configuration: tile sizes (which enter Tile IR) and a schedule (which does not).
 //!
-//! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then
-//! the schedule's keys in declaration order, `occupancy` only where it is not 1. Unknown keys are errors.
+//! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then the schedule's keys in
+//! the order of its table, those that nobody set left out. Unknown keys are errors.
 
-use atlas_vocabulary::{SCHEDULE, ScheduleKey};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a kernel is laid on the machine. Enters GPU IR only.
+pub use atlas_vocabulary::{Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+
+/// How a kernel is laid on the machine. Enters GPU IR only. What is `None` the compiler decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Schedule {
     /// Buffers in flight in a pipelined loop; 1 means no overlap.
@@ -17,27 +18,53 @@ pub struct Schedule {
     pub warps: u32,
     /// CTAs that a multiprocessor must have room for at once, which limits the registers of a thread.
     pub occupancy: u32,
+    /// How the warps share out the tile of each product. All of them are in it.
+    pub warp_grid: Option<WarpGrid>,
+    /// In which order programs run.
+    pub order: Option<Order>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { stages: 2, warps: 4, occupancy: 1 }
+        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None }
     }
 }
 
 impl Schedule {
     /// The schedule's keys, which no tile size may use as its name.
-    pub const KEYS: [&'static str; 3] = [SCHEDULE[0].name, SCHEDULE[1].name, SCHEDULE[2].name];
+    pub const KEYS: [&'static str; SCHEDULE.len()] = {
+        let mut names = [""; SCHEDULE.len()];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = SCHEDULE[i].name;
+            i += 1;
+        }
+        names
+    };
 
-    /// Sets a key; false if there is no such key.
-    pub fn set(&mut self, key: &str, value: u32) -> bool {
-        match key {
-            "stages" => self.stages = value,
-            "warps" => self.warps = value,
-            "occupancy" => self.occupancy = value,
+    /// Sets a key; false if there is no such key, or none that takes such a value.
+    pub fn set(&mut self, key: &str, value: impl Into<Setting>) -> bool {
+        match (key, value.into()) {
+            ("stages", Setting::Number(n)) => self.stages = n,
+            ("warps", Setting::Number(n)) => self.warps = n,
+            ("occupancy", Setting::Number(n)) => self.occupancy = n,
+            ("warp_grid", Setting::WarpGrid(grid)) => self.warp_grid = grid,
+            ("order", Setting::Order(order)) => self.order = order,
             _ => return false,
         }
         true
+    }
+
+    /// Reads a key.
+    pub fn get(&self, key: &str) -> Option<Setting> {
+        Some(match key {
+            "stages" => Setting::Number(self.stages),
+            "warps" => Setting::Number(self.warps),
+            "occupancy" => Setting::Number(self.occupancy),
+            "warp_grid" => Setting::WarpGrid(self.warp_grid),
+            "order" => Setting::Order(self.order),
+            _ => return None,
+        })
     }
 
     /// Refuses what no machine can run, whatever the kernel: the same on every device, the CPU too, which needs no schedule.
@@ -46,17 +73,41 @@ impl Schedule {
     /// The key, its value and what it may be.
     pub fn check(&self) -> Result<(), String> {
         let refused = |key: &ScheduleKey| self.get(key.name).and_then(|value| key.refuses(value));
-        SCHEDULE.iter().find_map(refused).map_or(Ok(()), Err)
+        if let Some(why) = SCHEDULE.iter().find_map(refused) {
+            return Err(why);
+        }
+        match self.warp_grid {
+            Some(grid) if grid.warps() != self.warps => {
+                Err(format!("warp_grid = {grid} has {} warps, but warps = {}", grid.warps(), self.warps))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Reads a key.
-    pub fn get(&self, key: &str) -> Option<u32> {
-        match key {
-            "stages" => Some(self.stages),
-            "warps" => Some(self.warps),
-            "occupancy" => Some(self.occupancy),
-            _ => None,
+    /// Numbers that tell two schedules apart.
+    pub fn words(&self) -> [u64; 5] {
+        let Schedule { stages, warps, occupancy, warp_grid, order } = *self;
+        let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
+        let order = match order {
+            None => 0,
+            Some(Order::Linear) => 1,
+            Some(Order::Groups(rows)) => 2 + u64::from(rows),
+        };
+        [stages.into(), warps.into(), occupancy.into(), grid, order]
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stages={} warps={}", self.stages, self.warps)?;
+        let unset = Schedule::default();
+        for key in SCHEDULE.iter().skip(2) {
+            let value = self.get(key.name);
+            if let (Some(value), true) = (value, value != unset.get(key.name)) {
+                write!(f, " {}={value}", key.name)?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -70,23 +121,28 @@ pub struct Config {
 }
 
 impl Config {
-    /// Sets a tile size or a schedule key.
-    pub fn set(&mut self, key: &str, value: u32) {
-        if !self.schedule.set(key, value) {
-            self.tile.insert(key.to_owned(), value);
+    /// Sets a tile size or a schedule key; false, and nothing is set, if it takes no such value.
+    pub fn set(&mut self, key: &str, value: impl Into<Setting>) -> bool {
+        match (Schedule::KEYS.contains(&key), value.into()) {
+            (true, value) => self.schedule.set(key, value),
+            (false, Setting::Number(n)) => {
+                self.tile.insert(key.to_owned(), n);
+                true
+            }
+            (false, _) => false,
         }
     }
 
-    /// Builder form of [`Config::set`].
+    /// Builder form of [`Config::set`]; a value that the key does not take changes nothing.
     #[must_use]
-    pub fn with(mut self, key: &str, value: u32) -> Config {
+    pub fn with(mut self, key: &str, value: impl Into<Setting>) -> Config {
         self.set(key, value);
         self
     }
 
     /// Reads a tile size or a schedule key.
-    pub fn get(&self, key: &str) -> Option<u32> {
-        self.schedule.get(key).or_else(|| self.tile.get(key).copied())
+    pub fn get(&self, key: &str) -> Option<Setting> {
+        self.schedule.get(key).or_else(|| self.tile.get(key).map(|&n| n.into()))
     }
 }
 
@@ -95,23 +151,25 @@ impl fmt::Display for Config {
         for (name, size) in &self.tile {
             write!(f, "{name}={size} ")?;
         }
-        write!(f, "stages={} warps={}", self.schedule.stages, self.schedule.warps)?;
-        if self.schedule.occupancy != Schedule::default().occupancy {
-            write!(f, " occupancy={}", self.schedule.occupancy)?;
-        }
-        Ok(())
+        self.schedule.fmt(f)
     }
 }
 
 impl FromStr for Config {
     type Err = String;
 
-    /// Parses `KEY=NUMBER` pairs separated by spaces or commas.
+    /// Parses `KEY=VALUE` pairs separated by spaces or commas.
     fn from_str(text: &str) -> Result<Config, String> {
         let mut config = Config::default();
         for pair in text.split([' ', ',']).filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=NUMBER"))?;
-            let value = value.parse().map_err(|_| format!("`{value}` in `{pair}` is not a whole number"))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=VALUE"))?;
+            let value = match ScheduleKey::named(key) {
+                Some(key) => key.read(value)?,
+                None => {
+                    let size = value.parse().map_err(|_| format!("`{value}` in `{pair}` is not a whole number"))?;
+                    Setting::Number(size)
+                }
+            };
             config.set(key, value);
         }
         Ok(config)
@@ -130,6 +188,46 @@ mod tests {
         assert_eq!(check("stages=0"), Err("stages = 0 is not in 1..=8".to_owned()));
         assert_eq!(check("warps=64"), Err("warps = 64 is not in 1..=32".to_owned()));
         assert_eq!(check("occupancy=0"), Err("occupancy = 0 is not at least 1".to_owned()));
+        assert_eq!(check("warps=8 warp_grid=2x4"), Ok(()));
+        assert_eq!(check("warps=4 warp_grid=2x4"), Err("warp_grid = 2x4 has 8 warps, but warps = 4".to_owned()));
+        assert_eq!(check("order=groups(0)"), Err("order = groups(0) has groups of no rows".to_owned()));
         assert!(Schedule::KEYS.iter().all(|key| Schedule::default().get(key).is_some()));
+    }
+
+    #[test]
+    fn a_config_is_read_as_it_is_printed() {
+        for text in [
+            "BN=64 stages=3 warps=8",
+            "stages=2 warps=4 occupancy=2",
+            "BK=32 stages=2 warps=8 warp_grid=2x4 order=groups(16)",
+            "stages=2 warps=4 order=linear",
+        ] {
+            let config: Config = text.parse().unwrap();
+            assert_eq!(config.to_string(), text);
+            let keys = Schedule::KEYS.map(|key| (key, config.get(key).unwrap()));
+            let again = keys
+                .into_iter()
+                .fold(Config { tile: config.tile.clone(), ..Config::default() }, |c, (k, v)| c.with(k, v));
+            assert_eq!(again, config);
+        }
+        assert!(!Config::default().set("BN", Setting::WarpGrid(None)) && !Config::default().set("order", 4));
+        assert!("BN=linear".parse::<Config>().is_err() && "warps=linear".parse::<Config>().is_err());
+    }
+
+    #[test]
+    fn schedules_that_differ_have_other_words() {
+        let texts = [
+            "",
+            "stages=3",
+            "warps=8",
+            "occupancy=2",
+            "warp_grid=2x2",
+            "warp_grid=1x4",
+            "order=linear",
+            "order=groups(1)",
+        ];
+        let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
+        let distinct: std::collections::BTreeSet<_> = words.iter().collect();
+        assert_eq!(distinct.len(), texts.len());
     }
 }

@@ -1,6 +1,6 @@
 //! What `atlas_kernel!` leaves behind: a kernel's signature, its tune space and the function that builds it.
 
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::diag::Diagnostics;
 use crate::ir::{Access, Kernel};
 use crate::specialization::Specialization;
@@ -71,7 +71,7 @@ pub struct TuneDef {
     /// `BN`, `stages`, ...
     pub name: &'static str,
     /// Allowed values, in the order written; the first is the safe default.
-    pub values: &'static [u32],
+    pub values: &'static [Setting],
 }
 
 /// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 ///
 /// Greedy and deterministic: the candidate with most new pairs goes first, among equals the earlier one. `levels` gives
 /// the level of each factor; `accept` is asked of each candidate at most once, when it is about to be picked.
-pub fn pairwise<T>(candidates: Vec<T>, levels: impl Fn(&T) -> Vec<u32>, mut accept: impl FnMut(&T) -> bool) -> Vec<T> {
+pub fn pairwise<T>(candidates: Vec<T>, levels: impl Fn(&T) -> Vec<u64>, mut accept: impl FnMut(&T) -> bool) -> Vec<T> {
     let mut left: Vec<(T, Vec<Pair>)> = candidates.into_iter().map(|c| with_pairs(c, &levels)).collect();
     let mut covered: BTreeSet<Pair> = BTreeSet::new();
     let mut picked = Vec::new();
@@ -30,16 +30,16 @@ pub fn pairwise<T>(candidates: Vec<T>, levels: impl Fn(&T) -> Vec<u32>, mut acce
     }
 }
 
-fn with_pairs<T>(candidate: T, levels: &impl Fn(&T) -> Vec<u32>) -> (T, Vec<Pair>) {
+fn with_pairs<T>(candidate: T, levels: &impl Fn(&T) -> Vec<u64>) -> (T, Vec<Pair>) {
     let pairs = pairs(&levels(&candidate));
     (candidate, pairs)
 }
 
 /// Two factors, each with its level.
-type Pair = (usize, u32, usize, u32);
+type Pair = (usize, u64, usize, u64);
 
 /// The pairs of a candidate; for a single factor its level, paired with itself.
-fn pairs(levels: &[u32]) -> Vec<Pair> {
+fn pairs(levels: &[u64]) -> Vec<Pair> {
     let later = |i: usize| if levels.len() == 1 { i } else { i + 1 };
     (0..levels.len()).flat_map(|i| (later(i)..levels.len()).map(move |j| (i, levels[i], j, levels[j]))).collect()
 }
@@ -48,8 +48,8 @@ fn pairs(levels: &[u32]) -> Vec<Pair> {
 mod tests {
     use super::pairwise;
 
-    fn grid() -> Vec<Vec<u32>> {
-        let all = |n: u32| 0..n;
+    fn grid() -> Vec<Vec<u64>> {
+        let all = |n: u64| 0..n;
         all(4).flat_map(|a| all(3).flat_map(move |b| all(3).map(move |c| vec![a, b, c]))).collect()
     }
 

@@ -4,7 +4,7 @@ use crate::cases;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
 use crate::problem::Problem;
-use atlas_dsl::{Config, DType, KernelDef, Schedule};
+use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use std::fmt;
 use std::sync::Arc;
@@ -77,9 +77,9 @@ fn cover_of(problems: &[Problem], machine: Machine, cover: Cover) -> Result<Vec<
 }
 
 /// The factors of a cover: the problem, the tile sizes, the schedule.
-fn levels(problem: usize, config: &Config) -> Vec<u32> {
-    let schedule = Schedule::KEYS.iter().map(|key| config.get(key).unwrap_or_default());
-    [problem as u32].into_iter().chain(config.tile.values().copied()).chain(schedule).collect()
+fn levels(problem: usize, config: &Config) -> Vec<u64> {
+    let sizes = config.tile.values().map(|&size| u64::from(size));
+    [problem as u64].into_iter().chain(sizes).chain(config.schedule.words()).collect()
 }
 
 impl Job {

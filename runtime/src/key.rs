@@ -28,14 +28,10 @@ impl KernelKey {
     /// The key of these parts. Each part is hashed with its length, so that no two lists of parts read alike.
     pub fn of(parts: &KeyParts<'_>) -> KernelKey {
         let KeyParts { tile_ir, schedule, target, ptx_version: (major, minor), toolchain } = parts;
-        let mut schedule_text = String::new();
-        for key in Schedule::KEYS {
-            schedule_text.push_str(&format!("{key}={};", schedule.get(key).unwrap_or_default()));
-        }
-        let target = target.to_string();
+        let (schedule, target) = (schedule.to_string(), target.to_string());
         let ptx = format!("{major}.{minor}");
         let mut hash = Sha256::new();
-        for part in ["atlas kernel 1", tile_ir, &schedule_text, &target, &ptx, toolchain] {
+        for part in ["atlas kernel 1", tile_ir, &schedule, &target, &ptx, toolchain] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }

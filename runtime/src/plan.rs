@@ -13,7 +13,7 @@ use crate::launch_error::LaunchError;
 use crate::plans::{Body, Slot};
 use crate::problem::{alignment, launch_strides};
 use atlas_codegen::{AbiParam, KernelImage};
-use atlas_dsl::{Config, KernelDef, Schedule};
+use atlas_dsl::{Config, KernelDef};
 use std::sync::Arc;
 
 /// The words that name a problem, on the stack unless there are many.
@@ -37,9 +37,7 @@ impl ProblemWords {
                 for knob in def.tune {
                     words.push(config.tile.get(knob.name).map_or(u64::MAX, |&v| u64::from(v)));
                 }
-                for key in Schedule::KEYS {
-                    words.push(u64::from(config.schedule.get(key).unwrap_or_default()));
-                }
+                config.schedule.words().into_iter().for_each(|word| words.push(word));
             }
         }
         for (i, arg) in args.iter().enumerate() {

@@ -103,7 +103,9 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
             );
         }
         let key = pair.split('=').next().unwrap_or("");
-        config.set(key, typed.get(key).unwrap_or(1));
+        if let Some(value) = typed.get(key) {
+            config.set(key, value);
+        }
     }
     Ok(config)
 }

@@ -18,7 +18,7 @@ pub(super) struct ProblemArgs {
     #[arg(long, default_value = "bf16")]
     pub(super) dtype: String,
     /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.
-    #[arg(long, value_name = "KEY=NUMBER ..")]
+    #[arg(long, value_name = "KEY=VALUE ..")]
     pub(super) config: Option<String>,
 }
 

@@ -3,7 +3,8 @@
 use super::show;
 use anyhow::Result;
 use atlas_dsl::KernelDef;
-use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::config::Setting;
+use atlas_dsl::def::{DTypeRef, ParamDef, TuneDef};
 use atlas_dsl::ir::Access;
 use serde_json::{Value, json};
 
@@ -25,7 +26,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let mut table = show::table(&["kernel", "dims", "dtypes", "tune", "what"]);
     for k in kernels {
         let dims: Vec<&str> = k.dims.iter().map(|d| d.name).collect();
-        let tune: Vec<String> = k.tune.iter().map(|t| format!("{}={:?}", t.name, t.values)).collect();
+        let tune = k.tune.iter().map(|t| {
+            let values: Vec<String> = t.values.iter().map(Setting::to_string).collect();
+            format!("{}=[{}]", t.name, values.join(", "))
+        });
+        let tune: Vec<String> = tune.collect();
         let what = k.doc.trim().lines().next().unwrap_or("").trim().to_owned();
         table.add_row([k.name.to_owned(), dims.join(" "), dtypes(k).join(" "), tune.join(" "), what]);
     }
@@ -58,7 +63,16 @@ fn describe(k: &KernelDef) -> Value {
         "dtypes": dtypes(k),
         "dims": k.dims.iter().map(|d| json!({ "name": d.name, "whole": d.whole })).collect::<Vec<_>>(),
         "params": k.params.iter().map(param).collect::<Vec<_>>(),
-        "tune": k.tune.iter().map(|t| (t.name.to_owned(), json!(t.values))).collect::<serde_json::Map<_, _>>(),
+        "tune": k.tune.iter().map(|t| (t.name.to_owned(), values(t))).collect::<serde_json::Map<_, _>>(),
         "configs": k.configs().len(),
     })
+}
+
+/// The values of a knob: numbers, and words as configs spell them.
+fn values(knob: &TuneDef) -> Value {
+    let value = |value: &Setting| match value {
+        Setting::Number(n) => json!(n),
+        word => json!(word.to_string()),
+    };
+    knob.values.iter().map(value).collect()
 }

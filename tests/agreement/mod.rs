@@ -9,6 +9,7 @@ mod exchanges;
 mod fitting;
 mod gallery;
 mod grids;
+mod pinned;
 mod pipelines;
 mod scalars;
 mod starts;

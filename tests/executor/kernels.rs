@@ -4,7 +4,7 @@ use crate::command::prints;
 use crate::executor::trial::{Tally, Trial, tried};
 use crate::kernels::{CASES, ELEMENTS, build, case, case_names, exact_case, target};
 use atlas::dsl::ir::{DimSize, GridExtent};
-use atlas::dsl::{Dim, Kernel, Schedule, Verified, parse_kernel, verify};
+use atlas::dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas::ops::cases;
 
 /// Generated kernels.
@@ -89,10 +89,9 @@ fn generated(text: &str, all: &mut Outcome) {
     let (sizes, config) = head.split_once(';').unwrap_or_else(|| panic!("no config in {head}"));
     let sizes: Vec<(&str, u64)> =
         sizes.split(' ').filter_map(|part| part.split_once('=')).map(|(n, x)| (n, x.parse().unwrap_or(1))).collect();
-    let mut schedule = Schedule::default();
-    for (key, x) in config.split(' ').filter_map(|part| part.split_once('=')) {
-        assert!(x.parse().is_ok_and(|x| schedule.set(key, x)), "{config}");
-    }
+    let config: Config = config.parse().unwrap_or_else(|e| panic!("{config}: {e}"));
+    assert!(config.tile.is_empty(), "{config}");
+    let schedule = config.schedule;
     let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
     all.add(text, &kernel, &sizes, &[schedule]);
 }

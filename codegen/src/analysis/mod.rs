@@ -2,6 +2,7 @@
 #![warn(clippy::too_many_lines)]
 
 mod ahead;
+mod bounds;
 mod demand;
 mod extents;
 mod fills;
@@ -18,6 +19,7 @@ mod work;
 mod work_table;
 
 pub(crate) use ahead::is_known_before;
+pub use bounds::Bounds;
 pub use extents::{Constraint, Extents};
 pub(crate) use formless::{refuse_bits_in_shared, refuse_formless};
 pub use order::order;
@@ -25,7 +27,7 @@ pub(crate) use placement::contiguous_run;
 pub use placement::{Home, Placement, StagingReason};
 pub use precision::{Precision, Verdict};
 pub(crate) use registers::words;
-pub use registers::{carried_operands, peak_registers, registers_per_thread};
+pub use registers::{carried_operands, peak_registers};
 pub(crate) use sources::root as placement_root;
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Work, WorkFormula};

@@ -12,17 +12,37 @@
 //! A grid whose rows are no multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
 use super::sources::sources;
+use crate::error::CompileError;
 use crate::gpu::IndexMap;
+use atlas_dsl::config::Order;
 use atlas_dsl::ir::{ParamKind, ValueDef};
-use atlas_dsl::{Kernel, Op};
+use atlas_dsl::{Kernel, Op, Schedule};
 
 /// Rows of a group: with some hundred programs at once, as many as make them about a square.
 const ROWS: u32 = 8;
 
-/// The order of a kernel's programs.
-pub fn order(kernel: &Kernel) -> IndexMap {
+/// The order of a kernel's programs: the schedule's, or the one that suits what they read.
+///
+/// # Errors
+/// A refusal of groups of rows where the grid has no rows.
+pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileError> {
     let axes: Vec<_> = kernel.grid.iter().map(|a| a.extent).collect();
-    let [.., row, column] = &kernel.grid[..] else { return IndexMap::Linear(axes) };
+    let rank = axes.len();
+    Ok(match schedule.order.unwrap_or_else(|| chosen(kernel)) {
+        Order::Linear => IndexMap::Linear(axes),
+        Order::Groups(width) if rank >= 2 => IndexMap::Grouped { width, axes },
+        order => {
+            return Err(CompileError::refusal(format!(
+                "order = {order} needs a grid of two axes or more, and the grid of `{}` has {rank}; `order=linear` would do",
+                kernel.name
+            )));
+        }
+    })
+}
+
+/// By groups where the programs of a row share one tensor and those of a column another.
+fn chosen(kernel: &Kernel) -> Order {
+    let [.., row, column] = &kernel.grid[..] else { return Order::Linear };
     let mut by = [false; 2];
     for op in kernel.insts.values() {
         let Op::Load { param, .. } = op else { continue };
@@ -36,5 +56,5 @@ pub fn order(kernel: &Kernel) -> IndexMap {
         by[0] |= on_row && !on_column;
         by[1] |= on_column && !on_row;
     }
-    if by == [true, true] { IndexMap::Grouped { width: ROWS, axes } } else { IndexMap::Linear(axes) }
+    if by == [true, true] { Order::Groups(ROWS) } else { Order::Linear }
 }

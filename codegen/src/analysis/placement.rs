@@ -128,7 +128,7 @@ impl Placement {
         let mut classes = Classes { parent: (0..n).collect() };
         p.free_values(kernel, uses);
         p.tie(kernel, &mut classes);
-        p.seed_accumulators(kernel, uses, &mut classes, target)?;
+        p.seed_accumulators(kernel, uses, &mut classes, schedule, target)?;
         p.solve(kernel, &mut classes);
         p.place(kernel, uses, schedule.stages);
         Ok(p)
@@ -228,6 +228,7 @@ impl Placement {
         kernel: &Kernel,
         uses: &Uses,
         classes: &mut Classes,
+        schedule: &Schedule,
         target: Target,
     ) -> Result<(), CompileError> {
         let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
@@ -246,7 +247,7 @@ impl Placement {
             }
         }
         let class_of: Vec<usize> = (0..kernel.values.len()).map(|i| classes.find(i)).collect();
-        let splits = splits(kernel, uses, &class_of, &self.products, self.warps);
+        let splits = splits(kernel, uses, &class_of, &self.products, schedule);
         for v in kernel.values.keys() {
             let class = class_of[v.index()];
             if let Some(&(_, r, atom)) = seeds.iter().find(|s| s.0 == class) {

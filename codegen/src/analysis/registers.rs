@@ -63,11 +63,6 @@ pub fn carried_operands(k: &Kernel) -> u32 {
     k.blocks.values().map(|b| b.params.iter().filter(carried).map(words).sum()).max().unwrap_or(0)
 }
 
-/// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.
-pub fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
-    (65536 / (threads * occupancy).max(1)).min(255)
-}
-
 /// The instructions that use a value.
 #[derive(Clone, Copy, Debug, Default)]
 enum Users {

@@ -1,7 +1,7 @@
 //! How the warps of each product share out its tile: whole rows, or rows and columns.
 //!
 //! # Promise
-//! A split for each class of values that has a product's layout. It changes no result, only which warp makes what.
+//! A split for each class of values that has a product's layout: the config's, or where it leaves that open the best. It changes no result, only which warp makes what.
 //!
 //! # Argument
 //! Warps that have whole rows fold them alone, and hand a computed left operand to the next product in registers. Warps
@@ -16,7 +16,7 @@ use super::Uses;
 use super::sources::root;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, WarpGrid};
-use atlas_dsl::{Block, Inst, Kernel, Op, Value};
+use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,9 +49,12 @@ pub(super) fn splits(
     uses: &Uses,
     classes: &[usize],
     atoms: &SecondaryMap<Inst, Option<MmaAtom>>,
-    warps: u32,
+    schedule: &Schedule,
 ) -> BTreeMap<usize, Split> {
-    let products = products(kernel, uses, classes, atoms);
+    let (products, warps) = (products(kernel, uses, classes, atoms), schedule.warps);
+    if let Some(grid) = schedule.warp_grid {
+        return products.iter().map(|p| (p.class, Split::Given(grid))).collect();
+    }
     let mut groups: BTreeMap<usize, usize> = products.iter().map(|p| (p.class, p.class)).collect();
     for p in &products {
         if let Some(left) = p.left {

@@ -5,9 +5,10 @@
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::formula::{Formula, Formulas};
-use crate::analysis::{peak_registers, registers_per_thread};
+use crate::analysis::peak_registers;
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
+use crate::limits::registers_per_thread;
 use crate::math::Count;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -309,7 +310,7 @@ impl Walk<'_> {
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
         let elements = tile.map_or(0.0, |(_, layout)| threads * f64::from(layout.reg_count()));
         match op {
-            Op::Unary(op, by, _) => c.each(elements, Count::of(*op, *by)),
+            Op::Unary(op, by, _) => c.each(elements, Count::of(*op, *by == Accuracy::Approximate)),
             // The reciprocal of a repeated divisor is made once.
             Op::Binary(BinaryOp::Div, Accuracy::Approximate, _, by) if self.repeats(*by) => c.element_wise += elements,
             Op::Binary(BinaryOp::Div, Accuracy::Approximate, ..) => {

@@ -1,6 +1,6 @@
 //! The table of matrix atoms: PTX form, shape, operand layouts, and what a target must offer.
 
-use super::warp_grid::{Split, WarpGrid};
+use super::warp_grid::{Split, WarpGrid, warp_grid_of};
 use crate::layout::{Fragment, Mode};
 use crate::target::Target;
 use atlas_dsl::DType;
@@ -154,23 +154,27 @@ impl MmaAtom {
         (atom.info().sm <= target.sm).then_some(atom)
     }
 
-    /// The grid of `warps` warps over a tile `[m, n]`: fewest products first, then as asked.
+    /// The grid of `warps` warps over a tile `[m, n]`: the one that is given, else fewest products first, then as asked.
     pub fn warp_grid(self, m: u32, n: u32, warps: u32, split: Split) -> WarpGrid {
         let blocks_n = n.div_ceil(self.warp_block().1);
-        let mut grids = Vec::new();
-        for rows in (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)) {
+        // No more columns than there are blocks of them: the other warps repeat what these do.
+        let with_rows = |rows: u32| {
             let mut cols = (warps / rows).min(blocks_n.next_power_of_two());
             while !(warps / rows).is_multiple_of(cols) {
                 cols -= 1;
             }
-            grids.push(WarpGrid { rows, cols });
+            WarpGrid { rows, cols }
+        };
+        if let Split::Given(grid) = split {
+            return with_rows(grid.rows);
         }
+        let grids = (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)).map(with_rows);
         let key = |g: &WarpGrid| {
             let (m, n) = self.warp_blocks(*g, m, n);
             (m * n, if split == Split::Both { self.operand_reads(m, n) } else { 0 })
         };
         // Of equals the first, which has most rows.
-        grids.into_iter().min_by_key(key).unwrap_or(WarpGrid { rows: 1, cols: 1 })
+        grids.min_by_key(key).unwrap_or(WarpGrid { rows: 1, cols: 1 })
     }
 
     /// Blocks of rows and of columns of a product `[m, n]` that a warp has.
@@ -264,7 +268,7 @@ impl MmaAtom {
 
     /// The layout of an operand `[m, k]` or `[k, n]` of a step of a product whose accumulator has a layout.
     pub fn operand(self, side: Side, shape: [u32; 2], accumulator: &Fragment) -> Fragment {
-        let (grid, warps) = (WarpGrid::of(accumulator), accumulator.thread_count() / 32);
+        let (grid, warps) = (warp_grid_of(accumulator), accumulator.thread_count() / 32);
         match side {
             Side::Left => self.left_operand(shape[0], shape[1], grid, warps),
             Side::Right => self.right_operand(shape[0], shape[1], grid, warps),
@@ -321,7 +325,7 @@ mod tests {
                     let f = atom.accumulator(m, n, grid, warps);
                     assert_eq!(f.thread_count(), warps * 32);
                     assert!(f.cover(0) >= m && f.cover(1) >= n, "{f}");
-                    assert_eq!(WarpGrid::of(&f), grid, "{f}");
+                    assert_eq!(warp_grid_of(&f), grid, "{f}");
                 }
             }
         }

@@ -54,4 +54,4 @@ pub(crate) use vectors::{access_elements, gcd, vector_elements};
 pub use verify::verify_gpu;
 pub(crate) use verify_features::is_function_of_f64;
 pub use verify_features::verify_features;
-pub use warp_grid::{Split, WarpGrid};
+pub use warp_grid::{Split, WarpGrid, warp_grid_of};

@@ -2,14 +2,7 @@
 
 use crate::layout::Fragment;
 
-/// Warps along the rows and the columns of an accumulator. Those left over repeat what others do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WarpGrid {
-    /// Warps along the rows; each has every so-manieth block of rows.
-    pub rows: u32,
-    /// Warps along the columns; each has a range of them.
-    pub cols: u32,
-}
+pub use atlas_dsl::config::WarpGrid;
 
 /// What a grid is chosen for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,25 +12,20 @@ pub enum Split {
     Rows,
     /// The shape of part that takes the fewest operand blocks for a block of products.
     Both,
+    /// The config's, with as many columns as there are.
+    Given(WarpGrid),
 }
 
-impl WarpGrid {
-    /// Warps in use.
-    pub fn warps(self) -> u32 {
-        self.rows * self.cols
-    }
-
-    /// The grid that an accumulator's layout says.
-    pub fn of(layout: &Fragment) -> WarpGrid {
-        let (mut lanes, mut grid) = (1, WarpGrid { rows: 1, cols: 1 });
-        for m in &layout.threads {
-            match m.axis {
-                Some(0) if lanes >= 32 => grid.rows *= m.extent,
-                Some(1) if lanes >= 32 => grid.cols *= m.extent,
-                _ => {}
-            }
-            lanes *= m.extent;
+/// The grid that an accumulator's layout says. Warps left over repeat what others do.
+pub fn warp_grid_of(layout: &Fragment) -> WarpGrid {
+    let (mut lanes, mut grid) = (1, WarpGrid { rows: 1, cols: 1 });
+    for m in &layout.threads {
+        match m.axis {
+            Some(0) if lanes >= 32 => grid.rows *= m.extent,
+            Some(1) if lanes >= 32 => grid.cols *= m.extent,
+            _ => {}
         }
-        grid
+        lanes *= m.extent;
     }
+    grid
 }

@@ -35,7 +35,7 @@ impl Fragment {
 mod tests {
     use super::*;
     use crate::gpu::atom::MmaAtom;
-    use crate::gpu::{Split, WarpGrid};
+    use crate::gpu::{Split, WarpGrid, warp_grid_of};
 
     #[test]
     fn columns_of_an_accumulator_are_one() {
@@ -45,7 +45,7 @@ mod tests {
                 for len in [128, 256] {
                     let cut = atom.accumulator(64, 512, grid, 8).narrowed(len).expect("columns");
                     assert_eq!(cut, atom.accumulator(64, len, grid, 8));
-                    assert_eq!(WarpGrid::of(&cut), grid);
+                    assert_eq!(warp_grid_of(&cut), grid);
                 }
             }
         }

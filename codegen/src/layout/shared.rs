@@ -53,6 +53,16 @@ pub struct SharedLayout {
 }
 
 impl SharedLayout {
+    /// The layout of a tile: of its rows, all axes but the last together, padded to the atoms' 16 x 16 blocks if atoms read
+    /// it as an operand, else to whole chunks of 16 bytes.
+    pub fn of_tile(shape: &[u32], element_bytes: u32, operand: bool) -> SharedLayout {
+        let (cols, rows) = shape.split_last().map_or((1, 1), |(&cols, outer)| (cols, outer.iter().product::<u32>()));
+        let padded = |n: u32| n.next_multiple_of(16);
+        let (rows, cols) =
+            if operand { (padded(rows), padded(cols)) } else { (rows, cols.next_multiple_of(16 / element_bytes)) };
+        SharedLayout::conflict_free(rows, cols, element_bytes)
+    }
+
     /// The layout free of bank conflicts for every consumer at once: 16-byte rows of 8x8 blocks, read
     /// along rows or transposed, and 16-byte vectors along a row.
     ///

@@ -1,7 +1,6 @@
 //! [`Arith`] that counts instructions.
 
 use super::{Arith, approximate, precise};
-use crate::gpu::Accuracy;
 use atlas_dsl::op::UnaryOp;
 
 /// Instructions of a thread, and those of them that the unit for special functions does.
@@ -18,10 +17,11 @@ impl Count {
     /// do not reach.
     pub const ROUNDED: Count = Count { instructions: 9, special: 1 };
 
-    /// The instructions of a function of f32: 1 where it needs no expansion.
-    pub fn of(op: UnaryOp, by: Accuracy) -> Count {
+    /// The instructions of a function of f32, by its approximate form if it has one and `shortly` holds: 1 where it needs
+    /// no expansion.
+    pub fn of(op: UnaryOp, shortly: bool) -> Count {
         let mut count = Count::default();
-        let short = if by == Accuracy::Approximate { approximate(&mut count, op, ()) } else { None };
+        let short = if shortly { approximate(&mut count, op, ()) } else { None };
         match short.or_else(|| precise(&mut count, op, ())) {
             Some(()) => count,
             None => Count { instructions: 1, special: 0 },
@@ -94,16 +94,16 @@ mod tests {
 
     #[test]
     fn a_function_costs_what_its_expansion_has() {
-        let count = |op, by| {
-            let Count { instructions, special } = Count::of(op, by);
+        let count = |op, shortly| {
+            let Count { instructions, special } = Count::of(op, shortly);
             (instructions, special)
         };
-        assert_eq!(count(UnaryOp::Exp, Accuracy::Approximate), (2, 1));
-        assert_eq!(count(UnaryOp::Sigmoid, Accuracy::Approximate), (4, 2));
-        assert_eq!(count(UnaryOp::Exp, Accuracy::Precise), (20, 0));
-        assert_eq!(count(UnaryOp::Rsqrt, Accuracy::Precise), (18, 2));
+        assert_eq!(count(UnaryOp::Exp, true), (2, 1));
+        assert_eq!(count(UnaryOp::Sigmoid, true), (4, 2));
+        assert_eq!(count(UnaryOp::Exp, false), (20, 0));
+        assert_eq!(count(UnaryOp::Rsqrt, false), (18, 2));
         // It has no approximate form.
-        assert_eq!(count(UnaryOp::Log, Accuracy::Approximate), (28, 0));
-        assert_eq!(count(UnaryOp::Neg, Accuracy::Precise), (1, 0));
+        assert_eq!(count(UnaryOp::Log, true), (28, 0));
+        assert_eq!(count(UnaryOp::Neg, false), (1, 0));
     }
 }

@@ -7,6 +7,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op};
+use crate::limits::Limits;
 use crate::machine::Machine;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
@@ -100,25 +101,13 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     })
 }
 
-/// What makes buffers smaller.
-fn mend(has_stages: bool) -> &'static str {
-    if has_stages { "fewer stages or smaller tiles would help" } else { "smaller tiles would help" }
-}
-
 /// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
 pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
-    for b in k.buffers.values() {
+    let limits = Limits::of(k.threads, k.occupancy, machine);
+    k.buffers.values().try_for_each(|b| {
         let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
-        let most = machine.cta_shared_bytes;
-        if bytes > u64::from(most) {
-            return Err(CompileError::refusal(format!(
-                "the tile `{}` needs {bytes} bytes of shared memory, but a CTA on {machine} has {most}; {}",
-                b.name,
-                mend(b.stages > 1)
-            )));
-        }
-    }
-    Ok(())
+        limits.check_shared(bytes, b.stages, &format!("the tile `{}` needs", b.name))
+    })
 }
 
 /// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
@@ -150,13 +139,8 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         placed.push((offset, offset + bytes, life));
     }
     let total = placed.iter().map(|p| p.1).max().unwrap_or(0);
-    if total > machine.cta_shared_bytes {
-        return Err(CompileError::refusal(format!(
-            "the tiles need {total} bytes of shared memory, but a CTA on {machine} has {}; {}",
-            machine.cta_shared_bytes,
-            mend(k.buffers.values().any(|b| b.stages > 1))
-        )));
-    }
+    let stages = k.buffers.values().map(|b| b.stages).max().unwrap_or(1);
+    Limits::of(k.threads, k.occupancy, machine).check_shared(total.into(), stages, "the tiles need")?;
     cx.notes.push("shared", Loc::default(), || {
         let apart: u32 = k.buffers.values().map(|b| b.bytes()).sum();
         let because = match k.buffers.len() {

@@ -1,7 +1,7 @@
 //! The syntax of `atlas_kernel!`: what was written, each node with its place.
 
 use crate::error::Place;
-use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
+use atlas_vocabulary::{BinaryOp, LoopKind, Predicate, Setting};
 use proc_macro2::{Ident, Span};
 use syn::{Attribute, Path, Visibility};
 
@@ -58,10 +58,10 @@ pub(crate) enum ParamKind {
     Scalar { dtype: Ident },
 }
 
-/// `BN: [64, 128]` or `stages: 2..=4`
+/// `BN: [64, 128]`, `stages: 2..=4` or `order: [linear, groups(8)]`
 pub(crate) struct Knob {
     pub(crate) name: Ident,
-    pub(crate) values: Vec<u32>,
+    pub(crate) values: Vec<Setting>,
 }
 
 /// A statement.

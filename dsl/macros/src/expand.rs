@@ -5,7 +5,7 @@ use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
 };
-use atlas_vocabulary::{BinaryOp, DType, Precision};
+use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -64,7 +64,8 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         }
     });
     let tune = k.ast.tune.iter().map(|t| {
-        let (name, values) = (t.name.to_string(), &t.values);
+        let name = t.name.to_string();
+        let values = t.values.iter().map(|&value| setting(value, root));
         quote!(#root::TuneDef { name: #name, values: &[#(#values),*] })
     });
     let build = if k.broken {
@@ -142,6 +143,26 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     }
     w.statements(&k.body, &mut out);
     out
+}
+
+/// A value of a knob.
+fn setting(value: Setting, root: &TokenStream) -> TokenStream {
+    match value {
+        Setting::Number(n) => quote!(#root::Setting::Number(#n)),
+        Setting::WarpGrid(Some(WarpGrid { rows, cols })) => {
+            let grid = quote!(#root::WarpGrid { rows: #rows, cols: #cols });
+            quote!(#root::Setting::WarpGrid(::core::option::Option::Some(#grid)))
+        }
+        Setting::WarpGrid(None) => quote!(#root::Setting::WarpGrid(::core::option::Option::None)),
+        Setting::Order(Some(order)) => {
+            let order = match order {
+                Order::Linear => quote!(#root::Order::Linear),
+                Order::Groups(rows) => quote!(#root::Order::Groups(#rows)),
+            };
+            quote!(#root::Setting::Order(::core::option::Option::Some(#order)))
+        }
+        Setting::Order(None) => quote!(#root::Setting::Order(::core::option::Option::None)),
+    }
 }
 
 fn axis_span(k: &Kernel, coord: LocalId) -> Span {

@@ -41,6 +41,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod parse;
+mod parse_tune;
 mod resolve;
 mod resolve_access;
 mod resolve_end;

@@ -1,7 +1,8 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
-use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Knob, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
+use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, POWER, Place};
+use crate::parse_tune::knob;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -164,25 +165,6 @@ fn param(input: ParseStream<'_>) -> syn::Result<Param> {
     input.parse::<Option<Token![,]>>()?;
     input.parse::<Token![>]>()?;
     Ok(Param { name, kind: ParamKind::Tensor { writable, dtype, dims } })
-}
-
-fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
-    let name: Ident = input.parse()?;
-    input.parse::<Token![:]>()?;
-    let number = |input: ParseStream<'_>| input.parse::<syn::LitInt>()?.base10_parse::<u32>();
-    let values = if input.peek(syn::token::Bracket) {
-        let content;
-        bracketed!(content in input);
-        content.parse_terminated(number, Token![,])?.into_iter().collect()
-    } else {
-        let lo = number(input)?;
-        if !input.peek(Token![..=]) {
-            return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));
-        }
-        input.parse::<Token![..=]>()?;
-        (lo..=number(input)?).collect()
-    };
-    Ok(Knob { name, values })
 }
 
 /// Reads a body. The flag is true if it could not be read in full.

@@ -2,12 +2,12 @@
 
 use crate::ast;
 use crate::error::{Errors, Place, did_you_mean};
-use crate::signature::{SCHEDULE_KEYS, check_tune, is_upper, signature};
+use crate::signature::{check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::LoopKind;
+use atlas_vocabulary::{LoopKind, ScheduleKey};
 use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
 use syn::ext::IdentExt;
@@ -422,11 +422,8 @@ impl<'a> Resolver<'a> {
                 Some(i) => Extent::Knob(i),
                 None => {
                     let knobs = self.kernel.map_or(&[][..], |k| &k.tune);
-                    let names: Vec<String> = knobs
-                        .iter()
-                        .map(|k| k.name.to_string())
-                        .filter(|n| !SCHEDULE_KEYS.contains(&n.as_str()))
-                        .collect();
+                    let names: Vec<String> =
+                        knobs.iter().map(|k| k.name.to_string()).filter(|n| ScheduleKey::named(n).is_none()).collect();
                     let mut hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
                     if hint.is_empty() {
                         hint = format!("; add `{name}: [64]` to it");

@@ -2,8 +2,9 @@
 
 use crate::ast;
 use crate::resolve::Resolver;
-use crate::signature::{SCHEDULE_KEYS, is_upper};
+use crate::signature::is_upper;
 use crate::tree::{Axis, LocalId, LocalKind, ParamKind};
+use atlas_vocabulary::ScheduleKey;
 
 impl Resolver<'_> {
     /// Reports names that nothing reads.
@@ -54,7 +55,7 @@ impl Resolver<'_> {
         }
         for (knob, used) in kernel.tune.iter().zip(&self.knob_used) {
             let name = &knob.name;
-            if !used && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
+            if !used && ScheduleKey::named(&name.to_string()).is_none() {
                 self.errors.push(
                     24,
                     name.span(),

@@ -3,11 +3,13 @@
 use crate::ast;
 use crate::error::{Errors, did_you_mean};
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::{DType, SCHEDULE};
+use atlas_vocabulary::{DType, SCHEDULE, ScheduleKey, Setting};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
-pub(crate) const SCHEDULE_KEYS: [&str; 3] = [SCHEDULE[0].name, SCHEDULE[1].name, SCHEDULE[2].name];
+pub(crate) fn schedule_keys() -> impl Iterator<Item = &'static str> {
+    SCHEDULE.iter().map(|key| key.name)
+}
 
 /// True for the names of dims, tile sizes and consts.
 pub(crate) fn is_upper(name: &Ident) -> bool {
@@ -24,20 +26,17 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
         if knob.values.is_empty() {
             errors.push(23, span, format!("knob `{name}` has no values; the first value is the safe default"));
         }
-        let refused = SCHEDULE
-            .iter()
-            .find(|key| name == key.name)
-            .and_then(|key| knob.values.iter().find_map(|&value| key.refuses(value)));
+        let key = ScheduleKey::named(&name.to_string());
+        let refused = key.and_then(|key| knob.values.iter().find_map(|&value| key.refuses(value)));
         if let Some(why) = refused {
             errors.push(23, span, format!("no device runs this schedule: {why}"));
-        } else if knob.values.contains(&0) {
+        } else if knob.values.contains(&Setting::Number(0)) {
             errors.push(23, span, format!("knob `{name}` may be 0; its values start at 1"));
         }
-        if !is_upper(name) && !SCHEDULE_KEYS.contains(&name.to_string().as_str()) {
-            let hint = did_you_mean(&name.to_string(), SCHEDULE_KEYS);
-            let message = format!(
-                "`{name}` is no schedule key (those are `stages`, `warps` and `occupancy`) and no upper-case tile size{hint}"
-            );
+        if !is_upper(name) && key.is_none() {
+            let hint = did_you_mean(&name.to_string(), schedule_keys());
+            let keys = schedule_keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+            let message = format!("`{name}` is no schedule key (those are {keys}) and no upper-case tile size{hint}");
             errors.push(23, span, message);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Place;
 use crate::tree::{DTypeRef, Extent, Kernel};
-use atlas_vocabulary::{BinaryOp, DType, Takes};
+use atlas_vocabulary::{BinaryOp, DType, Setting, Takes};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
@@ -132,7 +132,7 @@ impl Size {
             (Extent::Number(n), _) => Size::Number(*n),
             (Extent::Knob(i), Some(k)) => {
                 let knob = &k.ast.tune[*i];
-                let only = if let [n] = knob.values[..] { Some(n) } else { None };
+                let only = if let [Setting::Number(n)] = knob.values[..] { Some(n) } else { None };
                 Size::Named { name: knob.name.to_string(), only }
             }
             (Extent::Dim(i), Some(k)) => Size::dim(*i, k),

@@ -127,14 +127,14 @@ impl Builder {
         }
     }
 
-    /// A tile size (or schedule key) of the config; reports a config that lacks it.
+    /// A tile size of the config; reports a config that lacks it.
     pub fn tune(&mut self, loc: Loc, name: &str) -> u32 {
-        match self.config.get(name) {
+        match self.config.tile.get(name) {
             Some(0) => {
                 self.error(301, loc, format!("config sets `{name}` to 0; a tile has at least one element"));
                 1
             }
-            Some(v) => v,
+            Some(&v) => v,
             None => {
                 self.error(301, loc, format!("config `{}` lacks `{name}`", self.config));
                 1

@@ -13,7 +13,7 @@
 //! | `fold` | what a reduction folds with |
 //! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
 //! | `word` | how `dot` multiplies, kinds of loops |
-//! | `schedule` | the keys of a schedule |
+//! | `schedule` | the keys of a schedule and what they are set to |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ pub use binary::{Binary, BinaryOp, Comparison, Predicate};
 pub use dtype::{DType, number};
 pub use fold::{Fold, ReduceOp};
 pub use kind::{Effect, Kind, Operation};
-pub use schedule::{SCHEDULE, ScheduleKey};
+pub use schedule::{Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};
 pub use word::{LoopKind, Precision};

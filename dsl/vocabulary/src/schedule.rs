@@ -1,30 +1,196 @@
-//! The keys of a schedule and the values that any machine may take of each.
+//! The keys of a schedule, what each may be set to, and how that is written.
+
+use std::fmt;
+
+/// How the warps of a CTA share out the tile of a product: so many along its rows, so many along its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WarpGrid {
+    /// Warps along the rows; each has every so-manieth block of rows.
+    pub rows: u32,
+    /// Warps along the columns; each has a range of them.
+    pub cols: u32,
+}
+
+impl WarpGrid {
+    /// Warps in use.
+    pub fn warps(self) -> u32 {
+        self.rows.saturating_mul(self.cols)
+    }
+}
+
+/// In which order the programs of a launch run, as far as the GPU keeps to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Order {
+    /// The last axis of the grid fastest.
+    Linear,
+    /// So many rows of the last two axes at a time, column by column: operands of both are read again while they are in L2.
+    Groups(u32),
+}
+
+/// What a knob is set to. `None` leaves it to the compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Setting {
+    /// A tile size, or a number of stages, warps or CTAs.
+    Number(u32),
+    /// A grid of warps.
+    WarpGrid(Option<WarpGrid>),
+    /// An order of programs.
+    Order(Option<Order>),
+}
+
+impl Setting {
+    /// What leaves a choice to the compiler.
+    const AUTO: &str = "auto";
+}
+
+impl From<u32> for Setting {
+    fn from(number: u32) -> Setting {
+        Setting::Number(number)
+    }
+}
+
+impl fmt::Display for WarpGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.rows, self.cols)
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Linear => f.write_str("linear"),
+            Order::Groups(rows) => write!(f, "groups({rows})"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Number(n) => n.fmt(f),
+            Setting::WarpGrid(Some(grid)) => grid.fmt(f),
+            Setting::Order(Some(order)) => order.fmt(f),
+            Setting::WarpGrid(None) | Setting::Order(None) => f.write_str(Setting::AUTO),
+        }
+    }
+}
+
+/// What a key may be set to.
+#[derive(Clone, Copy, Debug)]
+enum Values {
+    /// A number from 1; `None` if the machine alone decides the largest.
+    Number(Option<u32>),
+    WarpGrid,
+    Order,
+}
 
 /// A key of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleKey {
     /// As configs and tune spaces spell it.
     pub name: &'static str,
-    /// The largest value; `None` if the machine alone decides it. The least is 1.
-    pub most: Option<u32>,
+    values: Values,
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 3] = [
-    ScheduleKey { name: "stages", most: Some(8) },
+pub const SCHEDULE: [ScheduleKey; 5] = [
+    ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
-    ScheduleKey { name: "warps", most: Some(32) },
-    ScheduleKey { name: "occupancy", most: None },
+    ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
+    ScheduleKey { name: "occupancy", values: Values::Number(None) },
+    ScheduleKey { name: "warp_grid", values: Values::WarpGrid },
+    ScheduleKey { name: "order", values: Values::Order },
 ];
 
 impl ScheduleKey {
-    /// Why no machine takes a value of this key, if none does.
-    pub fn refuses(&self, value: u32) -> Option<String> {
-        let name = self.name;
-        match self.most {
-            Some(most) if !(1..=most).contains(&value) => Some(format!("{name} = {value} is not in 1..={most}")),
-            None if value == 0 => Some(format!("{name} = {value} is not at least 1")),
-            _ => None,
+    /// The key of a name.
+    pub fn named(name: &str) -> Option<&'static ScheduleKey> {
+        SCHEDULE.iter().find(|key| key.name == name)
+    }
+
+    /// What the key may be set to, for people.
+    pub fn expects(&self) -> &'static str {
+        match self.values {
+            Values::Number(_) => "a whole number",
+            Values::WarpGrid => "a grid of warps such as `2x4`, or `auto`",
+            Values::Order => "`linear`, groups of rows such as `groups(8)`, or `auto`",
         }
+    }
+
+    /// A value from its text.
+    ///
+    /// # Errors
+    /// What the key may be set to instead.
+    pub fn read(&self, text: &str) -> Result<Setting, String> {
+        let number = |text: &str| text.parse::<u32>().ok();
+        let read = match self.values {
+            Values::Number(_) => number(text).map(Setting::Number),
+            Values::WarpGrid if text == Setting::AUTO => Some(Setting::WarpGrid(None)),
+            Values::Order if text == Setting::AUTO => Some(Setting::Order(None)),
+            Values::WarpGrid => text.split_once('x').and_then(|(rows, cols)| {
+                Some(Setting::WarpGrid(Some(WarpGrid { rows: number(rows)?, cols: number(cols)? })))
+            }),
+            Values::Order if text == Order::Linear.to_string() => Some(Setting::Order(Some(Order::Linear))),
+            Values::Order => {
+                let rows = text.strip_prefix("groups(").and_then(|rest| number(rest.strip_suffix(')')?));
+                rows.map(|rows| Setting::Order(Some(Order::Groups(rows))))
+            }
+        };
+        read.ok_or_else(|| format!("`{text}` is not {}, which `{}` takes", self.expects(), self.name))
+    }
+
+    /// Why no machine takes a value of this key, if none does.
+    pub fn refuses(&self, value: Setting) -> Option<String> {
+        let name = self.name;
+        match (self.values, value) {
+            (Values::Number(Some(most)), Setting::Number(n)) if !(1..=most).contains(&n) => {
+                Some(format!("{name} = {n} is not in 1..={most}"))
+            }
+            (Values::Number(None), Setting::Number(0)) => Some(format!("{name} = 0 is not at least 1")),
+            (Values::WarpGrid, Setting::WarpGrid(Some(grid))) if grid.warps() == 0 => {
+                Some(format!("{name} = {grid} has no warps"))
+            }
+            (Values::Order, Setting::Order(Some(Order::Groups(0)))) => {
+                Some(format!("{name} = {value} has groups of no rows"))
+            }
+            (Values::Number(_), Setting::Number(_))
+            | (Values::WarpGrid, Setting::WarpGrid(_))
+            | (Values::Order, Setting::Order(_)) => None,
+            _ => Some(format!("{name} = {value} is not {}", self.expects())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_as_it_is_printed() {
+        for (key, text) in [
+            ("stages", "3"),
+            ("warp_grid", "2x4"),
+            ("warp_grid", "auto"),
+            ("order", "linear"),
+            ("order", "groups(8)"),
+            ("order", "auto"),
+        ] {
+            let key = ScheduleKey::named(key).unwrap();
+            let read = key.read(text).unwrap();
+            assert_eq!(read.to_string(), text);
+            assert_eq!(key.refuses(read), None);
+        }
+    }
+
+    #[test]
+    fn another_value_is_told_what_the_key_takes() {
+        let read = |key: &str, text: &str| ScheduleKey::named(key).unwrap().read(text).unwrap_err();
+        assert_eq!(read("warps", "2x4"), "`2x4` is not a whole number, which `warps` takes");
+        assert!(read("warp_grid", "8").starts_with("`8` is not a grid of warps such as `2x4`"));
+        assert!(read("warp_grid", "2x").contains("`2x` is not a grid"));
+        assert!(read("order", "groups(x)").contains("groups of rows such as `groups(8)`"));
+        let grid = Setting::WarpGrid(Some(WarpGrid { rows: 0, cols: 4 }));
+        assert_eq!(ScheduleKey::named("warp_grid").unwrap().refuses(grid).unwrap(), "warp_grid = 0x4 has no warps");
+        assert!(ScheduleKey::named("order").unwrap().refuses(Setting::Number(8)).is_some());
     }
 }

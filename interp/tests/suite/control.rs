@@ -2,6 +2,7 @@
 
 use crate::support::{Buffer, kernel, noise, run_text};
 use atlas_dsl::builder::Index;
+use atlas_dsl::config::Setting::Number;
 use atlas_dsl::def::{DTypeRef, DimDef, KernelDef, ParamDef, TuneDef};
 use atlas_dsl::ir::{Access, Loc};
 use atlas_dsl::op::{BinaryOp, LoopKind};
@@ -125,7 +126,7 @@ static AXPY: KernelDef = KernelDef {
         ParamDef::Scalar { name: "steps", dtype: DTypeRef::Fixed(DType::I32) },
         ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out },
     ],
-    tune: &[TuneDef { name: "BN", values: &[32] }],
+    tune: &[TuneDef { name: "BN", values: &[Number(32)] }],
     build: build_axpy,
 };
 

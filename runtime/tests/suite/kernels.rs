@@ -1,6 +1,7 @@
 //! Kernels for the tests, as `atlas_kernel!` would leave them behind.
 
 use atlas_dsl::builder::Index;
+use atlas_dsl::config::Setting::Number;
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TuneDef, TypeParamDef};
 use atlas_dsl::ir::{Access, Loc};
 use atlas_dsl::op::{BinaryOp, LoopKind, Precision, ReduceOp};
@@ -32,7 +33,10 @@ pub(crate) static SCALE: KernelDef = KernelDef {
         ParamDef::Scalar { name: "a", dtype: DTypeRef::Fixed(DType::F32) },
         tensor("y", &[0, 1], Access::Out),
     ],
-    tune: &[TuneDef { name: "BN", values: &[16, 64] }, TuneDef { name: "warps", values: &[4, 8] }],
+    tune: &[
+        TuneDef { name: "BN", values: &[Number(16), Number(64)] },
+        TuneDef { name: "warps", values: &[Number(4), Number(8)] },
+    ],
     build: build_scale,
 };
 
@@ -45,10 +49,10 @@ pub(crate) static SCALE_IDLE: KernelDef = KernelDef {
     dims: SCALE.dims,
     params: SCALE.params,
     tune: &[
-        TuneDef { name: "BN", values: &[16, 64] },
-        TuneDef { name: "IDLE", values: &[1, 2] },
-        TuneDef { name: "stages", values: &[0, 2, 3] },
-        TuneDef { name: "warps", values: &[4, 8] },
+        TuneDef { name: "BN", values: &[Number(16), Number(64)] },
+        TuneDef { name: "IDLE", values: &[Number(1), Number(2)] },
+        TuneDef { name: "stages", values: &[Number(0), Number(2), Number(3)] },
+        TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
     build: build_scale,
 };
@@ -79,10 +83,10 @@ pub(crate) static GEMM: KernelDef = KernelDef {
     dims: &[dim("M", false), dim("K", false), dim("N", false)],
     params: &[tensor("a", &[0, 1], Access::In), tensor("b", &[1, 2], Access::In), tensor("c", &[0, 2], Access::Out)],
     tune: &[
-        TuneDef { name: "BM", values: &[32, 128, 0, 1024] },
-        TuneDef { name: "BK", values: &[32, 64] },
-        TuneDef { name: "stages", values: &[2, 3, 4] },
-        TuneDef { name: "warps", values: &[4, 8] },
+        TuneDef { name: "BM", values: &[Number(32), Number(128), Number(0), Number(1024)] },
+        TuneDef { name: "BK", values: &[Number(32), Number(64)] },
+        TuneDef { name: "stages", values: &[Number(2), Number(3), Number(4)] },
+        TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
     build: build_gemm,
 };
@@ -116,7 +120,7 @@ pub(crate) static SUMS: KernelDef = KernelDef {
         ParamDef::Tensor { name: "s", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out },
         ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0, 1], access: Access::Out },
     ],
-    tune: &[TuneDef { name: "BN", values: &[8] }],
+    tune: &[TuneDef { name: "BN", values: &[Number(8)] }],
     build: build_sums,
 };
 

@@ -5,6 +5,7 @@ use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
 use super::state;
+use atlas_dsl::config::{Order, WarpGrid};
 use atlas_dsl::op::{BinaryOp, ReduceOp};
 use atlas_dsl::{DType, Schedule};
 
@@ -58,11 +59,12 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
 
 impl Generator {
     fn schedule(&mut self) {
-        self.recipe.schedule = Schedule {
-            stages: 1 + self.rng.below(4) as u32,
-            warps: self.rng.of(&[1, 1, 2, 4, 4, 8, 3]),
-            occupancy: self.rng.of(&[1, 1, 1, 2]),
-        };
+        let stages = 1 + self.rng.below(4) as u32;
+        let (warps, occupancy) = (self.rng.of(&[1, 1, 2, 4, 4, 8, 3]), self.rng.of(&[1, 1, 1, 2]));
+        let rows = self.rng.of(&[1, 2, 3, 4, 8]);
+        let is_given = warps % rows == 0 && self.rng.below(3) == 0;
+        let warp_grid = is_given.then(|| WarpGrid { rows, cols: warps / rows });
+        self.recipe.schedule = Schedule { stages, warps, occupancy, warp_grid, order: None };
     }
 
     pub(super) fn name(&mut self) -> Name {
@@ -130,6 +132,9 @@ impl Generator {
             7..8 => &[false],
             _ => &[true, true],
         };
+        if axes.len() > 1 {
+            self.recipe.schedule.order = self.rng.of(&[None, Some(Order::Linear), Some(Order::Groups(3))]);
+        }
         let mut scope = Scope::default();
         for &tiles in axes {
             let coord = self.name();

@@ -80,8 +80,10 @@ impl Shrinker {
 
     /// Smaller extents and dims, a plain schedule.
     fn tables(&mut self) {
-        self.edited(|r| r.schedule = Schedule { stages: 1, warps: 1, occupancy: 1 });
+        self.edited(|r| r.schedule = Schedule { stages: 1, warps: 1, ..Schedule::default() });
         self.edited(|r| r.schedule.occupancy = 1);
+        self.edited(|r| r.schedule.order = None);
+        self.edited(|r| r.schedule.warp_grid = None);
         for stages in [1, 2] {
             self.edited(|r| r.schedule.stages = r.schedule.stages.min(stages));
         }

@@ -33,6 +33,7 @@ use super::{Lower, Resident};
 use crate::analysis::{Home, Use};
 use crate::error::CompileError;
 use crate::gpu;
+use crate::layout::SharedLayout;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
@@ -111,11 +112,7 @@ impl Lower<'_> {
             return Ok(None);
         }
         let ty = self.tile.ty(init);
-        let wanted = crate::layout::SharedLayout::conflict_free(
-            ty.shape[0].next_multiple_of(16),
-            ty.shape[1].next_multiple_of(16),
-            ty.dtype.bytes(),
-        );
+        let wanted = SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), true);
         Ok((self.k.buffers[buffer].layout == wanted).then_some(buffer))
     }
 

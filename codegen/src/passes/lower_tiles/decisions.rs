@@ -2,7 +2,7 @@
 
 use super::Lower;
 use crate::analysis::{Home, StagingReason, Verdict};
-use crate::gpu::{CopyAtom, IndexMap, Op as GpuOp, Operand, WarpGrid};
+use crate::gpu::{CopyAtom, IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
@@ -19,7 +19,11 @@ impl Lower<'_> {
         });
         if let IndexMap::Grouped { width, .. } = self.k.index_map {
             notes.push("order", Loc::default(), || {
-                (format!("groups of {width} rows"), "rows and columns of the grid read different tensors".to_owned())
+                let because = match self.schedule.order {
+                    Some(_) => "the config",
+                    None => "rows and columns of the grid read different tensors",
+                };
+                (format!("groups of {width} rows"), because.to_owned())
             });
         }
         for inst in self.tile.insts.keys().filter(|&i| self.uses.is_live(i)) {
@@ -85,12 +89,13 @@ impl Lower<'_> {
         let Some((inst, left, (m, n, k))) = made else { return };
         let Some((_, layout)) = self.k.values[self.k.results[inst][0]].ty.tile() else { return };
         notes.push("product", loc, || {
-            let WarpGrid { rows, cols } = WarpGrid::of(layout);
+            let WarpGrid { rows, cols } = warp_grid_of(layout);
             let (left, why) = match left {
                 Operand::Fragment(_) => ("registers", "A is computed in the operand's layout"),
                 Operand::Shared(_) => ("shared memory", "A is not computed in the operand's layout"),
             };
-            let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}, A from {left}", atom.info().name);
+            let pinned = if self.schedule.warp_grid.is_some() { " (the config)" } else { "" };
+            let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}{pinned}, A from {left}", atom.info().name);
             (what, format!("{} operands on {}; {why}", self.tile.ty(a).dtype, self.k.target))
         });
     }

@@ -17,11 +17,12 @@ mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Extents, Home, Placement, Precision, Uses, order, refuse_formless};
+use crate::analysis::{Bounds, Extents, Home, Placement, Precision, Uses, order, refuse_formless};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
+use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -58,16 +59,11 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    schedule.check().map_err(CompileError::refusal)?;
-    let (target, threads, most) = (cx.target, schedule.warps * 32, machine.sm_threads);
-    if schedule.occupancy.saturating_mul(threads) > most {
-        return Err(CompileError::refusal(format!(
-            "occupancy = {} with {threads} threads; a multiprocessor of {machine} holds {most} threads",
-            schedule.occupancy
-        )));
-    }
+    let limits = Limits::of_schedule(schedule, machine)?;
+    let (target, threads) = (cx.target, schedule.warps * 32);
     let uses = Uses::of(tile);
     let placement = Placement::of(tile, &uses, schedule, target)?;
+    Bounds::of(tile, &uses, &placement, schedule).check(schedule, &limits)?;
     refuse_formless(tile, &uses, &placement)?;
     let extents = Extents::of(tile, &placement);
     let precision = Precision::of(tile, &uses);
@@ -76,7 +72,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
-    k.index_map = order(tile);
+    k.index_map = order(tile, schedule)?;
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
@@ -187,19 +183,10 @@ impl Lower<'_> {
 
     /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
     fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], operand: bool) -> Result<Buffer, CompileError> {
-        let (cols, rows) = match shape.split_last() {
-            None => (1, 1),
-            Some((&cols, outer)) => (cols, outer.iter().product()),
-        };
         if shape.len() > 2 && operand {
             return Err(CompileError::bug("an operand of rank above 2"));
         }
-        let layout = if operand {
-            SharedLayout::conflict_free(rows.next_multiple_of(16), cols.next_multiple_of(16), dtype.bytes())
-        } else {
-            let vector = 16 / dtype.bytes();
-            SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes())
-        };
+        let layout = SharedLayout::of_tile(shape, dtype.bytes(), operand);
         Ok(self.k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None }))
     }
 }

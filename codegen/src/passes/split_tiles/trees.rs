@@ -2,7 +2,9 @@
 
 use crate::analysis::words;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid};
+use crate::gpu::{
+    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, warp_grid_of,
+};
 use crate::layout::Fragment;
 use atlas_dsl::op::UnaryOp;
 use cranelift_entity::SecondaryMap;
@@ -62,7 +64,7 @@ impl Tree {
                 Op::Mma { atom, a, .. } => {
                     let cut = accumulator(*atom, whole, len);
                     // A left operand in registers is laid out for the grid.
-                    if matches!(a, Operand::Fragment(_)) && WarpGrid::of(&cut) != WarpGrid::of(whole) {
+                    if matches!(a, Operand::Fragment(_)) && warp_grid_of(&cut) != warp_grid_of(whole) {
                         return None;
                     }
                     layouts.insert(whole.clone(), cut);
@@ -95,7 +97,7 @@ fn columns(layout: &Fragment, len: u32) -> Fragment {
 /// The layout of fewer columns of a product: with the same grid, or where a warp has too few columns for that with one that
 /// is chosen for them as the whole's was.
 fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32) -> Fragment {
-    let (m, n, warps, grid) = (whole.shape[0], whole.shape[1], whole.thread_count() / 32, WarpGrid::of(whole));
+    let (m, n, warps, grid) = (whole.shape[0], whole.shape[1], whole.thread_count() / 32, warp_grid_of(whole));
     let cut = whole.narrowed(len).filter(|cut| *cut == atom.accumulator(m, len, grid, warps));
     cut.unwrap_or_else(|| {
         let split = if grid == atom.warp_grid(m, n, warps, Split::Rows) { Split::Rows } else { Split::Both };

@@ -1,0 +1,114 @@
+//! What a config may take of a machine, and how one that wants more is refused: both numbers, and what would help.
+
+use crate::error::CompileError;
+use crate::machine::Machine;
+use atlas_dsl::Schedule;
+
+/// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.
+pub(crate) fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
+    (65536 / (threads * occupancy).max(1)).min(255)
+}
+
+/// What the CTAs of a kernel may take of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits<'m> {
+    machine: &'m Machine,
+    threads: u32,
+    occupancy: u32,
+}
+
+impl<'m> Limits<'m> {
+    /// Of CTAs of so many threads, so many of which a multiprocessor has room for.
+    pub(crate) fn of(threads: u32, occupancy: u32, machine: &'m Machine) -> Limits<'m> {
+        Limits { machine, threads, occupancy }
+    }
+
+    /// Of a schedule.
+    ///
+    /// # Errors
+    /// A refusal of more threads than a multiprocessor holds, or of what no machine runs.
+    pub(crate) fn of_schedule(schedule: &Schedule, machine: &'m Machine) -> Result<Limits<'m>, CompileError> {
+        schedule.check().map_err(CompileError::refusal)?;
+        let (threads, occupancy, most) = (schedule.warps * 32, schedule.occupancy, machine.sm_threads);
+        if occupancy.saturating_mul(threads) > most {
+            return Err(CompileError::refusal(format!(
+                "occupancy = {occupancy} with {threads} threads; a multiprocessor of {machine} holds {most} threads"
+            )));
+        }
+        Ok(Limits::of(threads, occupancy, machine))
+    }
+
+    /// Registers of a thread.
+    fn registers(&self) -> u32 {
+        let share = self.machine.sm_registers / (self.threads * self.occupancy).max(1);
+        registers_per_thread(self.threads, self.occupancy).min(share)
+    }
+
+    /// What tiles may take of them: three quarters; the rest is for addresses, operands in flight and scheduling. Measured
+    /// on the shipped kernels: above it ptxas spills.
+    pub(crate) fn of_tiles(&self) -> u32 {
+        (self.registers() * 3).div_ceil(4)
+    }
+
+    /// What tiles may take with the operands that loops carry: five sixths. Measured on products: above it ptxas spills.
+    pub(crate) fn with_operands(&self) -> u32 {
+        self.registers() * 5 / 6
+    }
+
+    /// Refuses so many registers of a thread for tiles if they are too many.
+    pub(crate) fn check_registers(&self, needed: u32, who: &str) -> Result<(), CompileError> {
+        let Limits { threads, occupancy, .. } = self;
+        let most = self.of_tiles();
+        if needed <= most {
+            return Ok(());
+        }
+        Err(CompileError::refusal(format!(
+            "{who} about {needed} registers per thread, but with {threads} threads and an occupancy of {occupancy} tiles may use {most}; {}",
+            self.more_registers()
+        )))
+    }
+
+    /// What gives the tiles clearly more room. The threads of a CTA share tiles, so more of them have more registers for
+    /// these, up to all that a multiprocessor has.
+    fn more_registers(&self) -> &'static str {
+        let all = |threads: u32| threads * registers_per_thread(threads, self.occupancy);
+        match (self.occupancy > 1, self.threads < 1024 && all(self.threads) * 5 / 4 < all(self.threads * 2)) {
+            (true, true) => "a lower occupancy, more warps or smaller tiles would help",
+            (true, false) => "a lower occupancy or smaller tiles would help",
+            (false, true) => "more warps or smaller tiles would help",
+            (false, false) => "smaller tiles would help",
+        }
+    }
+
+    /// Refuses so many bytes of shared memory of a CTA if they are too many; in several stages, if they are.
+    pub(crate) fn check_shared(&self, needed: u64, stages: u32, who: &str) -> Result<(), CompileError> {
+        let (machine, most) = (self.machine, self.machine.cta_shared_bytes);
+        if needed <= u64::from(most) {
+            return Ok(());
+        }
+        let mend = if stages > 1 { "fewer stages or smaller tiles would help" } else { "smaller tiles would help" };
+        Err(CompileError::refusal(format!(
+            "{who} {needed} bytes of shared memory, but a CTA on {machine} has {most}; {mend}"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mend_is_named_where_it_would_help() {
+        let machine = "sm_80".parse().unwrap();
+        for (warps, occupancy, want) in [
+            (4, 1, "more warps or smaller tiles would help"),
+            (8, 1, "smaller tiles would help"),
+            (32, 1, "smaller tiles would help"),
+            (2, 3, "a lower occupancy, more warps or smaller tiles would help"),
+            (16, 2, "a lower occupancy or smaller tiles would help"),
+        ] {
+            let limits = Limits::of(warps * 32, occupancy, &machine);
+            assert_eq!(limits.more_registers(), want, "{warps} warps, occupancy {occupancy}");
+        }
+    }
+}

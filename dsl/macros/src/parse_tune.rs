@@ -1,0 +1,48 @@
+//! The syntax of `tune`: knobs and their values.
+
+use crate::ast::Knob;
+use atlas_vocabulary::{ScheduleKey, Setting};
+use proc_macro2::{Ident, TokenTree};
+use syn::parse::ParseStream;
+use syn::{Token, bracketed};
+
+/// `BN: [64, 128]`, `stages: 2..=4` or `order: [linear, groups(8)]`.
+pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
+    let name: Ident = input.parse()?;
+    input.parse::<Token![:]>()?;
+    let number = |input: ParseStream<'_>| input.parse::<syn::LitInt>()?.base10_parse::<u32>();
+    let key = ScheduleKey::named(&name.to_string());
+    let values = if input.peek(syn::token::Bracket) {
+        let content;
+        bracketed!(content in input);
+        let mut values = Vec::new();
+        while !content.is_empty() {
+            values.push(match key {
+                Some(key) => setting(key, &content)?,
+                None => Setting::Number(number(&content)?),
+            });
+            if !content.is_empty() {
+                content.parse::<Token![,]>()?;
+            }
+        }
+        values
+    } else {
+        let lo = number(input)?;
+        if !input.peek(Token![..=]) {
+            return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));
+        }
+        input.parse::<Token![..=]>()?;
+        (lo..=number(input)?).map(Setting::Number).collect()
+    };
+    Ok(Knob { name, values })
+}
+
+/// A value of a schedule's key: `4`, `2x4`, `linear` or `groups(8)`.
+fn setting(key: &ScheduleKey, input: ParseStream<'_>) -> syn::Result<Setting> {
+    let start = input.span();
+    let mut text = String::new();
+    while !input.is_empty() && !input.peek(Token![,]) {
+        text += &input.parse::<TokenTree>()?.to_string();
+    }
+    key.read(&text).map_err(|why| syn::Error::new(start, why))
+}

@@ -1,0 +1,44 @@
+//! Schedule keys set to what they do not take.
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    kernel order_of_numbers(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], order: [8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel grid_of_one_number(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warp_grid: [2x2, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel warps_by_rows_and_columns(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [2x2] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel groups_of_nothing(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], order: [linear, groups(0), auto] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+fn main() {}
