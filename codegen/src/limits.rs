@@ -63,7 +63,7 @@ impl<'m> Limits<'m> {
             return Ok(());
         }
         Err(CompileError::refusal(format!(
-            "{who} about {needed} registers per thread, but with {threads} threads and an occupancy of {occupancy} tiles may use {most}; {}",
+            "{who} about {needed} registers per thread, but with {threads} threads and an occupancy of {occupancy} they may use {most}; {}",
             self.more_registers()
         )))
     }

@@ -26,7 +26,8 @@ fn products_loads_and_rings_say_why() {
     let (product, why) = said(&read, "lower_tiles", "product");
     assert!(product.contains("mma.m16n8k16.") && product.contains("warps 4x1") && why.contains("on sm_80"), "{read}");
     let (load, why) = said(&read, "lower_tiles", "load w1");
-    assert!(load.contains("cp.async.16") && why.contains("a product reads it"), "{read}");
+    assert!(load == "staged" && why.contains("a product reads it"), "{read}");
+    assert_eq!(said(&read, "form_copies", "copy w1").0, "cp.async.16");
     assert!(read.notes.iter().any(|n| n.decision == "3 stages of 16384 bytes: w2, w1"), "{read}");
     assert!(read.notes.iter().any(|n| n.subject == "product" && n.loc.line > 0), "{read}");
     assert!(read.notes.iter().all(|n| !n.decision.is_empty() && !n.because.is_empty()), "{read}");

@@ -284,7 +284,7 @@ impl Walk<'_> {
                 let element_wise = match atom {
                     CopyAtom::CpAsync(bytes) => 4.0 / f64::from(*bytes),
                     CopyAtom::Direct => 6.0 / element,
-                    CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
+                    CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
                 };
                 let each = OfByte { global: 1.0, shared: 1.0, element_wise };
                 let amount = self.global_bytes(*param, slices);

@@ -54,6 +54,8 @@ features! {
     OPEN_ACCESSES: 16 = "open-accesses";
     /// Loads and stores of fragments with a form.
     FORMS: 17 = "forms";
+    /// Copies without an atom.
+    OPEN_COPIES: 18 = "open-copies";
 }
 
 impl Features {

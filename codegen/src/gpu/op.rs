@@ -147,6 +147,8 @@ pub const COPIED_AT_ONCE: u32 = 8;
 /// How a `copy` moves bytes from global to shared memory, or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyAtom {
+    /// Not settled yet.
+    Open,
     /// `cp.async` of 4, 8 or 16 bytes per thread; out-of-bounds elements are zero-filled.
     CpAsync(u32),
     /// `ld.global` and `st.shared`, element by element, for tensors that no vector fits.
@@ -160,12 +162,12 @@ pub enum CopyAtom {
 }
 
 impl CopyAtom {
-    /// Bytes that a thread moves at once; `None` where the copy engine moves them.
+    /// Bytes that a thread moves at once; `None` where the copy engine moves them, or nobody yet.
     pub fn chunk_bytes(self, dtype: DType) -> Option<u32> {
         match self {
             CopyAtom::CpAsync(bytes) => Some(bytes),
             CopyAtom::Direct => Some(dtype.bytes()),
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => None,
+            CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => None,
         }
     }
 }

@@ -249,6 +249,7 @@ impl Parser<'_> {
         let loc = self.text.peek().loc;
         let name = self.text.dotted()?;
         let atom = match name.as_str() {
+            "open" => CopyAtom::Open,
             "direct" => CopyAtom::Direct,
             "tma" => CopyAtom::Tma,
             "tma.multicast" => CopyAtom::TmaMulticast,

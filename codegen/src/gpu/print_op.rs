@@ -11,6 +11,7 @@ impl Display for CopyAtom {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             CopyAtom::CpAsync(bytes) => write!(f, "cp.async.{bytes}"),
+            CopyAtom::Open => f.write_str("open"),
             CopyAtom::Direct => f.write_str("direct"),
             CopyAtom::Tma => f.write_str("tma"),
             CopyAtom::TmaMulticast => f.write_str("tma.multicast"),

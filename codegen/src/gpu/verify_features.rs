@@ -112,6 +112,7 @@ fn standing(op: &Op) -> Option<(Features, &'static str)> {
         Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore, .. } => {
             (Features::ENGINE, "a copy by the engine")
         }
+        Op::Copy { atom: CopyAtom::Open, .. } => (Features::OPEN_COPIES, "a copy without an atom"),
         Op::Fence(_) => (Features::ENGINE, "`fence`"),
         Op::Drain(_) => (Features::ENGINE, "`drain`"),
         Op::Mma { atom: MmaAtom::WgmmaBf16, .. } => (Features::IN_FLIGHT, "a product by wgmma"),
@@ -150,7 +151,7 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
             | (MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => None,
             _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
         },
-        Op::Copy { atom: CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {
+        Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {
             let rank = slices.iter().filter(|s| s.len().is_some()).count();
             (rank > 2).then(|| format!("a copy of a tile of rank {rank}"))
         }

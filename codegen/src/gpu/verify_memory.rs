@@ -195,7 +195,8 @@ impl Verifier<'_> {
                 {
                     by_engine.insert(to.buffer);
                 }
-                Op::Copy { atom: CopyAtom::CpAsync(_) | CopyAtom::Direct, to, .. } | Op::StoreShared { to, .. } => {
+                Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, to, .. }
+                | Op::StoreShared { to, .. } => {
                     by_threads |= ring.buffers.contains(&to.buffer);
                 }
                 _ => {}

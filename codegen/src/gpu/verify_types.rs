@@ -333,7 +333,7 @@ impl<'k> Verifier<'k> {
     pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: super::Buffer, loc: Loc) {
         let k = self.kernel;
         let sm = match atom {
-            CopyAtom::Direct => 0,
+            CopyAtom::Open | CopyAtom::Direct => 0,
             CopyAtom::CpAsync(_) => 80,
             CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 90,
         };

@@ -5,6 +5,7 @@ mod carry_operands;
 mod check_registers;
 mod choose_caching;
 mod expand_loops;
+mod form_copies;
 mod insert_barriers;
 mod interleave_copies;
 mod lower_converts;
@@ -27,6 +28,7 @@ pub use carry_operands::carry_operands;
 pub use check_registers::check_registers;
 pub use choose_caching::choose_caching;
 pub use expand_loops::expand_loops;
+pub use form_copies::form_copies;
 pub use insert_barriers::insert_barriers;
 pub use interleave_copies::interleave_copies;
 pub use lower_converts::lower_converts;
@@ -76,10 +78,12 @@ pub const MADE: Features = Features::PROGRAMS
     .with(Features::CONVERTS)
     .with(Features::UNPLACED)
     .with(Features::OPEN_ACCESSES)
+    .with(Features::OPEN_COPIES)
     .with(Features::PRODUCTS);
 
 /// What each tile is read by, and what is kept of it.
 pub const PLACE: &[Pass] = &[
+    Pass { removes: Features::OPEN_COPIES, ..pass("form_copies", form_copies) },
     pass("split_tiles", split_tiles),
     Pass { adds: Features::HINTS, ..pass("split_casts", split_casts) },
     Pass { adds: Features::HINTS, ..pass("choose_caching", choose_caching) },

@@ -2,7 +2,7 @@
 
 use super::Lower;
 use crate::analysis::{Home, StagingReason, Verdict};
-use crate::gpu::{CopyAtom, IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
+use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
@@ -109,29 +109,20 @@ impl Lower<'_> {
             return;
         }
         notes.push(format!("load {}", self.tile.params[*param].name), loc, || {
-            let copied = self.residents[v].and_then(|r| {
-                self.k.insts.values().find_map(|op| match op {
-                    GpuOp::Copy { atom, to, .. } if to.buffer == r.buffer => Some(*atom),
-                    _ => None,
-                })
-            });
-            let (how, known) = match copied {
-                Some(CopyAtom::CpAsync(bytes)) => {
-                    (format!("staged by cp.async.{bytes}"), format!("; {bytes} bytes fit"))
-                }
-                Some(_) => ("staged element by element".to_owned(), "; no 4 bytes fit its strides".to_owned()),
-                None => ("to registers".to_owned(), String::new()),
+            let because = match home {
+                Home::Copied(StagingReason::Operand) => "a product reads it in shared memory",
+                Home::Copied(StagingReason::Coalescing) => "its layout would read less than 32 bytes in a row",
+                Home::Copied(StagingReason::Ahead) => "a pipelined loop's loads run ahead of it",
+                Home::Copied(StagingReason::Transposed) => "it is used transposed",
+                Home::Stored => "the kernel writes the tensor too",
+                _ => "nothing reads it in shared memory",
             };
-            match home {
-                Home::Copied(StagingReason::Operand) => (how, format!("a product reads it in shared memory{known}")),
-                Home::Copied(StagingReason::Coalescing) => {
-                    (how, format!("its layout would read less than 32 bytes in a row{known}"))
-                }
-                Home::Copied(StagingReason::Ahead) => (how, format!("a pipelined loop's loads run ahead of it{known}")),
-                Home::Copied(StagingReason::Transposed) => (how, format!("it is used transposed{known}")),
-                Home::Stored => ("to registers, then stored".to_owned(), "the kernel writes the tensor too".to_owned()),
-                _ => (how, "nothing reads it in shared memory".to_owned()),
-            }
+            let how = match home {
+                Home::Copied(_) => "staged",
+                Home::Stored => "to registers, then stored",
+                _ => "to registers",
+            };
+            (how.to_owned(), because.to_owned())
         });
     }
 

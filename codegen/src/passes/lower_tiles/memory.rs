@@ -3,7 +3,7 @@
 use super::{Lower, Resident};
 use crate::analysis::{Home, StagingReason};
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type, access_elements};
+use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};
@@ -112,9 +112,8 @@ impl Lower<'_> {
             let slices = self.slices(param, &slices)?;
             let buffer =
                 self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
-            let atom = self.copy_atom(param, &slices);
             let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
-            self.push_effect(GpuOp::Copy { atom, param, slices, to });
+            self.push_effect(GpuOp::Copy { atom: CopyAtom::Open, param, slices, to });
         }
         self.push_effect(GpuOp::Commit(ring, Some(token)));
         let ready = self.push(GpuOp::Wait(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
@@ -124,14 +123,6 @@ impl Lower<'_> {
             }
         }
         Ok(ready)
-    }
-
-    fn copy_atom(&self, param: Param, slices: &[gpu::Slice]) -> CopyAtom {
-        let ParamKind::Tensor { dtype, .. } = self.k.params[param].kind else { return CopyAtom::Direct };
-        match access_elements(&self.k, param, slices) * dtype.bytes() {
-            bytes @ (4 | 8 | 16) => CopyAtom::CpAsync(bytes),
-            _ => CopyAtom::Direct,
-        }
     }
 
     /// Where a value is in shared memory.

@@ -1,10 +1,11 @@
-//! `lower_tiles`: Tile IR to GPU IR, by the homes that [`Placement`] gives.
+//! `lower_tiles`: Tile IR to GPU IR, as its [`Frame`] says.
 //!
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
 //! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing;
-//! adds programs, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses.
+//! adds programs, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses,
+//! open-copies.
 //!
 //! Each tile is made whole, where Tile IR has it; what a store makes of tiles that can be had in any layout, at the store.
 
@@ -17,12 +18,11 @@ mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Bounds, Extents, Home, Placement, Precision, Uses, order, refuse_formless};
+use crate::analysis::{Extents, Frame, Home, Placement, Precision, Uses};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
 use crate::layout::{Fragment, SharedLayout};
-use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -59,20 +59,13 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    let limits = Limits::of_schedule(schedule, machine)?;
-    let (target, threads) = (cx.target, schedule.warps * 32);
-    let uses = Uses::of(tile);
-    let placement = Placement::of(tile, &uses, schedule, target)?;
-    Bounds::of(tile, &uses, &placement, schedule).check(schedule, &limits)?;
-    refuse_formless(tile, &uses, &placement)?;
-    let extents = Extents::of(tile, &placement);
-    let precision = Precision::of(tile, &uses);
-    let mut k = gpu::Kernel::new(&tile.name, target, threads);
+    let Frame { uses, placement, extents, precision, order } = Frame::choose(tile, schedule, cx.target, machine)?;
+    let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
-    k.index_map = order(tile, schedule)?;
+    k.index_map = order;
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
