@@ -6,6 +6,9 @@ use proc_macro2::{Ident, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Token, bracketed};
 
+/// Values of a knob. More would be no tune space.
+const MOST_VALUES: u32 = 1024;
+
 /// `BN: [64, 128]`, `stages: 2..=4` or `order: [linear, groups(8)]`.
 pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
     let name: Ident = input.parse()?;
@@ -32,7 +35,11 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
             return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));
         }
         input.parse::<Token![..=]>()?;
-        (lo..=number(input)?).map(Setting::Number).collect()
+        let (last, hi) = (input.span(), number(input)?);
+        if hi.saturating_sub(lo) >= MOST_VALUES {
+            return Err(syn::Error::new(last, format!("a knob has at most {MOST_VALUES} values")));
+        }
+        (lo..=hi).map(Setting::Number).collect()
     };
     Ok(Knob { name, values })
 }

@@ -41,4 +41,14 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel any_size(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: 1..=4000000000 }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
 fn main() {}
