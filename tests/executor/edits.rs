@@ -1,7 +1,7 @@
 //! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
 
 use atlas::codegen::gpu::{
-    Accuracy, At, Block, Form, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
+    Accuracy, At, Block, CopyAtom, Form, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
 };
 use atlas::dsl::DType;
 use atlas::dsl::op::{BinaryOp, UnaryOp};
@@ -182,6 +182,17 @@ pub(crate) fn claimed_inside(k: &Kernel) -> Vec<Mutant> {
             }
             _ => false,
         })
+    })
+}
+
+/// Copies without an instruction.
+pub(crate) fn open_copies(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Copy { atom, .. } if *atom != CopyAtom::Open => {
+            *atom = CopyAtom::Open;
+            true
+        }
+        _ => false,
     })
 }
 

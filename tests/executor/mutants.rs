@@ -117,6 +117,7 @@ const ROWS: &[Row] = &[
     row("a copy left out", "lower_tiles", Notices::Executor, COPIES, |k| {
         edits::without(k, |op| matches!(op, Op::Copy { .. }))
     }),
+    row("a copy left open", "form_copies", Notices::Verifier(460), COPIES, edits::open_copies),
     row("a ring of a stage less", "expand_loops", Notices::Executor, AHEAD, edits::shallower_rings),
     row("an acquired number off by one", "expand_loops", Notices::Executor, COPIES, |k| {
         edits::numbers_further(k, |op| matches!(op, Op::Acquire(..)))

@@ -30,7 +30,7 @@
 //! | 441 | from `mma` to its wait nothing writes its operands, releases them or uses its accumulator |
 //! | 442 | `mma` has operands, accumulator and extents that its atom takes |
 //! | 443 | the target has the atoms of `mma` and of `copy` |
-//! | 444 | a copy has a width that exists; multicast needs a cluster and a buffer that the cluster owns |
+//! | 444 | a copy has a width that exists and fits; multicast needs a cluster and a buffer that the cluster owns |
 //! | 445 | the instructions of an access's form can move its fragment |
 //! | 450 | slices fit the tensor, and the tile has their extents |
 //! | 451 | stores go to `out` tensors alone |

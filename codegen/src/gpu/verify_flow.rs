@@ -69,6 +69,7 @@ impl<'k> Verifier<'k> {
             Op::Copy { atom, param, slices, to } => {
                 self.copy_atom(*atom, to.buffer, loc);
                 if let Some((dtype, shape)) = self.access(*param, slices, loc) {
+                    self.chunks_fit(*atom, *param, slices, loc);
                     self.shared(to, &shape, loc);
                     self.holds(to, dtype, loc);
                 }

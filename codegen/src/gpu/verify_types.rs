@@ -2,6 +2,7 @@
 
 use super::atom::MmaAtom;
 use super::part::part_layout;
+use super::vectors::access_elements;
 use super::verify::Verifier;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
@@ -326,6 +327,16 @@ impl<'k> Verifier<'k> {
         let data = &self.kernel.params[param];
         if data.kind.is_read_only() {
             self.error(451, loc, format!("`{}` is stored to, but is not `out`", data.name));
+        }
+    }
+
+    /// 444: every chunk of a copy begins at a multiple of its size, inside one row.
+    pub(super) fn chunks_fit(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], loc: Loc) {
+        let data = &self.kernel.params[param];
+        let (CopyAtom::CpAsync(bytes), ParamKind::Tensor { dtype, .. }) = (atom, &data.kind) else { return };
+        let most = access_elements(self.kernel, param, slices) * dtype.bytes();
+        if matches!(bytes, 4 | 8 | 16) && bytes > most {
+            self.error(444, loc, format!("chunks of {bytes} bytes do not fit this part of `{}`: {most} do", data.name));
         }
     }
 

@@ -10,7 +10,7 @@
 //! # Argument
 //! A chunk fits if the base, every stride but the innermost, which is 1, and the first column are multiples of it, and no
 //! edge of the tensor divides one: `access_elements` answers that from what the kernel's signature promises, and the
-//! verifier of forms asks it again.
+//! verifier asks it again (444).
 //!
 //! # Breaks it
 //! Rows of an odd pitch, columns that are not contiguous, edges within a chunk: tests/agreement/fitting.rs::
