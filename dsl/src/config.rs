@@ -3,7 +3,7 @@
 //! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then the schedule's keys in
 //! the order of its table, those that nobody set left out. Unknown keys are errors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -160,9 +160,12 @@ impl FromStr for Config {
 
     /// Parses `KEY=VALUE` pairs separated by spaces or commas.
     fn from_str(text: &str) -> Result<Config, String> {
-        let mut config = Config::default();
+        let (mut config, mut set) = (Config::default(), BTreeSet::new());
         for pair in text.split([' ', ',']).filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=VALUE"))?;
+            if !set.insert(key) {
+                return Err(format!("`{key}` is set twice"));
+            }
             let value = match ScheduleKey::named(key) {
                 Some(key) => key.read(value)?,
                 None => {
@@ -211,6 +214,7 @@ mod tests {
             assert_eq!(again, config);
         }
         assert!(!Config::default().set("BN", Setting::WarpGrid(None)) && !Config::default().set("order", 4));
+        assert_eq!("BN=32 BN=64".parse::<Config>(), Err("`BN` is set twice".to_owned()));
         assert!("BN=linear".parse::<Config>().is_err() && "warps=linear".parse::<Config>().is_err());
     }
 

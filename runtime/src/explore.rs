@@ -69,8 +69,12 @@ pub(crate) fn explore(
     let built: Vec<&Built> = configs.iter().map(|config| &kernels[&config.tile]).collect();
     let refused = |reason: &String, built: bool| Found::Refused { reason: reason.clone(), built };
     let Some(machine) = machine else {
-        let found = |built: &Built| built.as_ref().map_or_else(|reason| refused(reason, false), |_| Found::Built);
-        return configs.iter().zip(&built).map(|(c, b)| (Point::new(c.clone(), found(b)), None)).collect();
+        let found = |config: &Config, built: &Built| match (built, config.schedule.check()) {
+            (Err(reason), _) => refused(reason, false),
+            (Ok(_), Err(reason)) => refused(&reason, true),
+            (Ok(_), Ok(())) => Found::Built,
+        };
+        return configs.iter().zip(&built).map(|(c, b)| (Point::new(c.clone(), found(c, b)), None)).collect();
     };
     let lower = |i: usize| -> Option<Lowered> {
         let lowered = pipeline::run(built[i].as_ref().ok()?, &configs[i].schedule, machine, |_, _| {});

@@ -252,8 +252,14 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
     let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
     let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
     refused.extend(ranked);
+    // Where several are refused alike, the tune space is not the cause.
+    let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
     let message = match selection.source {
         Source::Given => "the given config cannot run this problem here; give another, or none",
+        _ if is_alike => {
+            refused.truncate(1);
+            "this problem cannot run here, whatever the config: all are refused for one reason"
+        }
         _ => {
             "no config is legal for this problem; add others to its `tune`, by what each was refused for, or use another kernel"
         }

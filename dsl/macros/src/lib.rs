@@ -40,6 +40,7 @@ mod check_memory;
 mod check_operations;
 mod error;
 mod expand;
+mod names;
 mod parse;
 mod parse_tune;
 mod resolve;

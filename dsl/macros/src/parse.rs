@@ -1,7 +1,8 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
 use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
-use crate::error::{Errors, POWER, Place};
+use crate::error::{Errors, Place};
+use crate::names::POWER;
 use crate::parse_tune::knob;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
@@ -534,7 +535,10 @@ fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
 fn unsupported(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
     let whole = Place::of(e);
     let (place, message) = match e {
-        syn::Expr::If(i) => (i.if_token.span.into(), "`if` cannot branch on tiles; choose with `select(cond, a, b)`"),
+        syn::Expr::If(i) => (
+            i.if_token.span.into(),
+            "a kernel has no `if`: `select(cond, a, b)` chooses a value, the bounds of a loop how often it runs",
+        ),
         syn::Expr::Match(m) => {
             (m.match_token.span.into(), "`match` cannot branch on tiles; choose with `select(cond, a, b)`")
         }

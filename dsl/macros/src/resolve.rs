@@ -1,8 +1,9 @@
 //! Scopes and statements: names become params, dims, tune knobs, coordinates, lets and tile fns.
 
 use crate::ast;
-use crate::error::{Errors, Place, did_you_mean};
-use crate::signature::{check_tune, is_upper, signature};
+use crate::error::{Errors, Place};
+use crate::names::did_you_mean;
+use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
     TileFn,
@@ -175,6 +176,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
         }
     }
     let (params, dims, locals) = (r.params, r.dims, r.locals);
+    check_order(&ast, axes.len(), errors);
     let broken = ast.broken || errors.count() > before;
     Kernel { ast, params, dims, locals, axes, body, broken }
 }

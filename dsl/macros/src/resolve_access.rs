@@ -1,7 +1,7 @@
 //! What brackets mean: places in tensors, and elements of tables.
 
 use crate::ast;
-use crate::error::did_you_mean;
+use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::resolve_expr::is_const_name;
 use crate::tree::{Expr, ExprKind, Index, ParamKind};
@@ -75,7 +75,14 @@ impl Resolver<'_> {
                     None => Index::At(Expr { kind: ExprKind::Bad, place: e.place, token: e.token }),
                 }
             }
-            _ => Index::At(self.expr(e)),
+            _ => {
+                let at = self.expr(e);
+                if matches!(at.kind, ExprKind::Literal { value, .. } if value < 0.0) {
+                    let message = "elements count from 0, and before it there are none; the last is at `size(D) - 1`";
+                    self.errors.push(113, e.place, message);
+                }
+                Index::At(at)
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Expressions: calls become operations, arguments are counted, names are looked up.
 
 use crate::ast;
-use crate::error::{Place, did_you_mean};
+use crate::error::Place;
+use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};

@@ -1,9 +1,10 @@
 //! Signatures: parameters, dims, element types and knobs.
 
 use crate::ast;
-use crate::error::{Errors, did_you_mean};
+use crate::error::Errors;
+use crate::names::did_you_mean;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::{DType, SCHEDULE, ScheduleKey, Setting};
+use atlas_vocabulary::{DType, Order, SCHEDULE, ScheduleKey, Setting};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
@@ -39,6 +40,29 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
             let message = format!("`{name}` is no schedule key (those are {keys}) and no upper-case tile size{hint}");
             errors.push(23, span, message);
         }
+    }
+    let values = |key: &str| ast.tune.iter().find(|knob| knob.name == key);
+    let warps = values("warps").map_or(vec![Setting::Number(4)], |knob| knob.values.clone());
+    for grid in values("warp_grid").into_iter().flat_map(|knob| &knob.values) {
+        if let Setting::WarpGrid(Some(g)) = grid
+            && g.warps() > 0
+            && !warps.contains(&Setting::Number(g.warps()))
+            && let Some(knob) = values("warp_grid")
+        {
+            let n = g.warps();
+            errors.push(23, knob.name.span(), format!("warp_grid = {grid} has {n} warps, and `warps` is never {n}"));
+        }
+    }
+}
+
+/// Checks the order of programs, by the axes of the grid.
+pub(crate) fn check_order(ast: &ast::Kernel, axes: usize, errors: &mut Errors) {
+    let Some(knob) = ast.tune.iter().find(|knob| knob.name == "order") else { return };
+    let groups = |value: &&Setting| matches!(value, Setting::Order(Some(Order::Groups(_))));
+    if let (Some(order), 1) = (knob.values.iter().find(groups), axes) {
+        let message =
+            format!("order = {order} groups the rows of a grid of two axes or more; this one has a single axis");
+        errors.push(23, knob.name.span(), message);
     }
 }
 

@@ -54,17 +54,30 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
     g.extra_dims();
     let body = g.body(&mut scope);
     g.recipe.body = body;
+    g.decisions();
     g.recipe
 }
 
 impl Generator {
     fn schedule(&mut self) {
-        let stages = 1 + self.rng.below(4) as u32;
-        let (warps, occupancy) = (self.rng.of(&[1, 1, 2, 4, 4, 8, 3]), self.rng.of(&[1, 1, 1, 2]));
+        self.recipe.schedule = Schedule {
+            stages: 1 + self.rng.below(4) as u32,
+            warps: self.rng.of(&[1, 1, 2, 4, 4, 8, 3]),
+            occupancy: self.rng.of(&[1, 1, 1, 2]),
+            ..Schedule::default()
+        };
+    }
+
+    /// What the compiler would else decide.
+    fn decisions(&mut self) {
+        let warps = self.recipe.schedule.warps;
         let rows = self.rng.of(&[1, 2, 3, 4, 8]);
-        let is_given = warps % rows == 0 && self.rng.below(3) == 0;
-        let warp_grid = is_given.then(|| WarpGrid { rows, cols: warps / rows });
-        self.recipe.schedule = Schedule { stages, warps, occupancy, warp_grid, order: None };
+        if warps.is_multiple_of(rows) && self.rng.below(3) == 0 {
+            self.recipe.schedule.warp_grid = Some(WarpGrid { rows, cols: warps / rows });
+        }
+        if self.recipe.grid.len() > 1 {
+            self.recipe.schedule.order = self.rng.of(&[None, Some(Order::Linear), Some(Order::Groups(3))]);
+        }
     }
 
     pub(super) fn name(&mut self) -> Name {
@@ -132,9 +145,6 @@ impl Generator {
             7..8 => &[false],
             _ => &[true, true],
         };
-        if axes.len() > 1 {
-            self.recipe.schedule.order = self.rng.of(&[None, Some(Order::Linear), Some(Order::Groups(3))]);
-        }
         let mut scope = Scope::default();
         for &tiles in axes {
             let coord = self.name();

@@ -42,6 +42,26 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
+    kernel more_warps_than_there_are(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [4], warp_grid: [auto, 2x4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel groups_of_one_axis(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], order: [groups(4)] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
     kernel any_size(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: 1..=4000000000 }
     {

@@ -1,0 +1,92 @@
+//! Names that are not known here: how other languages' are written, and what may have been meant.
+
+/// How a power is written.
+pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` where `x` is above 0";
+
+const SILU: &str = "`x * sigmoid(x)`";
+const SELECT: &str = "`select(condition, a, b)`";
+const NOTHING: &str = "";
+
+/// How what other languages call so is written here; [`NOTHING`] where it cannot be, so that no near name is proposed.
+const WRITTEN: [(&str, &str); 43] = [
+    ("acos", NOTHING),
+    ("arange", "`iota([A, B], axis)`"),
+    ("argmax", "`min(select(x == max(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
+    ("argmin", "`min(select(x == min(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
+    ("asin", NOTHING),
+    ("atan", NOTHING),
+    ("ceil", "`-floor(-x)`"),
+    ("clamp", "`min(max(x, low), high)`"),
+    ("cosh", "`(exp(x) + exp(-x)) / 2`"),
+    ("erfc", "`1 - erf(x)`"),
+    ("expm1", "`exp(x) - 1`"),
+    ("ln", "`log(x)`"),
+    ("log10", "`log(x) * 0.4342944819`"),
+    ("log1p", "`log(1 + x)`"),
+    ("log2", "`log(x) * 1.4426950409`"),
+    ("matmul", "`dot(a, b)`"),
+    ("maximum", "`max(x, y)`"),
+    ("mean", "`sum(x, axis = 1) / size(D).cast::<f32>()`"),
+    ("minimum", "`min(x, y)`"),
+    ("not", "`!condition`"),
+    ("ones", "`full::<f32>([A, B], 1)`"),
+    ("pow", POWER),
+    ("powf", POWER),
+    ("powi", POWER),
+    ("prod", "`exp(sum(log(x), axis = 1))`, where `x` is above 0"),
+    ("program_id", "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is"),
+    ("recip", "`1 / x`"),
+    ("relu", "`max(x, 0)`"),
+    ("sign", "`select(x > 0, 1, select(x < 0, -1, 0))`"),
+    ("silu", SILU),
+    ("sinh", "`(exp(x) - exp(-x)) / 2`"),
+    ("softmax", "`e / sum(e, axis = 1)` of `e = exp(x - max(x, axis = 1))`"),
+    ("softplus", "`max(x, 0) + log(1 + exp(-abs(x)))`"),
+    ("sort", NOTHING),
+    ("square", "`x * x`"),
+    ("std", "`sqrt(..)` of the mean of squares, by `sum(x, axis = 1)`"),
+    ("swish", SILU),
+    ("tan", "`sin(x) / cos(x)`"),
+    ("trans", "`x.t()`"),
+    ("transpose", "`x.t()`"),
+    ("var", "the mean of `(x - m) * (x - m)`, by `sum(.., axis = 1)`"),
+    ("where", SELECT),
+    ("where_", SELECT),
+];
+
+/// `; write ...` for a name of other languages, `; did you mean ...?` with the nearest candidate, or nothing.
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    match WRITTEN.iter().find(|(other, _)| *other == name) {
+        Some(&(_, NOTHING)) => return "; nothing here does what it does elsewhere".to_owned(),
+        Some((_, written)) => return format!("; write {written}"),
+        None => {}
+    }
+    // Names of one or two letters are all near each other.
+    let limit = name.len() / 3;
+    candidates
+        .into_iter()
+        .filter(|&c| c != name)
+        .map(|c| (distance(name, c), c))
+        .filter(|&(d, _)| d <= limit)
+        .min()
+        .map_or(String::new(), |(_, c)| format!("; did you mean `{c}`?"))
+}
+
+/// Edit distance, where swapping two neighbours counts once.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i.max(j)
+            } else {
+                let swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let near = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if swap { near.min(rows[i - 2][j - 2] + 1) } else { near }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
