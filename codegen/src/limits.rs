@@ -9,6 +9,12 @@ pub(crate) fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
     (65536 / (threads * occupancy).max(1)).min(255)
 }
 
+/// What tiles may take with the operands that loops carry: five sixths. Measured on products: above it ptxas spills. It
+/// decides code, so no machine is asked.
+pub(crate) fn registers_with_operands(threads: u32, occupancy: u32) -> u32 {
+    registers_per_thread(threads, occupancy) * 5 / 6
+}
+
 /// What the CTAs of a kernel may take of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'m> {
@@ -48,11 +54,6 @@ impl<'m> Limits<'m> {
     /// on the shipped kernels: above it ptxas spills.
     pub(crate) fn of_tiles(&self) -> u32 {
         (self.registers() * 3).div_ceil(4)
-    }
-
-    /// What tiles may take with the operands that loops carry: five sixths. Measured on products: above it ptxas spills.
-    pub(crate) fn with_operands(&self) -> u32 {
-        self.registers() * 5 / 6
     }
 
     /// Refuses so many registers of a thread for tiles if they are too many.

@@ -2,7 +2,7 @@
 //!
 //! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
 //! GPU IR once for a specialization, which tells its work as a formula (`space.rs`); for the sizes of a launch the
-//! cheapest work is chosen, and among works within 2 % of it, that with most bytes on their way and most threads resident. A config
+//! cheapest work is chosen, and among works that the model cannot tell from it, that with most bytes on their way and most threads resident. A config
 //! that the builder, the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the
 //! order of the tune space. If nothing is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
 //! where tiles cost little, the default comes first.
@@ -229,7 +229,7 @@ pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, R
 /// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel, and schedules
 /// that no machine runs.
 pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Config, LaunchError> {
-    let is_knob = |key: &str| def.tune.iter().any(|knob| knob.name == key);
+    let is_knob = |key: &str| !Schedule::KEYS.contains(&key) && def.tune.iter().any(|knob| knob.name == key);
     if let Some(key) = config.tile.keys().find(|key| !is_knob(key)) {
         let names: Vec<&str> = def.tune.iter().map(|k| k.name).filter(|n| !Schedule::KEYS.contains(n)).collect();
         let known = [names, Schedule::KEYS.to_vec()].concat().join(", ");

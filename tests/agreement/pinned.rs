@@ -19,6 +19,41 @@ atlas_kernel! {
         }
     }
 
+    /// Grids that divide neither the warps' blocks nor each other.
+    kernel by_five<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
+    tune { BM: [64], BN: [64], BK: [16], warps: [5], warp_grid: [1x5, 5x1] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], acc);
+        }
+    }
+
+    /// The same of columns that are fewer than the warps.
+    kernel by_seven<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
+    tune { BM: [32], BN: [48], BK: [16], warps: [7], warp_grid: [1x7, 7x1] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], acc - max(acc.or(f32::NEG_INFINITY), axis = 1) * 0.0);
+        }
+    }
+
+    /// A product that is made by ranges of columns.
+    kernel by_ranges<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, H]>, y: &mut Tensor<T, [N, H]>)
+    tune { BN: [128], warps: [8], warp_grid: [1x8, 2x4, 4x2, 8x1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], exp(dot(load(x[n, ..]), load(w[.., ..]))).cast::<T>());
+        }
+    }
+
     /// Two products and a fold of rows between them, which warps that share columns fold together and pass through shared
     /// memory, by every grid of six warps.
     kernel handed_on<T: Float>(x: &Tensor<T, [G, N, D]>, w: &Tensor<T, [D, H]>, v: &Tensor<T, [H, D]>, y: &mut Tensor<f32, [G, N, D]>)
@@ -41,6 +76,10 @@ fn products_by_every_grid_of_warps() {
     for dtype in [Bf16, F32] {
         let (a, b) = (small(dtype, &[100, 40]), small(dtype, &[170, 40]));
         agrees(&product, &[a, b, output(F32, &[100, 170])], 1e-3);
+        let (a, b) = (small(dtype, &[70, 40]), small(dtype, &[90, 40]));
+        agrees(&by_five, &[a.clone(), b.clone(), output(F32, &[70, 90])], 1e-3);
+        agrees(&by_seven, &[a, b, output(F32, &[70, 90])], 1e-3);
+        agrees(&by_ranges, &[small(dtype, &[140, 16]), small(dtype, &[16, 192]), output(dtype, &[140, 192])], 2e-2);
         let (x, w, v) = (small(dtype, &[2, 70, 32]), small(dtype, &[32, 48]), small(dtype, &[48, 32]));
         agrees(&handed_on, &[x, w, v, output(F32, &[2, 70, 32])], 2e-2);
     }

@@ -29,7 +29,7 @@ pub(crate) use placement::contiguous_run;
 pub use placement::{Home, Placement, StagingReason};
 pub use precision::{Precision, Verdict};
 pub(crate) use registers::words;
-pub use registers::{carried_operands, peak_registers};
+pub use registers::{peak_registers, tile_registers};
 pub(crate) use sources::root as placement_root;
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Work, WorkFormula};

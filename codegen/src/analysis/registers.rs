@@ -32,6 +32,11 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
 pub fn peak_registers(k: &Kernel) -> u32 {
+    peak(k, &EntitySet::new())
+}
+
+/// The most registers, where some values are not counted.
+fn peak(k: &Kernel, uncounted: &EntitySet<Value>) -> u32 {
     let mut users: SecondaryMap<Value, Users> = SecondaryMap::with_capacity(k.values.len());
     for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
         k.insts[inst].visit_operands(|v| {
@@ -43,24 +48,42 @@ pub fn peak_registers(k: &Kernel) -> u32 {
         });
     }
     let mut walk = Walk::new(k, &users);
+    uncounted.iter().for_each(|v| walk.cost[v] = 0);
     for role in k.roles.values() {
         walk.block(role.body, Live::default());
     }
     walk.peak
 }
 
-/// Registers of a thread for the operands of products that a loop carries, of the loop that carries most.
-pub fn carried_operands(k: &Kernel) -> u32 {
+/// The same without the first operands of its next iterate that a loop of products loads at its end, which
+/// `carry_operands` has weighed by itself.
+pub fn tile_registers(k: &Kernel) -> u32 {
+    peak(k, &rotated(k))
+}
+
+/// What loops carry of operands that they have loaded for their next iterate: values that take their registers in turn.
+fn rotated(k: &Kernel) -> EntitySet<Value> {
     let mut operands: EntitySet<Value> = EntitySet::new();
-    for inst in k.blocks.values().flat_map(|b| &b.insts) {
-        if let Op::Mma { a, b, .. } = &k.insts[*inst] {
-            operands
-                .extend([a, b].into_iter().filter_map(|o| if let Operand::Fragment(v) = o { Some(*v) } else { None }));
+    for op in k.insts.values() {
+        if let Op::Mma { a, b, .. } = op {
+            let held = [a, b].into_iter().filter_map(|o| if let Operand::Fragment(v) = o { Some(*v) } else { None });
+            operands.extend(held);
         }
     }
-    let carried = |v: &&Value| operands.contains(**v);
-    let words = |v: &Value| k.values[*v].ty.tile().map_or(0, words);
-    k.blocks.values().map(|b| b.params.iter().filter(carried).map(words).sum()).max().unwrap_or(0)
+    let is_loaded = |v: Value| matches!(k.values[v].def, ValueDef::Result(inst, _) if matches!(k.insts[inst], Op::LoadMatrix { .. } | Op::If(..)));
+    let mut rotated = EntitySet::new();
+    for (inst, op) in &k.insts {
+        let Op::Loop { inits, body, .. } = op else { continue };
+        let last = k.blocks[*body].insts.last().map(|&i| &k.insts[i]);
+        let Some(Op::Yield(yields)) = last else { continue };
+        for (i, (&init, &next)) in inits.iter().zip(yields).enumerate() {
+            let param = k.blocks[*body].params[i + 1];
+            if operands.contains(param) && is_loaded(next) {
+                rotated.extend([param, init, next, k.results[inst][i]]);
+            }
+        }
+    }
+    rotated
 }
 
 /// The instructions that use a value.

@@ -166,7 +166,9 @@ impl MmaAtom {
             WarpGrid { rows, cols }
         };
         if let Split::Given(grid) = split {
-            return with_rows(grid.rows);
+            let fitting = with_rows(grid.rows);
+            // Columns that nothing divides are left over at the end of the tile instead.
+            return if fitting.cols < blocks_n.min(grid.cols) { grid } else { fitting };
         }
         let grids = (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)).map(with_rows);
         let key = |g: &WarpGrid| {

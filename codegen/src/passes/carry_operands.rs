@@ -40,7 +40,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{copy, is_plain, remove_unread, slice, visit_deep};
 use crate::gpu::{Block, BlockData, Buffer, Inst, Kernel, Op, Type, Value};
-use crate::limits::Limits;
+use crate::limits::registers_with_operands;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::BTreeMap;
@@ -50,8 +50,8 @@ pub fn carry_operands(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
     for block in k.blocks.keys().collect::<Vec<_>>() {
         for inst in k.blocks[block].insts.clone() {
             let Some(head) = Head::of(k, inst) else { continue };
-            let (needs, has) =
-                (peak_registers(k) + head.words(k), Limits::of(k.threads, k.occupancy, cx.machine).with_operands());
+            let has = registers_with_operands(k.threads, k.occupancy);
+            let needs = peak_registers(k) + head.words(k);
             let loc = k.locs[inst];
             cx.notes.push("operands", loc, || match needs <= has {
                 true => ("of the first step come with the loop".to_owned(), format!("{needs} registers of {has}")),

@@ -14,7 +14,7 @@
 //! A config of large tiles by few warps: tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten
 //! has one that is refused beside one that runs.
 
-use crate::analysis::{carried_operands, peak_registers};
+use crate::analysis::tile_registers;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::Kernel;
@@ -24,7 +24,7 @@ use atlas_dsl::ir::Loc;
 /// Refuses a kernel whose tiles need more of a thread's registers than they may have.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, cx.machine);
-    let (peak, limit) = (peak_registers(k).saturating_sub(carried_operands(k)), limits.of_tiles());
+    let (peak, limit) = (tile_registers(k), limits.of_tiles());
     limits.check_registers(peak, "the tiles need")?;
     cx.notes.push("registers", Loc::default(), || {
         let because = format!(

@@ -47,6 +47,13 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
 /// A value of a schedule's key: `4`, `2x4`, `linear` or `groups(8)`.
 fn setting(key: &ScheduleKey, input: ParseStream<'_>) -> syn::Result<Setting> {
     let start = input.span();
+    if input.peek(syn::LitInt) && !input.peek2(syn::LitInt) {
+        // `0x8` and `4u32` are numbers too; the suffix of `2x4` is half of a grid.
+        let number: syn::LitInt = input.parse()?;
+        let text =
+            if number.suffix().starts_with('x') { number.to_string() } else { number.base10_digits().to_owned() };
+        return key.read(&text).map_err(|why| syn::Error::new(start, why));
+    }
     let mut text = String::new();
     while !input.is_empty() && !input.peek(Token![,]) {
         text += &input.parse::<TokenTree>()?.to_string();

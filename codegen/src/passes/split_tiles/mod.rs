@@ -46,7 +46,7 @@ mod trees;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::remove_unread;
-use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value};
+use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value, WarpGrid};
 use crate::layout::Fragment;
 use crate::limits::registers_per_thread;
 use crate::mutation::{Mutation, is_planted};
@@ -83,7 +83,7 @@ pub fn split_tiles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     // At most half of what the schedule leaves a thread.
     let budget = registers_per_thread(k.threads, k.occupancy).div_ceil(2);
     for block in k.blocks.keys().collect::<Vec<_>>() {
-        let mut plans = plans(k, block, budget);
+        let mut plans = plans(k, block, budget, cx.schedule.warp_grid);
         if plans.is_empty() {
             continue;
         }
@@ -109,7 +109,7 @@ fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
 }
 
 /// The roots of a block that have trees too wide, the last first: what two trees have in common counts for the later one.
-fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
+fn plans(k: &Kernel, block: Block, budget: u32, given: Option<WarpGrid>) -> BTreeMap<Inst, Plan> {
     let program = Program::of(k);
     let mut counted = BTreeSet::new();
     let mut plans: BTreeMap<Inst, Plan> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn plans(k: &Kernel, block: Block, budget: u32) -> BTreeMap<Inst, Plan> {
         let pieces = (widest.div_ceil(budget)..=granules).find(|&n| granules.is_multiple_of(n));
         let Some(pieces) = pieces.filter(|_| cols.is_multiple_of(GRANULE)) else { continue };
         let len = another.map_or(cols / pieces, |plan| plan.len);
-        let Some(layouts) = tree.layouts(k, inst, cols, len) else { continue };
+        let Some(layouts) = tree.layouts(k, inst, (cols, len), given) else { continue };
         let cols = another.map_or(cols, |plan| plan.cols);
         let zeroed = match &k.insts[inst] {
             Op::StoreShared { to, value } if program.is_first_write(k, inst, to.buffer) => {

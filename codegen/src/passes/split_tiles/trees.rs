@@ -3,7 +3,7 @@
 use crate::analysis::words;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
-    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, warp_grid_of,
+    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
 };
 use crate::layout::Fragment;
 use atlas_dsl::op::UnaryOp;
@@ -53,7 +53,13 @@ impl Tree {
     }
 
     /// The layouts of `len` of `cols` columns of all of it, by those of the whole; `None` if it cannot be cut for its root.
-    pub(super) fn layouts(&self, k: &Kernel, root: Inst, cols: u32, len: u32) -> Option<BTreeMap<Fragment, Fragment>> {
+    pub(super) fn layouts(
+        &self,
+        k: &Kernel,
+        root: Inst,
+        (cols, len): (u32, u32),
+        given: Option<WarpGrid>,
+    ) -> Option<BTreeMap<Fragment, Fragment>> {
         let mut layouts = BTreeMap::new();
         for inst in self.all() {
             let whole = k.tile(k.results[inst][0]).1;
@@ -62,7 +68,7 @@ impl Tree {
             }
             match &k.insts[inst] {
                 Op::Mma { atom, a, .. } => {
-                    let cut = accumulator(*atom, whole, len);
+                    let cut = accumulator(*atom, whole, len, given);
                     // A left operand in registers is laid out for the grid.
                     if matches!(a, Operand::Fragment(_)) && warp_grid_of(&cut) != warp_grid_of(whole) {
                         return None;
@@ -95,12 +101,16 @@ fn columns(layout: &Fragment, len: u32) -> Fragment {
 }
 
 /// The layout of fewer columns of a product: with the same grid, or where a warp has too few columns for that with one that
-/// is chosen for them as the whole's was.
-fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32) -> Fragment {
+/// is chosen for them as the whole's was; the given one, if the schedule gives one.
+fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32, given: Option<WarpGrid>) -> Fragment {
     let (m, n, warps, grid) = (whole.shape[0], whole.shape[1], whole.thread_count() / 32, warp_grid_of(whole));
     let cut = whole.narrowed(len).filter(|cut| *cut == atom.accumulator(m, len, grid, warps));
     cut.unwrap_or_else(|| {
-        let split = if grid == atom.warp_grid(m, n, warps, Split::Rows) { Split::Rows } else { Split::Both };
+        let split = match given {
+            Some(given) => Split::Given(given),
+            None if grid == atom.warp_grid(m, n, warps, Split::Rows) => Split::Rows,
+            None => Split::Both,
+        };
         atom.accumulator(m, len, atom.warp_grid(m, len, warps, split), warps)
     })
 }
