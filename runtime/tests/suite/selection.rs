@@ -30,7 +30,7 @@ fn an_illegal_config_is_never_chosen_and_says_why() {
             let zero = selection.refused().find(|(c, _)| c.tile["BM"] == 0).unwrap();
             assert!(zero.1.contains("error[ATL301]"), "{}", zero.1);
             let large = selection.refused().find(|(c, _)| c.tile["BM"] == 1024).unwrap();
-            assert!(large.1.contains("shared memory"), "{}", large.1);
+            assert!(large.1.contains("the tiles that a loop carries need"), "{}", large.1);
         }
     }
 }
