@@ -21,8 +21,16 @@ use std::collections::BTreeSet;
 /// Shared memory that rings of tiles may take that registers would hold: what every GPU has for a CTA, and a little more.
 const ROOM: u32 = 96 * 1024;
 
+/// True if it is known where a load in a loop's body reads before an iterate starts, or, without what the loop carries,
+/// before that.
+pub(crate) fn is_place_known(kernel: &Kernel, uses: &Uses, load: Inst, body: Block, carried: bool) -> bool {
+    let mut known = true;
+    kernel.insts[load].visit_operands(|v| known &= is_known_before(kernel, uses, v, body, carried));
+    known
+}
+
 /// True if a scalar is known where an iterate starts, or, without what the loop carries, before that.
-pub(crate) fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried: bool) -> bool {
+fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried: bool) -> bool {
     let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
     while let Some(v) = open.pop() {
         if !seen.insert(v) {

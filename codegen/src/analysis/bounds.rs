@@ -14,7 +14,7 @@
 //! # Breaks it
 //! tests/bounds.rs compares the two for every shipped config, and has some that are refused.
 
-use super::{Home, Placement, StagingReason, Uses, is_known_before, words};
+use super::{Home, Placement, StagingReason, Uses, is_place_known, words};
 use crate::error::CompileError;
 use crate::layout::SharedLayout;
 use crate::limits::Limits;
@@ -80,8 +80,7 @@ fn copied_bytes(
     let Op::Load { .. } = kernel.insts[inst] else { return None };
     let v = kernel.results[inst][0];
     let Home::Copied(reason) = placement.home(v) else { return None };
-    let mut known = !uses.get(v).is_empty();
-    kernel.insts[inst].visit_operands(|o| known &= is_known_before(kernel, uses, o, body, carried));
+    let known = !uses.get(v).is_empty() && is_place_known(kernel, uses, inst, body, carried);
     let ty = kernel.ty(v);
     let operand = *reason == StagingReason::Operand;
     let bytes = |layout: SharedLayout| u64::from(layout.rows) * u64::from(layout.pitch);

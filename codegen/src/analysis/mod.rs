@@ -19,7 +19,7 @@ mod uses;
 mod work;
 mod work_table;
 
-pub(crate) use ahead::is_known_before;
+pub(crate) use ahead::is_place_known;
 pub use bounds::Bounds;
 pub use extents::{Constraint, Extents};
 pub(crate) use formless::{refuse_bits_in_shared, refuse_formless};

@@ -24,15 +24,11 @@ use atlas_dsl::ir::ParamKind;
 
 /// Gives every copy an atom.
 pub fn form_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    let open: Vec<_> = k.insts.iter().filter(|(_, op)| matches!(op, Op::Copy { atom: CopyAtom::Open, .. })).collect();
-    let made: Vec<_> = open
-        .into_iter()
-        .filter_map(|(inst, op)| match op {
-            Op::Copy { param, slices, .. } => Some((inst, *param, atom_for(k, *param, slices))),
-            _ => None,
-        })
-        .collect();
-    for (inst, param, made) in made {
+    let made = k.insts.iter().filter_map(|(inst, op)| match op {
+        Op::Copy { atom: CopyAtom::Open, param, slices, .. } => Some((inst, *param, atom_for(k, *param, slices))),
+        _ => None,
+    });
+    for (inst, param, made) in made.collect::<Vec<_>>() {
         if let Op::Copy { atom, .. } = &mut k.insts[inst] {
             *atom = made;
         }

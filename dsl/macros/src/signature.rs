@@ -41,23 +41,25 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
             errors.push(23, span, message);
         }
     }
-    let values = |key: &str| ast.tune.iter().find(|knob| knob.name == key);
-    let warps = values("warps").map_or(vec![Setting::Number(4)], |knob| knob.values.clone());
-    for grid in values("warp_grid").into_iter().flat_map(|knob| &knob.values) {
-        if let Setting::WarpGrid(Some(g)) = grid
-            && g.warps() > 0
-            && !warps.contains(&Setting::Number(g.warps()))
-            && let Some(knob) = values("warp_grid")
-        {
-            let n = g.warps();
-            errors.push(23, knob.name.span(), format!("warp_grid = {grid} has {n} warps, and `warps` is never {n}"));
+    let Some(grids) = knob(ast, "warp_grid") else { return };
+    let warps = knob(ast, "warps").map_or(&[Setting::Number(4)][..], |knob| &knob.values);
+    for grid in &grids.values {
+        let Setting::WarpGrid(Some(g)) = grid else { continue };
+        let n = g.warps();
+        if n > 0 && !warps.contains(&Setting::Number(n)) {
+            errors.push(23, grids.name.span(), format!("warp_grid = {grid} has {n} warps, and `warps` is never {n}"));
         }
     }
 }
 
+/// The knob of a name.
+fn knob<'k>(ast: &'k ast::Kernel, name: &str) -> Option<&'k ast::Knob> {
+    ast.tune.iter().find(|knob| knob.name == name)
+}
+
 /// Checks the order of programs, by the axes of the grid.
 pub(crate) fn check_order(ast: &ast::Kernel, axes: usize, errors: &mut Errors) {
-    let Some(knob) = ast.tune.iter().find(|knob| knob.name == "order") else { return };
+    let Some(knob) = knob(ast, "order") else { return };
     let groups = |value: &&Setting| matches!(value, Setting::Order(Some(Order::Groups(_))));
     if let (Some(order), 1) = (knob.values.iter().find(groups), axes) {
         let message =

@@ -109,18 +109,15 @@ impl Lower<'_> {
             return;
         }
         notes.push(format!("load {}", self.tile.params[*param].name), loc, || {
-            let because = match home {
-                Home::Copied(StagingReason::Operand) => "a product reads it in shared memory",
-                Home::Copied(StagingReason::Coalescing) => "its layout would read less than 32 bytes in a row",
-                Home::Copied(StagingReason::Ahead) => "a pipelined loop's loads run ahead of it",
-                Home::Copied(StagingReason::Transposed) => "it is used transposed",
-                Home::Stored => "the kernel writes the tensor too",
-                _ => "nothing reads it in shared memory",
-            };
-            let how = match home {
-                Home::Copied(_) => "staged",
-                Home::Stored => "to registers, then stored",
-                _ => "to registers",
+            let (how, because) = match home {
+                Home::Copied(StagingReason::Operand) => ("staged", "a product reads it in shared memory"),
+                Home::Copied(StagingReason::Coalescing) => {
+                    ("staged", "its layout would read less than 32 bytes in a row")
+                }
+                Home::Copied(StagingReason::Ahead) => ("staged", "a pipelined loop's loads run ahead of it"),
+                Home::Copied(StagingReason::Transposed) => ("staged", "it is used transposed"),
+                Home::Stored => ("to registers, then stored", "the kernel writes the tensor too"),
+                _ => ("to registers", "nothing reads it in shared memory"),
             };
             (how.to_owned(), because.to_owned())
         });

@@ -1,7 +1,7 @@
 //! Loops: rings for the loads that run ahead, buffers for tiles carried in shared memory.
 
 use super::{Lower, Resident};
-use crate::analysis::{Home, is_known_before};
+use crate::analysis::{Home, is_place_known};
 use crate::error::CompileError;
 use crate::gpu::{self, BlockData, Op as GpuOp, Type};
 use atlas_dsl::op::{BinaryOp, LoopKind};
@@ -43,7 +43,8 @@ impl Lower<'_> {
         // Loads that go through shared memory share a ring. It is filled before anything that an iterate computes: what reads
         // where an iterate says is filled where it stands.
         let mut loads = self.staged_loads(body);
-        loads.retain(|&load| self.is_place_known(inst, body, load));
+        let carried = !self.runs_ahead(inst);
+        loads.retain(|&load| is_place_known(self.tile, &self.uses, load, body, carried));
         let outer = self.fragments.clone();
         let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads)?) };
 
@@ -103,15 +104,6 @@ impl Lower<'_> {
                 && !self.uses.get(self.tile.results[i][0]).is_empty()
         };
         self.tile.blocks[body].insts.iter().copied().filter(staged).collect()
-    }
-
-    /// True if it is known where a load reads before an iterate starts; of a loop that runs ahead, before what it carries is
-    /// known.
-    fn is_place_known(&self, inst: Inst, body: Block, load: Inst) -> bool {
-        let carried = !self.runs_ahead(inst);
-        let mut known = true;
-        self.tile.insts[load].visit_operands(|v| known &= is_known_before(self.tile, &self.uses, v, body, carried));
-        known
     }
 
     /// True if the rings of a loop will have several stages.
