@@ -30,8 +30,8 @@ use atlas_dsl::ir::GridExtent;
 /// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
     sm: u32,
-    /// Fused multiply-adds of `mma.sync` on 16-bit operands into f32, as many as real code gets; tf32 has half.
-    tensor_half: f64,
+    /// Fused multiply-adds of `mma.sync` on 16-bit operands into f32, as many as real code gets.
+    tensor: f64,
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
     l2_bytes: f64,
@@ -39,9 +39,9 @@ struct Rates {
 }
 
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor_half: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
-    Rates { sm: 89, tensor_half: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
-    Rates { sm: 90, tensor_half: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32 },
+    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
+    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
+    Rates { sm: 90, tensor: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32 },
 ];
 
 /// The same in every generation: rates per clock of single precision, of other instructions, of the unit for special
@@ -205,7 +205,7 @@ fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
 
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
-    let tensor = c.tensor_half / rates.tensor_half + c.tensor_tf32 / (rates.tensor_half / 2.0);
+    let tensor = c.tensor / rates.tensor;
     tensor.max(c.shared / SHARED_BYTES).max(c.special / SPECIAL) + c.fma / FMA + c.element_wise / ELEMENT_WISE
 }
 
@@ -265,7 +265,7 @@ mod tests {
             |w| w.programs *= 2,
             |w| w.written *= 2.0,
             |w| w.total.element_wise *= 8.0,
-            |w| w.total.tensor_half = 4e6,
+            |w| w.total.tensor = 4e6,
             |w| w.total.shared = 1e6,
             |w| w.total.special = 1e6,
             |w| w.total.barriers = 100.0,

@@ -332,7 +332,7 @@ mod tests {
         let amounts = (0..4_u32, 0..4_u32, 0..4_u32, 0..3_u32);
         (sizes, amounts).prop_map(|((warps, shared, registers), (products, other, bytes, rounds))| {
             let total = Counts {
-                tensor_half: f64::from(products) * 1e6,
+                tensor: f64::from(products) * 1e6,
                 element_wise: f64::from(other) * 4096.0,
                 global: f64::from(bytes) * 16384.0,
                 rounds: f64::from(rounds),

@@ -12,7 +12,7 @@ use crate::limits::registers_per_thread;
 use crate::math::Count;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate};
-use atlas_dsl::{DType, Param};
+use atlas_dsl::Param;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -25,10 +25,8 @@ const MOST_REGISTERS: u32 = 255;
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Fused multiply-adds on tensor cores, 16-bit operands.
-    pub tensor_half: f64,
-    /// The same of tf32.
-    pub tensor_tf32: f64,
+    /// Fused multiply-adds on tensor cores, in those of 16-bit operands.
+    pub tensor: f64,
     /// Fused multiply-adds of products that no tensor core does.
     pub fma: f64,
     /// Instructions of single threads: element-wise, folds, copies.
@@ -47,8 +45,7 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn plus_times(&mut self, other: Counts, n: f64) {
-        self.tensor_half += n * other.tensor_half;
-        self.tensor_tf32 += n * other.tensor_tf32;
+        self.tensor += n * other.tensor;
         self.fma += n * other.fma;
         self.element_wise += n * other.element_wise;
         self.special += n * other.special;
@@ -343,10 +340,9 @@ impl Walk<'_> {
                 let Some((_, layout)) = tile else { return c };
                 let info = atom.info();
                 let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
-                match (atom.is_tensor_core(), info.operand) {
-                    (true, DType::F32) => c.tensor_tf32 = elements * depth,
-                    (true, _) => c.tensor_half = elements * depth,
-                    (false, _) => c.fma = elements * depth,
+                match atom.is_tensor_core() {
+                    true => c.tensor = elements * depth * f64::from(info.time),
+                    false => c.fma = elements * depth,
                 }
                 let warps = threads / 32.0;
                 for (operand, axis) in [(a, 0), (b, 1)] {

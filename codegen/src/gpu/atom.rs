@@ -70,6 +70,10 @@ pub struct MmaInfo {
     pub sm: u32,
     /// True if only the architecture-specific target (`sm_90a`) has it.
     pub specific: bool,
+    /// LLVM's name of a step, of operands and accumulators in registers; none where there are no steps.
+    pub intrinsic: Option<&'static str>,
+    /// Multiply-adds of 16-bit operands that tensor cores do in the time of one.
+    pub time: u32,
 }
 
 /// Every matrix atom.
@@ -82,6 +86,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 16),
         sm: 80,
         specific: false,
+        intrinsic: Some("llvm.nvvm.mma.m16n8k16.row.col.bf16"),
+        time: 1,
     },
     MmaInfo {
         atom: MmaAtom::M16N8K16F16,
@@ -91,6 +97,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 16),
         sm: 80,
         specific: false,
+        intrinsic: Some("llvm.nvvm.mma.m16n8k16.row.col.f32.f32"),
+        time: 1,
     },
     MmaInfo {
         atom: MmaAtom::M16N8K8Tf32,
@@ -100,6 +108,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 8),
         sm: 80,
         specific: false,
+        intrinsic: Some("llvm.nvvm.mma.m16n8k8.row.col.tf32"),
+        time: 2,
     },
     MmaInfo {
         atom: MmaAtom::FmaF32,
@@ -109,6 +119,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (1, 1, 1),
         sm: 70,
         specific: false,
+        intrinsic: None,
+        time: 1,
     },
     MmaInfo {
         atom: MmaAtom::FmaF64,
@@ -118,6 +130,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (1, 1, 1),
         sm: 70,
         specific: false,
+        intrinsic: None,
+        time: 1,
     },
     MmaInfo {
         atom: MmaAtom::WgmmaBf16,
@@ -127,6 +141,8 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (64, 8, 16),
         sm: 90,
         specific: true,
+        intrinsic: None,
+        time: 1,
     },
 ];
 

@@ -147,8 +147,8 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::Mma { a, b, atom, .. } => match (atom, a, b) {
             // Its own feature.
             (MmaAtom::WgmmaBf16, ..) => None,
-            (MmaAtom::M16N8K16Bf16 | MmaAtom::M16N8K16F16 | MmaAtom::M16N8K8Tf32, ..)
-            | (MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(_), Operand::Shared(_)) => None,
+            (atom, ..) if atom.is_tensor_core() => None,
+            (_, Operand::Shared(_), Operand::Shared(_)) => None,
             _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
         },
         Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {

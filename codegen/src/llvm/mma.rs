@@ -24,10 +24,10 @@ impl<'c> Emitter<'c, '_> {
             None => vec![self.zero(dtype); layout.reg_count() as usize],
         };
         match (atom, a, b) {
-            (MmaAtom::FmaF32 | MmaAtom::FmaF64, Operand::Shared(a), Operand::Shared(b)) => {
+            (_, Operand::Fragment(a), Operand::Fragment(b)) if atom.is_tensor_core() => self.step(atom, *a, *b, start),
+            (_, Operand::Shared(a), Operand::Shared(b)) if !atom.is_tensor_core() => {
                 self.fma(a, b, start, shape, &layout, dtype)
             }
-            (_, Operand::Fragment(a), Operand::Fragment(b)) => self.step(atom, *a, *b, start),
             _ => Err(CompileError::bug(format!("operands that {} does not take", atom.info().name))),
         }
     }
@@ -76,17 +76,12 @@ impl<'c> Emitter<'c, '_> {
         b: &[IntValue<'c>],
         c: &[BasicValueEnum<'c>],
     ) -> R<Vec<BasicValueEnum<'c>>> {
-        let f32t = self.cx.f32_type();
-        let out = struct_of(self.cx, f32t, 4);
+        let info = atom.info();
+        let name = info.intrinsic.ok_or_else(|| CompileError::bug(format!("{} has no steps", info.name)))?;
+        let out = struct_of(self.cx, self.cx.f32_type(), 4);
         let mut args: Vec<BasicValueEnum<'c>> = Vec::new();
-        let name = match atom {
-            MmaAtom::M16N8K16Bf16 => "llvm.nvvm.mma.m16n8k16.row.col.bf16",
-            MmaAtom::M16N8K16F16 => "llvm.nvvm.mma.m16n8k16.row.col.f32.f32",
-            MmaAtom::M16N8K8Tf32 => "llvm.nvvm.mma.m16n8k8.row.col.tf32",
-            _ => return Err(CompileError::bug("not a tensor-core atom")),
-        };
         for &r in a.iter().chain(b) {
-            args.push(if atom == MmaAtom::M16N8K16F16 {
+            args.push(if info.operand == DType::F16 {
                 self.b.build_bit_cast(r, self.cx.f16_type().vec_type(2), "")?
             } else {
                 r.into()
