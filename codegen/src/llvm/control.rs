@@ -117,7 +117,7 @@ impl<'c> Emitter<'c, '_> {
         for (regs, (made, &other)) in plain.into_iter().zip(yielded.iter().zip(others)) {
             let paired = made.len() != regs.len();
             otherwise.push(if paired {
-                self.operand_words(other)?.into_iter().map(Into::into).collect()
+                self.operand_words(other)?
             } else {
                 regs
             });

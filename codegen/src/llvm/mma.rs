@@ -1,6 +1,6 @@
 //! Steps of matrix products on tensor cores.
 
-use super::{Emitter, R, Regs, struct_of};
+use super::{Emitter, R, Regs, element, struct_of};
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Operand, Value};
@@ -46,21 +46,19 @@ impl<'c> Emitter<'c, '_> {
         Ok(acc)
     }
 
-    /// The 32-bit registers of an operand: pairs of 16-bit elements, unless they were loaded as such, or elements rounded to
+    /// The registers of an operand: words of two 16-bit elements, unless they were loaded as such, or of an element rounded to
     /// tf32.
-    pub(super) fn operand_words(&self, v: Value) -> R<Vec<IntValue<'c>>> {
+    pub(super) fn operand_words(&self, v: Value) -> R<Regs<'c>> {
         let dtype = self.k.tile(v).0;
         let regs = self.regs(v)?;
-        if let Some(BasicValueEnum::IntValue(_)) = regs.first() {
-            return Ok(regs.iter().map(|r| r.into_int_value()).collect());
+        match (dtype, regs.first()) {
+            (_, Some(BasicValueEnum::IntValue(_))) => Ok(regs.clone()),
+            (DType::F32, _) => {
+                let round = |&r| self.call("llvm.nvvm.f2tf32.rna", self.i32_type().into(), &[r]);
+                regs.iter().map(round).collect()
+            }
+            _ => regs.chunks(2).map(|pair| Ok(self.pair(pair, dtype)?.into())).collect(),
         }
-        if dtype == DType::F32 {
-            let round = |&r: &BasicValueEnum<'c>| {
-                Ok(self.call("llvm.nvvm.f2tf32.rna", self.i32_type().into(), &[r])?.into_int_value())
-            };
-            return regs.iter().map(round).collect();
-        }
-        regs.chunks(2).map(|pair| self.pair(pair, dtype)).collect()
     }
 
     /// Two 16-bit registers as one 32-bit register.
@@ -72,19 +70,19 @@ impl<'c> Emitter<'c, '_> {
     fn mma_step(
         &self,
         atom: MmaAtom,
-        a: &[IntValue<'c>],
-        b: &[IntValue<'c>],
+        a: &[BasicValueEnum<'c>],
+        b: &[BasicValueEnum<'c>],
         c: &[BasicValueEnum<'c>],
     ) -> R<Vec<BasicValueEnum<'c>>> {
         let info = atom.info();
         let name = info.intrinsic.ok_or_else(|| CompileError::bug(format!("{} has no steps", info.name)))?;
-        let out = struct_of(self.cx, self.cx.f32_type(), 4);
+        let out = struct_of(self.cx, element(self.cx, info.accumulator), 4);
         let mut args: Vec<BasicValueEnum<'c>> = Vec::new();
         for &r in a.iter().chain(b) {
             args.push(if info.operand == DType::F16 {
                 self.b.build_bit_cast(r, self.cx.f16_type().vec_type(2), "")?
             } else {
-                r.into()
+                r
             });
         }
         args.extend_from_slice(c);
