@@ -5,6 +5,7 @@
 
 mod ahead;
 mod arguments;
+mod doubles;
 mod exchanges;
 mod fitting;
 mod gallery;

@@ -10,9 +10,9 @@ use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Opera
 use crate::layout::{Fragment, Mode};
 use crate::limits::registers_per_thread;
 use crate::math::Count;
+use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate};
-use atlas_dsl::Param;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 

@@ -15,6 +15,8 @@ pub enum MmaAtom {
     M16N8K16F16,
     /// `mma.sync.m16n8k8` on tf32.
     M16N8K8Tf32,
+    /// `mma.sync.m16n8k8` on f64.
+    M16N8K8F64,
     /// Fused multiply-add of f32, one element at a time.
     FmaF32,
     /// Fused multiply-add of f64, one element at a time.
@@ -112,6 +114,17 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         time: 2,
     },
     MmaInfo {
+        atom: MmaAtom::M16N8K8F64,
+        name: "mma.m16n8k8.f64",
+        operand: DType::F64,
+        accumulator: DType::F64,
+        shape: (16, 8, 8),
+        sm: 90,
+        specific: false,
+        intrinsic: Some("llvm.nvvm.mma.m16n8k8.row.col.f64"),
+        time: 16,
+    },
+    MmaInfo {
         atom: MmaAtom::FmaF32,
         name: "fma.f32",
         operand: DType::F32,
@@ -164,6 +177,7 @@ impl MmaAtom {
             (DType::F16, _) => MmaAtom::M16N8K16F16,
             (DType::F32, Precision::Tf32) => MmaAtom::M16N8K8Tf32,
             (DType::F32, _) => MmaAtom::FmaF32,
+            (DType::F64, _) if target.sm >= MmaAtom::M16N8K8F64.info().sm => MmaAtom::M16N8K8F64,
             (DType::F64, _) => MmaAtom::FmaF64,
             _ => return None,
         };
@@ -245,11 +259,13 @@ impl MmaAtom {
     /// grid. Tensor-core atoms only.
     ///
     /// Lane `4g + t` holds, of rows `g` and `g + 8` of each 16 rows, elements `2t`, `2t + 1` of each 8 along K if they are of
-    /// 16 bits, and elements `t` of each 4 if of 32 (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A).
+    /// 16 bits, and elements `t` of each 4 if of more (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A).
     pub fn left_operand(self, m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let rows = Mode::new(2, 8, 0);
         let (lanes, held) = match self.info().operand {
-            DType::F32 => (Mode::new(4, 1, 1), [rows, Mode::new(2 * k.div_ceil(8), 4, 1), Mode::new(1, 1, 1)]),
+            DType::F32 | DType::F64 => {
+                (Mode::new(4, 1, 1), [rows, Mode::new(2 * k.div_ceil(8), 4, 1), Mode::new(1, 1, 1)])
+            }
             _ => (Mode::new(4, 2, 1), [Mode::new(2, 1, 1), rows, Mode::new(2 * k.div_ceil(16), 8, 1)]),
         };
         let threads = [
@@ -269,7 +285,7 @@ impl MmaAtom {
     /// mma.m16n8k16 and mma.m16n8k8, fragments of B).
     pub fn right_operand(self, k: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let (lanes, held) = match self.info().operand {
-            DType::F32 => (Mode::new(4, 1, 0), [Mode::new(2, 4, 0), Mode::new(1, 1, 0)]),
+            DType::F32 | DType::F64 => (Mode::new(4, 1, 0), [Mode::new(2, 4, 0), Mode::new(1, 1, 0)]),
             _ => (Mode::new(4, 2, 0), [Mode::new(2, 1, 0), Mode::new(2, 8, 0)]),
         };
         // As the accumulator has them.

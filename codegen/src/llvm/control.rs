@@ -116,11 +116,7 @@ impl<'c> Emitter<'c, '_> {
         let mut otherwise = Vec::new();
         for (regs, (made, &other)) in plain.into_iter().zip(yielded.iter().zip(others)) {
             let paired = made.len() != regs.len();
-            otherwise.push(if paired {
-                self.operand_words(other)?
-            } else {
-                regs
-            });
+            otherwise.push(if paired { self.operand_words(other)? } else { regs });
         }
         self.b.position_at_end(after);
         for ((&result, made), regs) in results.iter().zip(yielded).zip(otherwise) {

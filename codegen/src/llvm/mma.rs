@@ -46,13 +46,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(acc)
     }
 
-    /// The registers of an operand: words of two 16-bit elements, unless they were loaded as such, or of an element rounded to
-    /// tf32.
+    /// The registers of an operand: words of two 16-bit elements, unless they were loaded as such, of an element rounded to
+    /// tf32, or an f64.
     pub(super) fn operand_words(&self, v: Value) -> R<Regs<'c>> {
         let dtype = self.k.tile(v).0;
         let regs = self.regs(v)?;
         match (dtype, regs.first()) {
-            (_, Some(BasicValueEnum::IntValue(_))) => Ok(regs.clone()),
+            (DType::F64, _) | (_, Some(BasicValueEnum::IntValue(_))) => Ok(regs.clone()),
             (DType::F32, _) => {
                 let round = |&r| self.call("llvm.nvvm.f2tf32.rna", self.i32_type().into(), &[r]);
                 regs.iter().map(round).collect()
