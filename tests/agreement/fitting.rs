@@ -57,10 +57,21 @@ atlas_kernel! {
 
     /// Rows that threads deal out in chunks: several to a round, a part of one, or neither.
     kernel dealt<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, E]>, y: &mut Tensor<f32, [N, E]>)
-    tune { warps: [4, 1, 3, 6] }
+    tune { warps: [4, 1, 3, 2, 6] }
     {
         for n in grid(tiles(N, 16)) {
             store(y[n, ..], dot(load(x[n, ..]), load(w[.., ..])));
+        }
+    }
+
+    /// A row that runs ahead beside the operands of a product, of a length that its vectors do not divide.
+    kernel weighted<T: Float>(x: &Tensor<T, [L, D]>, w: &Tensor<f32, [L]>, y: &mut Tensor<f32, [L, L]>)
+    tune { BQ: [16], BK: [13, 14, 15, 3], stages: [2], warps: [4] }
+    {
+        for t in grid(tiles(L, BQ)) {
+            for s in pipeline(tiles(L, BK)) {
+                store(y[t, s], dot(load(x[t, ..]), load(x[s, ..]).t()) * load(w[s]));
+            }
         }
     }
 
@@ -129,6 +140,18 @@ fn a_residual_as_wide_as_its_product_is_added() {
 fn chunks_of_rows_of_any_length() {
     for (dtype, d, e) in [(F16, 24, 16), (F16, 48, 80), (F16, 136, 48), (F16, 16, 512), (F32, 20, 96), (F16, 17, 33)] {
         agrees(&dealt, &[small(dtype, &[40, d]), small(dtype, &[d, e]), output(F32, &[40, e])], 1e-4);
+    }
+    // Chunks of single elements, in loops: rows of 3, 6, 9 and 11 rounds of all threads.
+    for (dtype, d, e) in [(F16, 17, 95), (F16, 17, 191), (F32, 33, 383), (F16, 95, 33), (F16, 9, 287), (F32, 9, 351)] {
+        agrees(&dealt, &[small(dtype, &[20, d]), small(dtype, &[d, e]), output(F32, &[20, e])], 1e-4);
+    }
+}
+
+#[test]
+fn vectors_of_a_staged_row_end_where_it_does() {
+    for (dtype, l) in [(F16, 40), (F32, 31)] {
+        let given = [small(dtype, &[l, 16]), small(F32, &[l]), output(F32, &[l, l])];
+        agrees(&weighted, &given, 1e-4);
     }
 }
 

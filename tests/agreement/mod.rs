@@ -225,6 +225,11 @@ fn difference(found: &[f64], wanted: &[f64]) -> (f64, usize) {
     worst
 }
 
+/// True if a config was passed over for a fault of the compiler.
+fn is_defect(refused: &[(Config, String)]) -> bool {
+    refused.iter().any(|(_, why)| why.contains("a defect of Atlas"))
+}
+
 /// What is wrong with a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
 /// more than `bound` of the largest result.
 pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: f64) -> Vec<String> {
@@ -237,8 +242,10 @@ pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: 
         for &config in &picked {
             let at = format!("{} on {name}, config {}", kernel.name, config.map_or("chosen".into(), Config::to_string));
             match run(kernel, &device, config, given) {
-                // A config of the space that this GPU cannot run is no fault; that one could be chosen, is.
-                Err(RuntimeError::Compile(e)) if config.is_some() && !e.refused.is_empty() => {}
+                // A config of the space that this GPU cannot run is no fault; that one could be chosen, is, and so is one
+                // that the compiler fails on.
+                Err(RuntimeError::Compile(e))
+                    if config.is_some() && !e.refused.is_empty() && !is_defect(&e.refused) => {}
                 Err(e) => wrong.push(format!("{at}: {e}")),
                 Ok(found) => {
                     for (k, (f, w)) in found.iter().zip(&wanted).enumerate() {

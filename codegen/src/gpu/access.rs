@@ -12,7 +12,7 @@
 //!
 //! *Vectors.* Registers that follow one another hold neighbours along the axis that is contiguous in memory, and all else
 //! that moves along it moves by whole vectors. Of a tensor, what is known divides the address; of a buffer, its pitch and
-//! the origin do, and a swizzle keeps 16 bytes together.
+//! the origin do, and a swizzle keeps 16 bytes together. Where a layout reaches past the rectangle, no vector crosses its edge.
 //!
 //! *Matrices.* 16 x 16 blocks whose 8x8 quarters lie over a warp as `ldmatrix` deals them, all of them in the buffer. A lane
 //! touches elements that its layout gives to others: `insert_barriers` asks for the form.
@@ -66,9 +66,14 @@ pub fn widest(k: &Kernel, inst: Inst) -> Option<u32> {
             layout.run(last as u8, access_elements(k, *param, slices))
         }
         (Op::LoadShared(at) | Op::StoreShared { to: at, .. }, Some(last)) => {
-            let mut run = layout.run(if at.transposed { 0 } else { last as u8 }, 16 / dtype.bytes());
+            let along = if at.transposed { 0 } else { last };
+            let mut run = layout.run(along as u8, 16 / dtype.bytes());
             let pitch = k.buffers[at.buffer].layout.pitch;
-            while run > 1 && !(at.origin.1.is_multiple_of(run) && pitch.is_multiple_of(run * dtype.bytes())) {
+            let extent = writable(k, at, layout)[along];
+            let is_cut = |run: u32| layout.cover(along as u8) > extent && !extent.is_multiple_of(run);
+            while run > 1
+                && (is_cut(run) || !at.origin.1.is_multiple_of(run) || !pitch.is_multiple_of(run * dtype.bytes()))
+            {
                 run /= 2;
             }
             run

@@ -30,14 +30,35 @@ impl Copy<'_> {
         self.buffer.layout.cols / self.per
     }
 
-    /// Rows and columns from a thread's first chunk to the one `i` rounds later, where all threads have as many.
-    fn step(&self, i: u32, threads: u32) -> Option<(u32, u32)> {
+    /// Rounds of a row, where it takes all threads a whole number of them.
+    fn row_rounds(&self, threads: u32) -> Option<u32> {
         let in_row = self.in_row();
-        if threads.is_multiple_of(in_row) {
-            return Some((i * (threads / in_row), 0));
+        (in_row > 0 && in_row.is_multiple_of(threads)).then(|| in_row / threads)
+    }
+
+    /// Rounds of a group, at most [`COPIED_AT_ONCE`]: whole rows or an equal part of each row, so that the steps from a
+    /// group's first chunk are those of every group. A row of which no part is large has groups without steps.
+    fn group_rounds(&self, threads: u32) -> u32 {
+        match self.row_rounds(threads) {
+            Some(row) if row <= COPIED_AT_ONCE => COPIED_AT_ONCE / row * row,
+            Some(row) => {
+                let part = (COPIED_AT_ONCE / 2..=COPIED_AT_ONCE).rev().find(|n| row.is_multiple_of(*n));
+                part.unwrap_or(COPIED_AT_ONCE)
+            }
+            None => COPIED_AT_ONCE,
         }
-        let rounds = in_row / threads;
-        in_row.is_multiple_of(threads).then(|| (i / rounds, i % rounds * threads * self.per))
+    }
+
+    /// Rows and columns from a thread's first chunk, where a group of so many rounds begins, to the one `i` rounds later;
+    /// `None` where they are not the same from each group's.
+    fn step(&self, i: u32, group: u32, threads: u32) -> Option<(u32, u32)> {
+        if threads.is_multiple_of(self.in_row()) {
+            return Some((i * (threads / self.in_row()), 0));
+        }
+        let row = self.row_rounds(threads)?;
+        let only = self.total.div_ceil(threads) <= group;
+        let alike = only || group.is_multiple_of(row) || row.is_multiple_of(group);
+        alike.then(|| (i / row, i % row * threads * self.per))
     }
 }
 
@@ -79,15 +100,16 @@ impl<'c> Emitter<'c, '_> {
         if bytes == 16 || rounds <= COPIED_AT_ONCE {
             return self.copy_group(&c, (self.tid, 0), rounds);
         }
-        self.copy_in_groups(&c, rounds.div_ceil(COPIED_AT_ONCE))
+        let group = c.group_rounds(self.k.threads);
+        self.copy_in_groups(&c, group, rounds.div_ceil(group))
     }
 
-    /// A loop over groups of [`COPIED_AT_ONCE`] chunks of each thread.
-    fn copy_in_groups(&mut self, c: &Copy<'c>, groups: u32) -> R<()> {
-        let step = self.k.threads * COPIED_AT_ONCE;
+    /// A loop over groups of so many chunks of each thread.
+    fn copy_in_groups(&mut self, c: &Copy<'c>, group: u32, groups: u32) -> R<()> {
+        let step = self.k.threads * group;
         self.loops += 1;
         self.repeat("copies", (self.tid, step, groups * step), vec![], |e, chunk, none| {
-            e.copy_group(c, (chunk, groups - 1), COPIED_AT_ONCE)?;
+            e.copy_group(c, (chunk, groups - 1), group)?;
             Ok(none)
         })?;
         self.loops -= 1;
@@ -102,7 +124,7 @@ impl<'c> Emitter<'c, '_> {
         let mut run = self.run(c, first, last)?;
         let mut loaded = Vec::new();
         for i in 0..count {
-            let chunk = match c.step(i, threads) {
+            let chunk = match c.step(i, count, threads) {
                 Some(step) => self.chunk(c, &mut run, step)?,
                 None => {
                     let at = self.b.build_int_add(first, self.i32(i64::from(i * threads)), "")?;
