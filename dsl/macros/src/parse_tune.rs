@@ -36,6 +36,12 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
         }
         input.parse::<Token![..=]>()?;
         let (last, hi) = (input.span(), number(input)?);
+        if hi < lo {
+            return Err(syn::Error::new(
+                last,
+                format!("{lo}..={hi} is empty: the first value of a range is the least"),
+            ));
+        }
         if hi.saturating_sub(lo) >= MOST_VALUES {
             return Err(syn::Error::new(last, format!("a knob has at most {MOST_VALUES} values")));
         }
@@ -47,12 +53,12 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
 /// A value of a schedule's key: `4`, `2x4`, `linear` or `groups(8)`.
 fn setting(key: &ScheduleKey, input: ParseStream<'_>) -> syn::Result<Setting> {
     let start = input.span();
-    if input.peek(syn::LitInt) && !input.peek2(syn::LitInt) {
+    if input.peek(syn::LitInt) {
         // `0x8` and `4u32` are numbers too; the suffix of `2x4` is half of a grid.
         let number: syn::LitInt = input.parse()?;
-        let text =
-            if number.suffix().starts_with('x') { number.to_string() } else { number.base10_digits().to_owned() };
-        return key.read(&text).map_err(|why| syn::Error::new(start, why));
+        let digits = if number.suffix().starts_with('x') { None } else { key.read(number.base10_digits()).ok() };
+        let read = digits.map_or_else(|| key.read(&number.to_string()), Ok);
+        return read.map_err(|why| syn::Error::new(start, why));
     }
     let mut text = String::new();
     while !input.is_empty() && !input.peek(Token![,]) {
