@@ -46,6 +46,24 @@ fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &m
     }
 }
 
+/// A loop that carries what repeats one element of each row.
+const REPEATED: &str = "kernel @repeated(%x: f32[N, K] strides [?8, 1] align 16, %y: out f32[N] strides [1] align 16,)
+dims N: ?8, K: ?8
+grid (%n) = (tiles(N, 32)) {
+  %z = splat 0 : i32
+  %steps = tiles(K, 16)
+  %s0 = splat 0.0 : f32[32, 1024]
+  %acc = loop %k in %z..%steps carry (%b = %s0) {
+    %r = reduce max %b axes [1] : f32[32, 1]
+    %q = broadcast %r : f32[32, 1024]
+    yield %q
+  }
+  %m = reduce max %acc axes [1] : f32[32, 1]
+  %o = reshape %m : f32[32]
+  store %y[%n : 32], %o
+}
+";
+
 /// A product whose loop carries operands, and beside it a loop of more registers.
 const TWO_LOOPS: &str = "kernel @two_loops(
   %a: bf16[M, K] strides [?8, 1] align 16,
@@ -94,9 +112,11 @@ fn no_bound_is_above_what_the_passes_find() {
             compare(&name, &case(&name), &Schedule { stages, warps, ..Schedule::default() }, &mut tally);
         }
     }
-    let two_loops = parse_kernel(TWO_LOOPS).and_then(verify).expect("a kernel");
-    for (stages, warps) in [(2, 4), (4, 8), (1, 4)] {
-        compare("two loops", &two_loops, &Schedule { stages, warps, ..Schedule::default() }, &mut tally);
+    for (name, text) in [("two loops", TWO_LOOPS), ("repeated", REPEATED)] {
+        let kernel = parse_kernel(text).and_then(verify).expect("a kernel");
+        for (stages, warps) in [(2, 4), (4, 8), (1, 4)] {
+            compare(name, &kernel, &Schedule { stages, warps, ..Schedule::default() }, &mut tally);
+        }
     }
     let Tally { kernels, registers, shared } = tally;
     assert!(kernels > 200 && registers > 50 && shared > 50, "{kernels} kernels, {registers} and {shared} bounds");

@@ -5,7 +5,7 @@
 //!
 //! # Argument
 //! *Registers.* Where a loop's body begins, all that it carries in registers and uses is live, each tile by the layout of its
-//! class: tiles that a loop carries are made whole. The estimate of `registers.rs` counts the same words, and
+//! class: tiles that a loop carries are made whole, but for what repeats an element. The estimate of `registers.rs` counts the same words, and
 //! `check_registers` leaves out operands of products that come round with the loop, and so does this.
 //!
 //! *Shared memory.* What a loop copies at places that are known is one ring, filled before anything else that an iterate
@@ -19,6 +19,7 @@ use crate::error::CompileError;
 use crate::layout::SharedLayout;
 use crate::limits::Limits;
 use atlas_dsl::op::LoopKind;
+use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use std::collections::BTreeSet;
 
@@ -38,8 +39,9 @@ impl Bounds {
         let mut bounds = Bounds::default();
         for inst in kernel.insts.keys().filter(|&i| uses.is_live(i)) {
             let Op::Loop { kind, body, .. } = kernel.insts[inst] else { continue };
-            let carried = kernel.blocks[body].params.iter().skip(1).filter(|v| !operands.contains(v));
-            let registers = carried.filter_map(|&v| in_registers(kernel, uses, placement, v)).sum();
+            let carried = kernel.blocks[body].params.iter().skip(1).zip(yields(kernel, body));
+            let held = carried.filter(|(v, next)| !operands.contains(v) && !is_repeated(kernel, **next));
+            let registers = held.filter_map(|(&v, _)| in_registers(kernel, uses, placement, v)).sum();
             bounds.registers = bounds.registers.max(registers);
             let stages = if kind == LoopKind::Pipeline { schedule.stages } else { 1 };
             let copied = kernel.blocks[body].insts.iter();
@@ -59,6 +61,11 @@ impl Bounds {
 /// What a product reads.
 fn operands(op: &Op) -> Vec<Value> {
     if let Op::Dot { a, b, .. } = *op { vec![a, b] } else { vec![] }
+}
+
+/// True for what no thread holds element by element.
+fn is_repeated(kernel: &Kernel, v: Value) -> bool {
+    matches!(kernel.def_op(v), Some((_, Op::Broadcast { .. } | Op::Splat { .. } | Op::Iota { .. })))
 }
 
 /// Words of a thread for a carried tile, if it lives in registers.

@@ -67,7 +67,7 @@ impl<'k> Verifier<'k> {
                 self.is_out(*param, loc);
             }
             Op::Copy { atom, param, slices, to } => {
-                self.copy_atom(*atom, to.buffer, loc);
+                self.copy_atom(*atom, to, loc);
                 if let Some((dtype, shape)) = self.access(*param, slices, loc) {
                     self.chunks_fit(*atom, *param, slices, loc);
                     self.shared(to, &shape, loc);

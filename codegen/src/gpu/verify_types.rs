@@ -4,7 +4,7 @@ use super::atom::MmaAtom;
 use super::part::part_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
-use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, Side, Slice, Type, Value};
+use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
 use crate::layout::{Fragment, Mode};
 use crate::math::{divides_approximately, has_approximate};
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind};
@@ -341,8 +341,13 @@ impl<'k> Verifier<'k> {
     }
 
     /// 443 and 444.
-    pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: super::Buffer, loc: Loc) {
+    pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: &SharedRef, loc: Loc) {
         let k = self.kernel;
+        let buffer = &k.buffers[to.buffer];
+        if to.origin != (0, 0) {
+            let message = format!("a copy fills a buffer from its beginning, not from {:?} on", to.origin);
+            self.error(444, loc, message);
+        }
         let sm = match atom {
             CopyAtom::Open | CopyAtom::Direct => 0,
             CopyAtom::CpAsync(_) => 80,
@@ -351,14 +356,21 @@ impl<'k> Verifier<'k> {
         if k.target.sm < sm {
             self.error(443, loc, format!("{} has no {atom}; sm_{sm} has", k.target));
         }
-        if let CopyAtom::CpAsync(bytes) = atom
-            && !matches!(bytes, 4 | 8 | 16)
-        {
-            self.error(444, loc, format!("cp.async copies 4, 8 or 16 bytes, not {bytes}"));
+        if let CopyAtom::CpAsync(bytes) = atom {
+            let (element, row) = (buffer.dtype.bytes(), buffer.layout.cols * buffer.dtype.bytes());
+            if !matches!(bytes, 4 | 8 | 16) {
+                self.error(444, loc, format!("cp.async copies 4, 8 or 16 bytes, not {bytes}"));
+            } else if bytes < element || !row.is_multiple_of(bytes) {
+                let message = format!(
+                    "chunks of {bytes} bytes do not make up rows of `{}`: {} elements of {element} bytes",
+                    buffer.name, buffer.layout.cols
+                );
+                self.error(444, loc, message);
+            }
         }
-        let shared_by_all = k.buffers[to].owner == Owner::Cluster && k.cluster != (1, 1);
+        let shared_by_all = buffer.owner == Owner::Cluster && k.cluster != (1, 1);
         if atom == CopyAtom::TmaMulticast && !shared_by_all {
-            let message = format!("multicast to `{}`, which no cluster of several CTAs owns", k.buffers[to].name);
+            let message = format!("multicast to `{}`, which no cluster of several CTAs owns", buffer.name);
             self.error(444, loc, message);
         }
     }
