@@ -96,11 +96,14 @@ pub struct KernelDef {
 }
 
 impl KernelDef {
-    /// Every point of the tune space, in lexicographic order of the knobs as declared.
+    /// Every point of the tune space, in lexicographic order of the knobs as declared, but for schedules that contradict
+    /// themselves: a grid of other than all warps.
     pub fn configs(&self) -> Vec<Config> {
-        self.tune.iter().fold(vec![Config::default()], |configs, knob| {
+        let mut all = self.tune.iter().fold(vec![Config::default()], |configs, knob| {
             configs.iter().flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v))).collect()
-        })
+        });
+        all.retain(|c| c.schedule.check().is_ok());
+        all
     }
 
     /// The config made of each knob's first value.

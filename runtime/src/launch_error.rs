@@ -124,7 +124,7 @@ errors! {
             kernel: &'static str,
             /// The parameter.
             param: &'static str,
-        } = 608, "`{kernel}` writes `{param}`; pass it as `&mut {param}`";
+        } = 608, "`{kernel}` writes `{param}`; pass it as `&mut {param}`, or `&mut *{param}` of a `&mut Tensor`";
         /// An output shares memory with another argument.
         Overlap {
             /// The kernel.

@@ -50,6 +50,16 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
             errors.push(23, grids.name.span(), format!("warp_grid = {grid} has {n} warps, and `warps` is never {n}"));
         }
     }
+    if let (Some(Setting::WarpGrid(Some(grid))), Some(first)) = (grids.values.first(), warps.first())
+        && *first != Setting::Number(grid.warps())
+        && warps.contains(&Setting::Number(grid.warps()))
+    {
+        let (n, of) = (grid.warps(), grids.values[0]);
+        let message = format!(
+            "the first values are the safe default, and warp_grid = {of} has {n} warps where `warps` begins with {first}; put `auto` first"
+        );
+        errors.push(23, grids.name.span(), message);
+    }
 }
 
 /// The knob of a name.

@@ -103,8 +103,16 @@ fn a_scalar_that_does_not_fit_is_refused_warm_too() {
 #[test]
 fn an_output_must_be_mutable() {
     let (x, y) = (zeros(&[4, 8]), zeros(&[4, 8]));
-    refused!(SCALE, [x, x, 1.0, y], "error[ATL608]: `scale` writes `y`; pass it as `&mut y`");
-    refused!(SCALE, [x, x, 1.0, &y], "error[ATL608]: `scale` writes `y`; pass it as `&mut y`");
+    refused!(
+        SCALE,
+        [x, x, 1.0, y],
+        "error[ATL608]: `scale` writes `y`; pass it as `&mut y`, or `&mut *y` of a `&mut Tensor`"
+    );
+    refused!(
+        SCALE,
+        [x, x, 1.0, &y],
+        "error[ATL608]: `scale` writes `y`; pass it as `&mut y`, or `&mut *y` of a `&mut Tensor`"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Values of `tune` without a comma between them, and a range that runs backwards.
+//! Values of `tune` without a comma between them, a range that runs backwards, and first values that are no schedule.
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
@@ -24,6 +24,16 @@ atlas_kernel! {
 atlas_kernel! {
     kernel backwards(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [64], stages: 4..=2 }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel firsts(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [4, 8], warp_grid: [2x4, 2x2] }
     {
         for n in grid(tiles(N, BN)) {
             store(y[n], load(x[n]));
