@@ -72,8 +72,6 @@ pub struct MmaInfo {
     pub sm: u32,
     /// True if only the architecture-specific target (`sm_90a`) has it.
     pub specific: bool,
-    /// LLVM's name of a step, of operands and accumulators in registers; none where there are no steps.
-    pub intrinsic: Option<&'static str>,
     /// Multiply-adds of 16-bit operands that tensor cores do in the time of one.
     pub time: u32,
 }
@@ -88,7 +86,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 16),
         sm: 80,
         specific: false,
-        intrinsic: Some("llvm.nvvm.mma.m16n8k16.row.col.bf16"),
         time: 1,
     },
     MmaInfo {
@@ -99,7 +96,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 16),
         sm: 80,
         specific: false,
-        intrinsic: Some("llvm.nvvm.mma.m16n8k16.row.col.f32.f32"),
         time: 1,
     },
     MmaInfo {
@@ -110,7 +106,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 8),
         sm: 80,
         specific: false,
-        intrinsic: Some("llvm.nvvm.mma.m16n8k8.row.col.tf32"),
         time: 2,
     },
     MmaInfo {
@@ -121,7 +116,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (16, 8, 8),
         sm: 90,
         specific: false,
-        intrinsic: Some("llvm.nvvm.mma.m16n8k8.row.col.f64"),
         time: 16,
     },
     MmaInfo {
@@ -132,7 +126,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (1, 1, 1),
         sm: 70,
         specific: false,
-        intrinsic: None,
         time: 1,
     },
     MmaInfo {
@@ -143,7 +136,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (1, 1, 1),
         sm: 70,
         specific: false,
-        intrinsic: None,
         time: 1,
     },
     MmaInfo {
@@ -154,7 +146,6 @@ pub const MMA_ATOMS: &[MmaInfo] = &[
         shape: (64, 8, 16),
         sm: 90,
         specific: true,
-        intrinsic: None,
         time: 1,
     },
 ];

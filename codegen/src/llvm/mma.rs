@@ -75,7 +75,15 @@ impl<'c> Emitter<'c, '_> {
         c: &[BasicValueEnum<'c>],
     ) -> R<Vec<BasicValueEnum<'c>>> {
         let info = atom.info();
-        let name = info.intrinsic.ok_or_else(|| CompileError::bug(format!("{} has no steps", info.name)))?;
+        let types = match info.operand {
+            DType::Bf16 => "bf16",
+            DType::F16 => "f32.f32",
+            DType::F32 => "tf32",
+            DType::F64 => "f64",
+            _ => return Err(CompileError::bug(format!("{} has no steps", info.name))),
+        };
+        let (m, n, k) = info.shape;
+        let name = format!("llvm.nvvm.mma.m{m}n{n}k{k}.row.col.{types}");
         let out = struct_of(self.cx, element(self.cx, info.accumulator), 4);
         let mut args: Vec<BasicValueEnum<'c>> = Vec::new();
         for &r in a.iter().chain(b) {
@@ -86,7 +94,7 @@ impl<'c> Emitter<'c, '_> {
             });
         }
         args.extend_from_slice(c);
-        let r = self.call(name, out.into(), &args)?;
+        let r = self.call(&name, out.into(), &args)?;
         self.fields(r, 4)
     }
 }
