@@ -188,9 +188,9 @@ impl Terms {
     }
 }
 
-/// The share of a ring that loads fill ahead: all stages but the one in use.
+/// The share of a ring that loads fill ahead: all stages but the one in use, and no more than there are trips left.
 fn ahead_share(work: &Work) -> f64 {
-    work.prefetched.iter().map(|l| l.ahead / (l.ahead + 1.0)).fold(0.0, f64::max)
+    work.prefetched.iter().map(|l| l.ahead.min(l.trips - 1.0) / (l.ahead + 1.0)).fold(0.0, f64::max)
 }
 
 /// Programs that an SM has room for.
