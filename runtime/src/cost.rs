@@ -61,6 +61,11 @@ const BUSY_WARPS: f64 = 6.0;
 /// whose loads run ahead, and fill the units anew.
 const START: f64 = 500.0;
 const LATENCY: f64 = 600.0;
+/// Latencies that loads of a loop may run ahead and gain by it, if the loop's own work is so many times what its data takes
+/// and its start is one trip of so many: attention loses 1 to 2 % by one stage more.
+const ENOUGH: f64 = 2.5;
+const MOSTLY: f64 = 2.0;
+const MANY_TRIPS: f64 = 32.0;
 const BARRIER: f64 = 100.0;
 const REFILL: f64 = 350.0;
 /// Of programs that run at the end, the share that counts as a round of their own.
@@ -137,6 +142,14 @@ impl Terms {
         let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
         let inside = of_bodies(|c| c.barriers).min(work.total.barriers);
         let barriers = inside * REFILL + (work.total.barriers - inside) * BARRIER;
+        let (own, data) = (busy(&work.total), data(work, machine, rates, held));
+        // What runs further ahead than this hides nothing where a program's own work is most of its time.
+        let useful = work.prefetched.iter().map(|l| {
+            let trip = alone(&l.body, refills(&l.body)).max(held as f64 * busy(&l.body));
+            let enough = ENOUGH * (LATENCY + l.body.global / PORT_BYTES) / (l.ahead * trip).max(1.0);
+            if own > MOSTLY * data && l.trips >= MANY_TRIPS { enough.min(1.0) } else { 1.0 }
+        });
+        let useful = useful.reduce(f64::max).unwrap_or(1.0);
         Terms {
             programs: work.programs,
             threads: work.threads,
@@ -145,8 +158,8 @@ impl Terms {
             per_sm: work.programs.div_ceil(sms).max(1),
             held,
             alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / PORT_BYTES),
-            shared: busy(&work.total).max(data(work, machine, rates, held)),
-            ahead: ahead_share(work),
+            shared: own.max(data),
+            ahead: ahead_share(work) * useful,
         }
     }
 
@@ -168,7 +181,8 @@ impl Terms {
     /// What hides what the model does not know: bytes into which loads run ahead, and threads at once.
     pub(crate) fn slack(&self) -> (u64, u64) {
         let resident = self.held.min(self.per_sm);
-        let ahead_bytes = (resident as f64 * f64::from(self.shared_bytes) * self.ahead) as u64;
+        let ahead_kib = resident as f64 * f64::from(self.shared_bytes) * self.ahead / 1024.0;
+        let ahead_bytes = 1024 * ahead_kib.round() as u64;
         (ahead_bytes, resident * u64::from(self.threads))
     }
 
