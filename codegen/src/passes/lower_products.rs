@@ -41,10 +41,9 @@ use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 use std::collections::BTreeMap;
 
-/// Steps of a group, the instructions of a product from which it becomes a loop over groups, and the fewest groups.
+/// Steps of a group, and the instructions of a product above which it becomes a loop over groups.
 const STEPS_AT_ONCE: u32 = 4;
-const MOST_IN_LINE: u32 = 256;
-const FEWEST_GROUPS: u32 = 3;
+const MOST_IN_LINE: u32 = 512;
 
 /// Lowers the products of every block.
 pub fn lower_products(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -102,7 +101,7 @@ impl Product {
         // What a ring may be refilled behind stands in line.
         let first = u32::from(self.b.token.is_some());
         let groups = (steps - first) / STEPS_AT_ONCE;
-        let looped = if self.is_long(steps) && groups >= FEWEST_GROUPS { groups } else { 0 };
+        let looped = if self.is_long(steps) && groups > 1 { groups } else { 0 };
         let mut acc = self.acc;
         for n in 0..if looped == 0 { steps } else { first } {
             acc = Some(self.step(k, n * step, None, acc, out)?);
