@@ -7,6 +7,9 @@ use std::path::Path;
 fn list_names_every_kernel() {
     let names = [
         "attention",
+        "favor_features",
+        "fourier_features",
+        "fourier_pairs",
         "log_sum_exp",
         "matmul",
         "memory_read",
@@ -15,6 +18,7 @@ fn list_names_every_kernel() {
         "poly2",
         "poly3",
         "poly4",
+        "rbf_features",
         "rms_norm",
         "rotary",
         "softmax",

@@ -278,6 +278,57 @@ def rotary(n, h, p, d):
     )
 
 
+def _features(name, n, d, m, outputs, fn, *constants):
+    """A map of `[n, d]` to `outputs` times `[n, m]`, beside a copy that moves as many bytes."""
+    x = _normal(n, d) * d**-0.5
+    source = _normal(n * (d + outputs * m) // 2)
+    target = torch.empty_like(source)
+    dims = (n, d, m) if outputs == 1 else (n, d, m, outputs)
+    return Work(
+        name, name, dims, 3e-3, 2 * n * (d + outputs * m), 2 * n * d * m, 1 << 14,
+        lambda part: fn(x[part].double(), *(c.double() for c in constants)),
+        [
+            Rival("copy beside it", lambda: (lambda: target.copy_(source), "a copy of as many bytes")),
+            Rival("torch eager", lambda: lambda: fn(x, *constants)),
+            Rival("torch.compile", lambda: _compiled(fn, x, *constants), compiles=True),
+        ],
+    )
+
+
+def favor_features(n, d, m):
+    def fn(x, w):
+        scaled = 0.35 * x
+        return torch.exp(scaled @ w.T - scaled.square().sum(-1, keepdim=True) / 2 - 0.5) / m**0.5
+
+    return _features("favor_features", n, d, m, 1, fn, _normal(m, d))
+
+
+def fourier_features(n, d, m):
+    b = torch.rand(m, device="cuda", dtype=torch.float32) * 2 * math.pi
+    return _features(
+        "fourier_features", n, d, m, 1,
+        lambda x, w, b: (torch.cos(x @ w.T + b) * (2 / m) ** 0.5).to(x.dtype), _normal(m, d), b,
+    )
+
+
+def fourier_pairs(n, d, m):
+    def fn(x, w):
+        z = x @ w.T
+        return torch.stack((torch.cos(z), torch.sin(z)), 1) / m**0.5
+
+    return _features("fourier_pairs", n, d, m, 2, fn, _normal(m, d))
+
+
+def rbf_features(n, d, m):
+    g = torch.rand(m, device="cuda", dtype=torch.float32) * 0.2 + 0.4
+
+    def fn(x, c, g):
+        squares = x.square().sum(-1, keepdim=True) + c.square().sum(-1) - 2 * (x @ c.T)
+        return torch.exp(-g * squares.clamp(min=0)).to(x.dtype)
+
+    return _features("rbf_features", n, d, m, 1, fn, _normal(m, d) * d**-0.5, g)
+
+
 # By the name that `--only` takes: functions that make works. One group is in memory at a time.
 GROUPS = {
     "copy": [copy],
@@ -307,6 +358,12 @@ GROUPS = {
         lambda: log_sum_exp(8192, 50257, "log_sum_exp_odd"),
     ],
     "rotary": [lambda: rotary(32768, 32, 2, 64)],
+    "features": [
+        lambda: favor_features(2_097_152, 64, 256),
+        lambda: fourier_features(2_097_152, 64, 256),
+        lambda: fourier_pairs(2_097_152, 64, 256),
+        lambda: rbf_features(2_097_152, 64, 256),
+    ],
 }
 
 

@@ -92,6 +92,33 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[2, 1, 2, 5]).note("odd"),
             p(&[40, 8, 2, 64]).layout("c", Layout::Padded).note("padded rows"),
         ],
+        "random_features" => (0..3)
+            .flat_map(|k| {
+                let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
+                [
+                    on(130, 64, 256),
+                    on(37, 48, 100).note("ragged"),
+                    on(1, 64, 64).note("one row"),
+                    on(20, 5, 33).note("odd"),
+                    on(0, 64, 64).note("no row"),
+                    on(40, 64, 64).layout("x", Layout::Padded).note("padded rows"),
+                    on(3, 64, 64).fill("x", Fill::ZeroAt(1)).note("a zero row"),
+                    on(4, 64, 32).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+                ]
+            })
+            .collect(),
+        "rbf_features" => [
+            p(&[130, 64, 256]),
+            p(&[37, 48, 100]).note("ragged"),
+            p(&[1, 64, 64]).note("one row"),
+            p(&[20, 5, 33]).note("odd"),
+            p(&[0, 64, 64]).note("no row"),
+            p(&[40, 64, 64]).layout("x", Layout::Padded).layout("c", Layout::Padded).note("padded rows"),
+            p(&[3, 64, 64]).fill("x", Fill::ZeroAt(1)).fill("c", Fill::ZeroAt(0)).note("a centre that is met"),
+            p(&[4, 64, 32]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ]
+        .map(wide)
+        .to_vec(),
         "rms_norm" => rows(op, dtype)
             .into_iter()
             .chain([
@@ -107,6 +134,11 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             ])
             .collect(),
     }
+}
+
+/// Widths about 1/2: all positive.
+fn wide(p: Problem) -> Problem {
+    p.fill("g", Fill::Around(0.5, 0.1))
 }
 
 /// Problems of an op that works row by row.
@@ -175,6 +207,15 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
         "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
         "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
+        "random_features" => (0..3)
+            .flat_map(|k| {
+                let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
+                [on(70, 32, 72).note("ragged"), on(64, 64, 64), on(5, 3, 17).note("odd")]
+            })
+            .collect(),
+        "rbf_features" => {
+            [p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")].map(wide).to_vec()
+        }
         _ => vec![
             p(&[5, 40]).note("ragged"),
             p(&[19, 136]).note("ragged"),
@@ -217,6 +258,7 @@ fn as_in_a_model(p: Problem) -> Problem {
             p.fill("x", Fill::Normal(scale))
         }
         "softmax" => p.fill("x", Fill::Normal(0.5)),
+        "rbf_features" => wide(p),
         _ => p,
     }
 }
@@ -231,7 +273,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 20] = [
+    let rows: [(&str, &str, &[u64]); 24] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -252,6 +294,10 @@ pub fn benches() -> Vec<Bench> {
         ("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
         ("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
         ("rotary", "rotary", &[32768, 32, 2, 64]),
+        ("favor_features", "favor_features", &[2_097_152, 64, 256]),
+        ("fourier_features", "fourier_features", &[2_097_152, 64, 256]),
+        ("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
+        ("rbf_features", "rbf_features", &[2_097_152, 64, 256]),
     ];
     rows.into_iter()
         .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: model_problem(kernel, DType::Bf16, dims)? }))

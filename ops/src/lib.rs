@@ -31,6 +31,8 @@ pub mod op;
 pub mod poly_features;
 #[cfg(feature = "verify")]
 pub mod problem;
+pub mod random_features;
+pub mod rbf_features;
 pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]
@@ -46,4 +48,4 @@ pub use compare::Comparison;
 #[cfg(feature = "verify")]
 pub use op::{OPS, Op};
 #[cfg(feature = "verify")]
-pub use problem::{Fill, Layout, Problem};
+pub use problem::{Fill, Layout, Problem, TensorParam};

@@ -1,9 +1,11 @@
 //! The table of ops: their kernels, references, bounds and costs.
 
 use crate::problem::{Inputs, Problem};
+use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, log_sum_exp, matmul, memory_read, newton_schulz_small, poly_features, rms_norm, rotary, softmax,
+    attention, log_sum_exp, matmul, memory_read, newton_schulz_small, poly_features, random_features, rbf_features,
+    rms_norm, rotary, softmax,
 };
 use atlas_dsl::KernelDef;
 
@@ -31,7 +33,7 @@ pub struct Op {
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 9] = [
+pub static OPS: [Op; 11] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -112,6 +114,38 @@ pub static OPS: [Op; 9] = [
         flops: |p| 2.0 * (p.kernel.params.len() - 2) as f64 * product(p, &["N", "D"]),
     },
     Op {
+        name: "random_features",
+        kernels: &[
+            &random_features::favor_features,
+            &random_features::fourier_features,
+            &random_features::fourier_pairs,
+        ],
+        class: Class::Projected,
+        batch: "N",
+        scalars: &[("scale", 0.35), ("shift", 0.5)],
+        scale: of_unit_rows,
+        reference: |p, i| {
+            let b = i.get("b");
+            let feature = match p.kernel.name {
+                "favor_features" => Feature::Favor(f64::from(p.scalar("scale")), f64::from(p.scalar("shift"))),
+                "fourier_features" => Feature::Cosine(&b),
+                _ => Feature::Pair,
+            };
+            random_features::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])
+        },
+        flops: |p| 2.0 * product(p, &["N", "D", "M"]),
+    },
+    Op {
+        name: "rbf_features",
+        kernels: &[&rbf_features::rbf_features],
+        class: Class::Projected,
+        batch: "N",
+        scalars: &[],
+        scale: of_unit_rows,
+        reference: |p, i| rbf_features::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D")),
+        flops: |p| 2.0 * product(p, &["N", "D", "M"]),
+    },
+    Op {
         name: "rms_norm",
         kernels: &[&rms_norm::rms_norm],
         class: Class::Norm,
@@ -142,6 +176,11 @@ pub static OPS: [Op; 9] = [
         flops: |p| 5.0 * product(p, &["N", "D"]),
     },
 ];
+
+/// Rows of `x` and `c` are of about unit length, as normalised keys are.
+fn of_unit_rows(p: &Problem, name: &str) -> f64 {
+    if matches!(name, "x" | "c") { (p.dim("D").max(1) as f64).powf(-0.5) } else { 1.0 }
+}
 
 /// An op by name, or by the name of one of its kernels.
 pub fn find(name: &str) -> Option<&'static Op> {

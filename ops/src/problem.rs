@@ -48,7 +48,7 @@ pub struct Problem {
     pub op: &'static Op,
     /// The kernel that solves it.
     pub kernel: &'static KernelDef,
-    /// Element type of every tensor.
+    /// Element type of every tensor for which the kernel names none.
     pub dtype: DType,
     /// Size of each of the kernel's dims, in its order.
     pub dims: Vec<u64>,
@@ -112,11 +112,13 @@ impl Problem {
         parts.join(" ")
     }
 
-    /// The tensor parameters: name, sizes, and whether the kernel reads or writes it.
-    pub fn tensors(&self) -> Vec<(&'static str, Vec<usize>, Access)> {
+    /// The tensor parameters.
+    pub fn tensors(&self) -> Vec<TensorParam> {
         let sizes = |dims: &[usize]| dims.iter().map(|&i| self.dims[i] as usize).collect();
-        let tensor = |p: &ParamDef| match p {
-            ParamDef::Tensor { name, dims, access, .. } => Some((*name, sizes(dims), *access)),
+        let tensor = |p: &ParamDef| match *p {
+            ParamDef::Tensor { name, dtype, dims, access, .. } => {
+                Some(TensorParam { name, sizes: sizes(dims), dtype: self.dtype_of(dtype), access })
+            }
             ParamDef::Scalar { .. } => None,
         };
         self.kernel.params.iter().filter_map(tensor).collect()
@@ -137,11 +139,11 @@ impl Problem {
 
     /// Makes the inputs.
     pub fn inputs(&self) -> Inputs {
-        let reads = self.tensors().into_iter().filter(|(_, _, access)| *access == Access::In);
-        Inputs(reads.map(|(name, sizes, _)| (name, self.make(name, sizes))).collect())
+        let reads = self.tensors().into_iter().filter(|t| t.access == Access::In);
+        Inputs(reads.map(|t| (t.name, self.make(t))).collect())
     }
 
-    fn make(&self, name: &'static str, sizes: Vec<usize>) -> HostTensor {
+    fn make(&self, TensorParam { name, sizes, dtype, .. }: TensorParam) -> HostTensor {
         let len: usize = sizes.iter().product();
         let rest: usize = sizes.iter().skip(1).product();
         let (mean, scale) = match self.fills.get(name) {
@@ -153,7 +155,7 @@ impl Problem {
         let distinct = if shared { rest } else { len };
         let mut values =
             normal(&format!("{} {} {} {name}", self.kernel.name, self.dtype, self.shape()), mean, scale, distinct);
-        values.par_iter_mut().for_each(|v| *v = round(*v, self.dtype));
+        values.par_iter_mut().for_each(|v| *v = round(*v, dtype));
         if shared {
             values = values.repeat(sizes.first().copied().unwrap_or(1));
         }
@@ -176,6 +178,26 @@ impl fmt::Display for Problem {
             write!(f, " ({})", self.note)?;
         }
         Ok(())
+    }
+}
+
+/// A tensor that a kernel of a problem takes.
+#[derive(Clone, Debug)]
+pub struct TensorParam {
+    /// Its name in the signature.
+    pub name: &'static str,
+    /// Extents, outermost first.
+    pub sizes: Vec<usize>,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Whether the kernel reads or writes it.
+    pub access: Access,
+}
+
+impl TensorParam {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> f64 {
+        self.sizes.iter().product::<usize>() as f64 * f64::from(self.dtype.bytes())
     }
 }
 

@@ -30,12 +30,12 @@ impl Problem {
         let tensors = self
             .tensors()
             .into_iter()
-            .map(|(name, sizes, access)| match (access, inputs.0.get(name)) {
-                (Access::In, Some(host)) => upload(device, self.dtype, host, self.layout_of(name)),
+            .map(|t| match (t.access, inputs.0.get(t.name)) {
+                (Access::In, Some(host)) => upload(device, t.dtype, host, self.layout_of(t.name)),
                 _ => {
-                    let len = sizes.iter().product();
-                    let unwritten = HostTensor { sizes, values: vec![f32::NAN; len] };
-                    upload(device, self.dtype, &unwritten, self.layout_of(name))
+                    let len = t.sizes.iter().product();
+                    let unwritten = HostTensor { sizes: t.sizes, values: vec![f32::NAN; len] };
+                    upload(device, t.dtype, &unwritten, self.layout_of(t.name))
                 }
             })
             .collect::<Result<_>>()?;
@@ -132,7 +132,7 @@ impl Prepared<'_> {
     /// # Errors
     /// None where the kernel has an output, as every kernel has.
     pub fn output(&self) -> Result<&Tensor> {
-        let at = self.problem.tensors().iter().position(|(_, _, access)| *access == Access::Out).unwrap_or(0);
+        let at = self.problem.tensors().iter().position(|t| t.access == Access::Out).unwrap_or(0);
         Ok(&self.tensors[at])
     }
 

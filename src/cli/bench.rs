@@ -5,6 +5,7 @@ use super::{input, record, sample};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
+use atlas_ops::problem::TensorParam;
 use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -112,8 +113,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         None if args.all_configs => p.kernel.configs().into_iter().map(Some).collect(),
         None => vec![None],
     };
-    let bytes: f64 = p.tensors().iter().map(|(_, sizes, _)| sizes.iter().product::<usize>() as f64).sum::<f64>()
-        * f64::from(p.dtype.bytes());
+    let bytes: f64 = p.tensors().iter().map(TensorParam::bytes).sum();
     let by_cost = REFERENCE * p.dim(p.op.batch) as f64 / (p.op.flops)(p).max(1.0);
     let expected = prepared.sample(&inputs, CHECKED.min(by_cost as usize).max(1));
     let mut rows = Vec::new();
