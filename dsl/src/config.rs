@@ -76,12 +76,17 @@ impl Schedule {
         if let Some(why) = SCHEDULE.iter().find_map(refused) {
             return Err(why);
         }
-        match self.warp_grid {
-            Some(grid) if grid.warps() != self.warps => {
-                Err(format!("warp_grid = {grid} has {} warps, but warps = {}", grid.warps(), self.warps))
-            }
-            _ => Ok(()),
-        }
+        self.contradiction().map_or(Ok(()), Err)
+    }
+
+    /// True if no key contradicts another; each alone may still be what no machine runs.
+    pub fn is_consistent(&self) -> bool {
+        self.contradiction().is_none()
+    }
+
+    fn contradiction(&self) -> Option<String> {
+        let grid = self.warp_grid.filter(|grid| grid.warps() != self.warps)?;
+        Some(format!("warp_grid = {grid} has {} warps, but warps = {}", grid.warps(), self.warps))
     }
 
     /// Numbers that tell two schedules apart.

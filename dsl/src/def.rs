@@ -96,13 +96,13 @@ pub struct KernelDef {
 }
 
 impl KernelDef {
-    /// Every point of the tune space, in lexicographic order of the knobs as declared, but for grids of
-    /// other than all warps.
+    /// Every point of the tune space, in lexicographic order of the knobs as declared, but for schedules
+    /// whose keys contradict each other.
     pub fn configs(&self) -> Vec<Config> {
         let mut all = self.tune.iter().fold(vec![Config::default()], |configs, knob| {
             configs.iter().flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v))).collect()
         });
-        all.retain(|c| c.schedule.warp_grid.is_none_or(|grid| grid.warps() == c.schedule.warps));
+        all.retain(|c| c.schedule.is_consistent());
         all
     }
 
