@@ -4,6 +4,7 @@ mod allocate_shared;
 mod carry_operands;
 mod check_registers;
 mod choose_caching;
+mod choose_swizzles;
 mod expand_loops;
 mod form_copies;
 mod insert_barriers;
@@ -27,6 +28,7 @@ pub use allocate_shared::allocate_shared;
 pub use carry_operands::carry_operands;
 pub use check_registers::check_registers;
 pub use choose_caching::choose_caching;
+pub use choose_swizzles::choose_swizzles;
 pub use expand_loops::expand_loops;
 pub use form_copies::form_copies;
 pub use insert_barriers::insert_barriers;
@@ -104,6 +106,7 @@ pub const LOWER: &[Pass] = &[
     Pass { removes: Features::CONVERTS, ..pass("lower_converts", lower_converts) },
     Pass { removes: Features::NUMBERED, ..pass("lower_rings", lower_rings) },
     pass("check_registers", check_registers),
+    pass("choose_swizzles", choose_swizzles),
     Pass { removes: Features::UNPLACED, adds: Features::OFFSETS, ..pass("allocate_shared", allocate_shared) },
     Pass { removes: Features::OPEN_ACCESSES, adds: Features::FORMS, ..pass("select_accesses", select_accesses) },
     Pass { removes: Features::BARE_WAITS, adds: Features::BARRIERS, ..pass("insert_barriers", insert_barriers) },
