@@ -22,6 +22,7 @@ fn list_names_every_kernel() {
         "rms_norm",
         "rotary",
         "softmax",
+        "transpose",
     ];
     has(&prints(&["list"]), &names);
     let list = json(&["list", "--json"]);

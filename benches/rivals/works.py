@@ -283,12 +283,14 @@ def _features(name, n, d, m, outputs, fn, *constants):
     x = _normal(n, d) * d**-0.5
     source = _normal(n * (d + outputs * m) // 2)
     target = torch.empty_like(source)
+    shape = (n, m) if outputs == 1 else (n, outputs, m)
+    nothing = torch.zeros(1, device="cuda", dtype=torch.bfloat16).expand(shape)
     dims = (n, d, m) if outputs == 1 else (n, d, m, outputs)
     return Work(
         name, name, dims, 3e-3, 2 * n * (d + outputs * m), 2 * n * d * m, 1 << 14,
         lambda part: fn(x[part].double(), *(c.double() for c in constants)),
         [
-            Rival("copy beside it", lambda: (lambda: target.copy_(source), "a copy of as many bytes")),
+            Rival("copy beside it", lambda: (lambda: (target.copy_(source), nothing)[1], "a copy of as many bytes")),
             Rival("torch eager", lambda: lambda: fn(x, *constants)),
             Rival("torch.compile", lambda: _compiled(fn, x, *constants), compiles=True),
         ],
@@ -329,6 +331,20 @@ def rbf_features(n, d, m):
     return _features("rbf_features", n, d, m, 1, fn, _normal(m, d) * d**-0.5, g)
 
 
+def transpose(n, m):
+    x = _normal(n, m)
+    target = torch.empty_like(x)
+    return Work(
+        "transpose", "transpose", (n, m), 0.0, 2 * 2 * n * m, 0, 1 << 12,
+        lambda part: x.T[part].double(),
+        [
+            Rival("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
+            Rival("torch eager", lambda: lambda: x.T.contiguous()),
+            Rival("torch.compile", lambda: _compiled(lambda x: x.T.contiguous(), x), compiles=True),
+        ],
+    )
+
+
 # By the name that `--only` takes: functions that make works. One group is in memory at a time.
 GROUPS = {
     "copy": [copy],
@@ -364,6 +380,7 @@ GROUPS = {
         lambda: fourier_pairs(2_097_152, 64, 256),
         lambda: rbf_features(2_097_152, 64, 256),
     ],
+    "transpose": [lambda: transpose(8192, 8192)],
 }
 
 

@@ -51,6 +51,39 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 p(&[2, 64, 256]).layout("g", Layout::Padded).note("padded rows"),
             ])
             .collect(),
+        "log_sum_exp" => vec![
+            p(&[5, 3000]),
+            p(&[9, 8192]),
+            p(&[7, 4097]).note("odd"),
+            p(&[3, 1]).note("one column"),
+            p(&[9, 1500]).layout("x", Layout::Padded).note("padded rows"),
+            p(&[4, 600]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
+            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ],
+        "poly_features" | "random_features" | "rbf_features" => of_features(op, dtype),
+        "attention" | "matmul" | "rotary" | "transpose" => of_plain(op, dtype),
+        "rms_norm" => rows(op, dtype)
+            .into_iter()
+            .chain([
+                p(&[5, 64]).fill("x", Fill::Normal(1e-3)).note("small"),
+                p(&[3, 40]).fill("x", Fill::ZeroAt(1)).note("a zero row"),
+            ])
+            .collect(),
+        _ => rows(op, dtype)
+            .into_iter()
+            .chain([
+                p(&[5, 64]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
+                p(&[4, 64]).fill("x", Fill::Around(-500.0, 20.0)).note("large negative"),
+            ])
+            .collect(),
+    }
+}
+
+/// Problems of maps of features.
+fn of_features(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
         "poly_features" => (0..4)
             .flat_map(|k| {
                 [
@@ -62,36 +95,6 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             })
             .chain([on(2, &[5, 3]).note("odd"), on(2, &[0, 64]).note("no row")])
             .collect(),
-        "attention" => vec![
-            p(&[3, 130, 64, 200]).note("ragged"),
-            p(&[2, 128, 128, 256]),
-            p(&[2, 1, 64, 70]).note("one query"),
-            p(&[1, 40, 48, 33]).note("ragged"),
-            p(&[2, 50, 64, 96]).layout("q", Layout::Padded).layout("k", Layout::Padded).note("padded rows"),
-        ],
-        "log_sum_exp" => vec![
-            p(&[5, 3000]),
-            p(&[9, 8192]),
-            p(&[7, 4097]).note("odd"),
-            p(&[3, 1]).note("one column"),
-            p(&[9, 1500]).layout("x", Layout::Padded).note("padded rows"),
-            p(&[4, 600]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
-            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
-        ],
-        "matmul" => vec![
-            p(&[256, 512, 256]),
-            p(&[200, 136, 72]).note("ragged"),
-            p(&[1, 300, 64]).note("one row"),
-            p(&[37, 29, 51]).note("odd"),
-            p(&[1200, 96, 700]).note("a last group of programs"),
-            p(&[64, 64, 128]).layout("a", Layout::Padded).note("padded rows"),
-        ],
-        "rotary" => vec![
-            p(&[5, 16, 2, 64]),
-            p(&[3, 33, 2, 48]).note("ragged"),
-            p(&[2, 1, 2, 5]).note("odd"),
-            p(&[40, 8, 2, 64]).layout("c", Layout::Padded).note("padded rows"),
-        ],
         "random_features" => (0..3)
             .flat_map(|k| {
                 let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
@@ -107,7 +110,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 ]
             })
             .collect(),
-        "rbf_features" => [
+        _ => [
             p(&[130, 64, 256]),
             p(&[37, 48, 100]).note("ragged"),
             p(&[1, 64, 64]).note("one row"),
@@ -119,20 +122,44 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         ]
         .map(wide)
         .to_vec(),
-        "rms_norm" => rows(op, dtype)
-            .into_iter()
-            .chain([
-                p(&[5, 64]).fill("x", Fill::Normal(1e-3)).note("small"),
-                p(&[3, 40]).fill("x", Fill::ZeroAt(1)).note("a zero row"),
-            ])
-            .collect(),
-        _ => rows(op, dtype)
-            .into_iter()
-            .chain([
-                p(&[5, 64]).fill("x", Fill::Around(500.0, 20.0)).note("large"),
-                p(&[4, 64]).fill("x", Fill::Around(-500.0, 20.0)).note("large negative"),
-            ])
-            .collect(),
+    }
+}
+
+/// Problems of plain kernels: products, attention, and what moves or turns elements.
+fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let p = |dims: &[u64]| Problem::new(op, op.kernels[0], dtype, dims);
+    match op.name {
+        "attention" => vec![
+            p(&[3, 130, 64, 200]).note("ragged"),
+            p(&[2, 128, 128, 256]),
+            p(&[2, 1, 64, 70]).note("one query"),
+            p(&[1, 40, 48, 33]).note("ragged"),
+            p(&[2, 50, 64, 96]).layout("q", Layout::Padded).layout("k", Layout::Padded).note("padded rows"),
+        ],
+        "matmul" => vec![
+            p(&[256, 512, 256]),
+            p(&[200, 136, 72]).note("ragged"),
+            p(&[1, 300, 64]).note("one row"),
+            p(&[37, 29, 51]).note("odd"),
+            p(&[1200, 96, 700]).note("a last group of programs"),
+            p(&[64, 64, 128]).layout("a", Layout::Padded).note("padded rows"),
+        ],
+        "rotary" => vec![
+            p(&[5, 16, 2, 64]),
+            p(&[3, 33, 2, 48]).note("ragged"),
+            p(&[2, 1, 2, 5]).note("odd"),
+            p(&[40, 8, 2, 64]).layout("c", Layout::Padded).note("padded rows"),
+        ],
+        _ => vec![
+            p(&[256, 192]),
+            p(&[130, 70]).note("ragged"),
+            p(&[1, 300]).note("one row"),
+            p(&[300, 1]).note("one column"),
+            p(&[37, 51]).note("odd"),
+            p(&[0, 64]).note("no row"),
+            p(&[100, 64]).layout("x", Layout::Padded).note("padded rows"),
+            p(&[20, 40]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ],
     }
 }
 
@@ -206,6 +233,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
         "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
         "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
+        "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
         "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
         "random_features" => (0..3)
             .flat_map(|k| {
@@ -273,7 +301,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 24] = [
+    let rows: [(&str, &str, &[u64]); 25] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -298,6 +326,7 @@ pub fn benches() -> Vec<Bench> {
         ("fourier_features", "fourier_features", &[2_097_152, 64, 256]),
         ("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
         ("rbf_features", "rbf_features", &[2_097_152, 64, 256]),
+        ("transpose", "transpose", &[8192, 8192]),
     ];
     rows.into_iter()
         .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: model_problem(kernel, DType::Bf16, dims)? }))

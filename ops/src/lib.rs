@@ -42,6 +42,7 @@ pub mod simulate;
 pub mod softmax;
 #[cfg(feature = "verify")]
 pub mod tolerance;
+pub mod transpose;
 
 #[cfg(feature = "verify")]
 pub use compare::Comparison;

@@ -5,7 +5,7 @@ use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
     attention, log_sum_exp, matmul, memory_read, newton_schulz_small, poly_features, random_features, rbf_features,
-    rms_norm, rotary, softmax,
+    rms_norm, rotary, softmax, transpose,
 };
 use atlas_dsl::KernelDef;
 
@@ -33,7 +33,7 @@ pub struct Op {
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 11] = [
+pub static OPS: [Op; 12] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -174,6 +174,16 @@ pub static OPS: [Op; 11] = [
         scale: |_, _| 1.0,
         reference: |p, i| softmax::reference(&i.get("x"), p.dim("D")),
         flops: |p| 5.0 * product(p, &["N", "D"]),
+    },
+    Op {
+        name: "transpose",
+        kernels: &[&transpose::transpose],
+        class: Class::Exact,
+        batch: "N",
+        scalars: &[],
+        scale: |_, _| 1.0,
+        reference: |p, i| transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")]),
+        flops: |_| 0.0,
     },
 ];
 

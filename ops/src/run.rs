@@ -74,12 +74,15 @@ impl Problem {
         }
         for p in self.kernel.params {
             if let ParamDef::Tensor { name, dims, .. } = p
-                && dims.first().is_some_and(|&d| self.kernel.dims[d].name == batch)
+                && let Some(axis) = dims.iter().position(|&d| self.kernel.dims[d].name == batch)
                 && let Some(tensor) = picked.0.get_mut(name)
             {
-                let row: usize = tensor.sizes[1..].iter().product();
-                tensor.values = indices.iter().flat_map(|i| tensor.values[i * row..][..row].iter().copied()).collect();
-                tensor.sizes[0] = indices.len();
+                let inner: usize = tensor.sizes[axis + 1..].iter().product();
+                let outer = tensor.values.chunks((tensor.sizes[axis] * inner).max(1));
+                let part =
+                    outer.flat_map(|o| indices.iter().flat_map(move |i| o[i * inner..][..inner].iter().copied()));
+                tensor.values = part.collect();
+                tensor.sizes[axis] = indices.len();
             }
         }
         (part, picked)
@@ -136,6 +139,16 @@ impl Prepared<'_> {
         Ok(&self.tensors[at])
     }
 
+    /// The output's axis of the op's independent dim.
+    fn output_axis(&self) -> usize {
+        let (kernel, batch) = (self.problem.kernel, self.problem.op.batch);
+        let dims = kernel.params.iter().find_map(|p| match p {
+            ParamDef::Tensor { dims, access: Access::Out, .. } => Some(dims),
+            _ => None,
+        });
+        dims.and_then(|dims| dims.iter().position(|&d| kernel.dims[d].name == batch)).unwrap_or(0)
+    }
+
     /// What the result should be at `count` indices of the op's independent dim, spread from the first to the last.
     pub fn sample(&self, inputs: &Inputs, count: usize) -> Sample {
         let total = self.problem.dim(self.problem.op.batch);
@@ -151,11 +164,13 @@ impl Prepared<'_> {
     /// # Errors
     /// Those of reading the output.
     pub fn check_sample(&self, sample: &Sample) -> Result<Comparison> {
-        let mut result = Vec::new();
-        for &i in &sample.indices {
-            result.extend(self.output()?.slice(0, Range { start: i, end: i + 1 })?.to_f64_vec()?);
-        }
-        Ok(Comparison::new(&result, &sample.expected))
+        let axis = self.output_axis();
+        let at = |&i: &usize| self.output()?.slice(axis, Range { start: i, end: i + 1 })?.to_f64_vec();
+        let parts = sample.indices.iter().map(at).collect::<Result<Vec<_>>>()?;
+        let inner: usize = self.output()?.shape()[axis + 1..].iter().product();
+        let outer = parts.first().map_or(0, |part| part.len() / inner.max(1));
+        let rows = (0..outer).flat_map(|o| parts.iter().flat_map(move |part| &part[o * inner..][..inner]));
+        Ok(Comparison::new(&rows.copied().collect::<Vec<f64>>(), &sample.expected))
     }
 }
 
