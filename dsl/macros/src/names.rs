@@ -8,8 +8,10 @@ const SELECT: &str = "`select(condition, a, b)`";
 const NOTHING: &str = "";
 
 /// How what other languages call so is written here; [`NOTHING`] where it cannot be, so that no near name is proposed.
-const WRITTEN: [(&str, &str); 43] = [
+const WRITTEN: [(&str, &str); 48] = [
     ("acos", NOTHING),
+    ("all", "`min(condition.cast::<i32>(), axis = 1) != 0`"),
+    ("any", "`max(condition.cast::<i32>(), axis = 1) != 0`"),
     ("arange", "`iota([A, B], axis)`"),
     ("argmax", "`min(select(x == max(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
     ("argmin", "`min(select(x == min(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
@@ -18,8 +20,11 @@ const WRITTEN: [(&str, &str); 43] = [
     ("ceil", "`-floor(-x)`"),
     ("clamp", "`min(max(x, low), high)`"),
     ("cosh", "`(exp(x) + exp(-x)) / 2`"),
+    ("cumsum", "`dot(x, t)` with `t = select(iota([D, D], 0) <= iota([D, D], 1), 1.0, 0.0)`"),
     ("erfc", "`1 - erf(x)`"),
     ("expm1", "`exp(x) - 1`"),
+    ("fma", "`a * b + c`"),
+    ("isnan", "`x != x`"),
     ("ln", "`log(x)`"),
     ("log10", "`log(x) * 0.4342944819`"),
     ("log1p", "`log(1 + x)`"),

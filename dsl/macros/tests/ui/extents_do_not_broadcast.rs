@@ -13,4 +13,14 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    pub kernel scaled(s: &Tensor<f32, [N]>, w: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [64], BD: [32] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            store(y[n, d], load(s[n]) * load(w[n, d]));
+        }
+    }
+}
+
 fn main() {}
