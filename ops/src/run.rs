@@ -62,6 +62,11 @@ impl Problem {
         self.kernel.bind(device, prepared.args())
     }
 
+    /// The axis, of a tensor of these dims, of the op's independent dim.
+    fn batch_axis(&self, dims: &[usize]) -> Option<usize> {
+        dims.iter().position(|&d| self.kernel.dims[d].name == self.op.batch)
+    }
+
     /// The same problem at some indices of the op's independent dim alone.
     fn at(&self, inputs: &Inputs, indices: &[usize]) -> (Problem, Inputs) {
         let batch = self.op.batch;
@@ -74,7 +79,7 @@ impl Problem {
         }
         for p in self.kernel.params {
             if let ParamDef::Tensor { name, dims, .. } = p
-                && let Some(axis) = dims.iter().position(|&d| self.kernel.dims[d].name == batch)
+                && let Some(axis) = self.batch_axis(dims)
                 && let Some(tensor) = picked.0.get_mut(name)
             {
                 let inner: usize = tensor.sizes[axis + 1..].iter().product();
@@ -141,12 +146,11 @@ impl Prepared<'_> {
 
     /// The output's axis of the op's independent dim.
     fn output_axis(&self) -> usize {
-        let (kernel, batch) = (self.problem.kernel, self.problem.op.batch);
-        let dims = kernel.params.iter().find_map(|p| match p {
+        let mut outputs = self.problem.kernel.params.iter().filter_map(|p| match p {
             ParamDef::Tensor { dims, access: Access::Out, .. } => Some(dims),
             _ => None,
         });
-        dims.and_then(|dims| dims.iter().position(|&d| kernel.dims[d].name == batch)).unwrap_or(0)
+        outputs.next().and_then(|dims| self.problem.batch_axis(dims)).unwrap_or(0)
     }
 
     /// What the result should be at `count` indices of the op's independent dim, spread from the first to the last.

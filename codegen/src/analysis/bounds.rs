@@ -5,8 +5,8 @@
 //!
 //! # Argument
 //! *Registers.* Where a loop's body begins, all that it carries in registers and uses is live, each tile by the layout of its
-//! class: tiles that a loop carries are made whole, but for what repeats an element. The estimate of `registers.rs` counts the same words, and
-//! `check_registers` leaves out operands of products that come round with the loop, and so does this.
+//! class: tiles that a loop carries are made whole, but for what repeats an element. The estimate of `registers.rs` counts
+//! the same words, and `check_registers` leaves out operands of products that come round with the loop, and so does this.
 //!
 //! *Shared memory.* What a loop copies at places that are known is one ring, filled before anything else that an iterate
 //! does. So its buffers live at once, each in every stage.

@@ -340,9 +340,10 @@ impl Walk<'_> {
                 let Some((_, layout)) = tile else { return c };
                 let info = atom.info();
                 let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
-                match atom.is_tensor_core() {
-                    true => c.tensor = elements * depth * f64::from(info.time),
-                    false => c.fma = elements * depth,
+                if atom.is_tensor_core() {
+                    c.tensor = elements * depth * f64::from(info.time);
+                } else {
+                    c.fma = elements * depth;
                 }
                 let warps = threads / 32.0;
                 for (operand, axis) in [(a, 0), (b, 1)] {

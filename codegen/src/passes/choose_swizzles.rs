@@ -17,7 +17,8 @@
 //! of rows, eight of which are in different banks however they are permuted. Everything else asks the buffer's layout.
 //!
 //! # Breaks it
-//! tests/agreement/starts.rs and the simulator's bank conflicts (snapshots/bank_conflicts.snap).
+//! A transpose of ragged and padded tiles in the simulator: the problems of ops/src/transpose.rs. That it pays:
+//! snapshots/bank_conflicts.snap.
 
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -26,7 +27,7 @@ use crate::layout::{SharedLayout, Swizzle};
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;
 
-/// Rows further apart than this many bits are in other lanes' hands too.
+/// Bits of a row's number that are passed over at the most.
 const MOST_SHIFTED: u32 = 4;
 /// Registers of an access that are looked at: the others lie alike.
 const REGISTERS: u32 = 8;
