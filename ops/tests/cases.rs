@@ -80,13 +80,16 @@ fn every_config_gives_a_good_result() {
 
 #[test]
 fn a_sample_of_the_result_is_checked_against_the_same_reference() {
-    let Some(p) = cases::problem("memory_read", DType::F32, &[5, 16, 16, 32]) else { panic!("no kernel") };
-    let inputs = p.inputs();
-    let outcome = p.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
-        prepared.launch(None)?;
-        prepared.check_sample(&prepared.sample(&inputs, 3))
-    });
-    assert!(outcome.is_ok_and(|c| c.passes(p.bound())));
+    // The independent dim is the first of every tensor, and the last of a transpose's result.
+    for (kernel, dims) in [("memory_read", &[5, 16, 16, 32][..]), ("transpose", &[20, 33])] {
+        let Some(p) = cases::problem(kernel, DType::F32, dims) else { panic!("no kernel") };
+        let inputs = p.inputs();
+        let outcome = p.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
+            prepared.launch(None)?;
+            prepared.check_sample(&prepared.sample(&inputs, 3))
+        });
+        assert!(outcome.is_ok_and(|c| c.passes(p.bound())), "{kernel}");
+    }
 }
 
 #[test]
