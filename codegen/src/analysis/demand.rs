@@ -2,8 +2,9 @@
 //!
 //! # Promise
 //! If [`Demand::by`] names no tensor for a value, what a kernel writes to tensors wider than 16 bits is the same whatever
-//! the value is; else it names one of them that may differ. The same of the operands of what leaps: comparisons, whole
-//! numbers made of others, `floor` and `round`.
+//! the value is, but for what a rounding to 16 bits on the way makes of it; else it names one of them that may differ. If it
+//! names no operation that leaps (comparisons, whole numbers made of others, `floor` and `round`), the operands of these are
+//! the same, with no exception.
 //!
 //! # Argument
 //! The least set that holds what a store to a wide tensor takes, its tile and its place (or what an operation takes that leaps), and is closed under these rules:
@@ -12,13 +13,15 @@
 //! around it; a member that is loaded from a tensor that the kernel writes brings every store to that tensor, since one of
 //! them may have written what is loaded. Nothing else passes a value on: arguments of a launch do not share what is written,
 //! and Tile IR has no other memory and no branches. Comparisons and indices are operands like others, so what a choice or a
-//! place depends on is a member too; a rounding to 16 bits ends nothing, for what lies near its edge falls to the other
-//! side. Sets only grow, so the walk ends.
+//! place depends on is a member too. A cast to f16 or bf16 ends the set of the tensors: what was rounded says no more of a
+//! value than a 16-bit tensor would, and whoever reads it reckons with that. It does not end the set of what leaps, for what
+//! lies near the edge of a rounding falls to the other side. Sets only grow, so the walk ends.
 //!
 //! # Breaks it
 //! - A wide output beside a narrow one: tests/agreement/arguments.rs::each_output_has_the_digits_of_its_type.
 //! - What loops carry, their bounds, a choice, a tensor in between: the tests of `precision`,
-//!   `what_reaches_a_wide_output` and `what_reaches_it_by_memory_or_loops`.
+//!   `what_reaches_a_wide_output` and `what_reaches_it_by_memory_or_loops`; a rounding before a comparison:
+//!   `a_rounding_hides_from_tensors_and_not_from_leaps`.
 
 use super::Uses;
 use atlas_dsl::ir::{ParamKind, ValueDef};
@@ -32,12 +35,14 @@ pub(super) struct Demand<'a, By: Clone> {
     uses: &'a Uses,
     by: SecondaryMap<Value, Option<By>>,
     open: Vec<Value>,
+    /// True if a rounding to 16 bits ends the walk.
+    roundings_hide: bool,
 }
 
 impl<'a> Demand<'a, Inst> {
     /// Walks back from every operation that leaps: a step of its operand, however small, may become a step of its result.
     pub(super) fn of_leaps(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Inst> {
-        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
+        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new(), roundings_hide: false };
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             let leaps = match op {
                 Op::Unary(f, _) => f.row().leaps,
@@ -57,7 +62,7 @@ impl<'a> Demand<'a, Inst> {
 impl<'a> Demand<'a, Param> {
     /// Walks back from every store to a wide tensor.
     pub(super) fn of(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Param> {
-        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new() };
+        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new(), roundings_hide: true };
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             if let Op::Store { param, .. } = op
                 && !matches!(kernel.params[*param].kind, ParamKind::Tensor { dtype, .. } if dtype.is_half())
@@ -109,6 +114,7 @@ impl<By: Copy> Demand<'_, By> {
                 }
                 ValueDef::Result(inst, at) => match &k.insts[inst] {
                     Op::Loop { .. } => self.carried(inst, Some(at as usize), by),
+                    Op::Cast(to, _) if self.roundings_hide && to.is_half() => {}
                     op => {
                         op.visit_operands(|v| self.want(v, by));
                         if let Op::Load { param, .. } = op {

@@ -2,11 +2,11 @@
 //!
 //! # Promise
 //! A kernel that passes has an instruction for each function and each tile in shared memory that `lower_tiles` makes of
-//! it. `lower_converts` asks [`refuse_bits_in_shared`] again, since where layouts change is not known here.
+//! it.
 //!
 //! # Argument
-//! Lowering makes no function of its own, and every tile in shared memory but the scratch of a `convert` has one of the
-//! three homes there. The verifier of the phases counts what slips through as a defect.
+//! Lowering makes no function of its own, and every tile in shared memory but the scratch of a `convert`, by which bits go
+//! as numbers, has one of the three homes there. The verifier of the phases counts what slips through as a defect.
 //!
 //! # Breaks it
 //! tests/cases/passes/lower_tiles has a transposed tile of bool and a function of f64.
@@ -35,7 +35,7 @@ pub(crate) fn refuse_formless(kernel: &Kernel, uses: &Uses, placement: &Placemen
 }
 
 /// Refuses a tile of bits in shared memory: a bit is no byte, and vectors of bits would be packed there.
-pub(crate) fn refuse_bits_in_shared(dtype: DType) -> Result<(), CompileError> {
+fn refuse_bits_in_shared(dtype: DType) -> Result<(), CompileError> {
     match dtype {
         DType::Bool => {
             Err(CompileError::refusal("a tile of bool would have to pass through shared memory; make it an i32 first"))

@@ -22,7 +22,7 @@ mod work_table;
 pub(crate) use ahead::is_place_known;
 pub use bounds::Bounds;
 pub use extents::{Constraint, Extents};
-pub(crate) use formless::{refuse_bits_in_shared, refuse_formless};
+pub(crate) use formless::refuse_formless;
 pub use frame::Frame;
 pub use order::order;
 pub(crate) use placement::contiguous_run;

@@ -1,10 +1,18 @@
 //! Loops and branches.
 
+use super::coords::ThreadCoords;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{Block, Inst, Op, Value};
+use crate::gpu::slices::{is_scalar, visit_deep};
+use crate::gpu::{Block, Buffer, Inst, Op, Value};
 use inkwell::IntPredicate;
-use inkwell::values::IntValue;
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::{BasicValueEnum, IntValue};
+use std::collections::BTreeSet;
+
+/// Buffers whose addresses a loop keeps in registers. The loops of products and of attention work in at most five; of
+/// those that work in more, some spill.
+const MANY_BUFFERS: usize = 6;
 
 impl<'c> Emitter<'c, '_> {
     pub(super) fn emit_loop(&mut self, inst: Inst) -> R<()> {
@@ -44,7 +52,7 @@ impl<'c> Emitter<'c, '_> {
             self.values[*p] = Some(regs.clone());
         }
         self.loops += 1;
-        let next = self.block(body)?;
+        let next = if self.is_long(body) { self.long_body(body)? } else { self.block(body)? };
         self.loops -= 1;
         let end = self.current()?;
         let step = self.b.build_int_add(i, self.i32(1), "")?;
@@ -60,7 +68,83 @@ impl<'c> Emitter<'c, '_> {
         for (&result, regs) in self.k.results[inst].iter().zip(carried) {
             self.values[result] = Some(regs);
         }
+        self.number_anew()
+    }
+
+    /// A long body, whose threads and programs are numbered anew in each iterate and behind each loop inside. Addresses that
+    /// do not move would else leave the loop, or stay from before to behind a loop inside, and each take registers throughout
+    /// it; so would what is loaded again so that it need not be kept.
+    fn long_body(&mut self, body: Block) -> R<Vec<Regs<'c>>> {
+        let mut read = BTreeSet::new();
+        self.k.blocks[body].insts.iter().for_each(|&i| visit_deep(self.k, i, &mut |v| _ = read.insert(v)));
+        let is_number = |v: &Value| {
+            let one = self.values[*v].as_deref();
+            is_scalar(self.k, *v)
+                && matches!(one, Some([BasicValueEnum::IntValue(n)]) if n.get_type() == self.i32_type() && !n.is_const())
+        };
+        let numbers: Vec<Value> = read.into_iter().filter(is_number).collect();
+        let before: Vec<Option<Regs<'c>>> = numbers.iter().map(|&v| self.values[v].clone()).collect();
+        let outer_numbers = self.numbers.replace(numbers);
+        let (block, tid) = (self.current()?, self.coords.tid);
+        let outer_coords = std::mem::replace(&mut self.coords, ThreadCoords::new(block, tid));
+        self.number_anew()?;
+        let next = self.block(body)?;
+        let coords = std::mem::replace(&mut self.coords, outer_coords);
+        self.leave(coords)?;
+        if let Some(numbers) = std::mem::replace(&mut self.numbers, outer_numbers) {
+            numbers.into_iter().zip(before).for_each(|(v, number)| self.values[v] = number);
+        }
+        Ok(next)
+    }
+
+    /// Makes the numbers of this thread and of what is around a long body anew, and goes on in a block of its own.
+    fn number_anew(&mut self) -> R<()> {
+        let Some(numbers) = self.numbers.clone() else { return Ok(()) };
+        for v in numbers {
+            if let Some([BasicValueEnum::IntValue(number)]) = self.values[v].as_deref() {
+                let same = self.opaque(*number)?;
+                self.values[v] = Some(vec![same.into()]);
+            }
+        }
+        let tid = self.opaque(self.coords.tid)?;
+        let block = self.current()?;
+        let coords = std::mem::replace(&mut self.coords, ThreadCoords::new(block, tid));
+        let rest = self.cx.append_basic_block(self.function, "rest");
+        self.coords.rest = Some(rest);
+        self.leave(coords)?;
+        self.b.position_at_end(rest);
         Ok(())
+    }
+
+    /// Ends the block that coordinates were made in.
+    fn leave(&self, coords: ThreadCoords<'c>) -> R<()> {
+        if let Some(rest) = coords.rest {
+            let here = self.current()?;
+            self.b.position_at_end(coords.block);
+            self.b.build_unconditional_branch(rest)?;
+            self.b.position_at_end(here);
+        }
+        Ok(())
+    }
+
+    /// True for a body with loops inside, or that works in many buffers of shared memory.
+    fn is_long(&self, body: Block) -> bool {
+        let mut buffers = BTreeSet::new();
+        let has_loops = self.collect(body, &mut buffers);
+        has_loops || buffers.len() > MANY_BUFFERS
+    }
+
+    /// Adds the buffers that a block works in; true if it has loops.
+    fn collect(&self, block: Block, buffers: &mut BTreeSet<Buffer>) -> bool {
+        let mut has_loops = false;
+        for &inst in &self.k.blocks[block].insts {
+            let op = &self.k.insts[inst];
+            let (read, written) = op.buffers();
+            buffers.extend(read.into_iter().chain(written));
+            has_loops |= matches!(op, Op::Loop { .. });
+            has_loops |= op.body().is_some_and(|inner| self.collect(inner, buffers));
+        }
+        has_loops
     }
 
     /// Runs a body for an index from `first` on by `step` while it is below `end`, at least once, and carries registers.
@@ -107,7 +191,10 @@ impl<'c> Emitter<'c, '_> {
         let after = self.cx.append_basic_block(self.function, "join");
         self.b.build_conditional_branch(cond, inside, after)?;
         self.b.position_at_end(inside);
+        // What is numbered anew here is not there behind the branch.
+        let numbers = self.numbers.take();
         let yielded = self.block(body)?;
+        self.numbers = numbers;
         let end = self.current()?;
         self.b.build_unconditional_branch(after)?;
         // What matrix instructions take is in words where it was loaded: so must the other be, made before the branch.
@@ -131,7 +218,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    pub(super) fn current(&self) -> R<inkwell::basic_block::BasicBlock<'c>> {
+    pub(super) fn current(&self) -> R<BasicBlock<'c>> {
         self.b.get_insert_block().ok_or_else(|| CompileError::bug("no insertion point"))
     }
 }

@@ -14,21 +14,21 @@ pub(super) struct Masked<'c> {
     pub bits: u32,
 }
 
-/// Thread coordinates made so far, all in the entry block.
+/// The index of this thread, and its coordinates made so far, all in one block: the kernel's first, or one of a
+/// long loop.
 pub(super) struct ThreadCoords<'c> {
-    entry: BasicBlock<'c>,
+    pub(super) block: BasicBlock<'c>,
+    /// Where it goes on, if it is not the kernel's first.
+    pub(super) rest: Option<BasicBlock<'c>>,
+    /// The index of the thread in its CTA.
+    pub(super) tid: IntValue<'c>,
     /// Only looked up, never iterated.
     made: HashMap<(Vec<Mode>, u8), Masked<'c>>,
 }
 
 impl<'c> ThreadCoords<'c> {
-    /// The block that they are made in.
-    pub(super) fn entry(&self) -> BasicBlock<'c> {
-        self.entry
-    }
-
-    pub(super) fn new(entry: BasicBlock<'c>) -> ThreadCoords<'c> {
-        ThreadCoords { entry, made: HashMap::new() }
+    pub(super) fn new(block: BasicBlock<'c>, tid: IntValue<'c>) -> ThreadCoords<'c> {
+        ThreadCoords { block, rest: None, tid, made: HashMap::new() }
     }
 }
 
@@ -60,7 +60,7 @@ impl<'c> Emitter<'c, '_> {
             return Ok(c);
         }
         let here = self.b.get_insert_block();
-        self.b.position_at_end(self.coords.entry);
+        self.b.position_at_end(self.coords.block);
         let mut sum = Masked { value: self.i32(0), bits: 0 };
         let mut below = 1;
         let total = layout.thread_count();
@@ -82,7 +82,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// A digit of the thread index.
     fn digit(&self, below: u32, extent: u32, total: u32) -> R<IntValue<'c>> {
-        let mut d = self.tid;
+        let mut d = self.coords.tid;
         if below > 1 {
             d = self.b.build_int_unsigned_div(d, self.i32(i64::from(below)), "")?;
         }

@@ -98,7 +98,7 @@ impl<'c> Emitter<'c, '_> {
         let c = Copy { atom, bytes, per, total, buffer, view, checks, to: *to };
         let rounds = total.div_ceil(self.k.threads);
         if bytes == 16 || rounds <= COPIED_AT_ONCE {
-            return self.copy_group(&c, (self.tid, 0), rounds);
+            return self.copy_group(&c, (self.coords.tid, 0), rounds);
         }
         let group = c.group_rounds(self.k.threads);
         self.copy_in_groups(&c, group, rounds.div_ceil(group))
@@ -108,7 +108,7 @@ impl<'c> Emitter<'c, '_> {
     fn copy_in_groups(&mut self, c: &Copy<'c>, group: u32, groups: u32) -> R<()> {
         let step = self.k.threads * group;
         self.loops += 1;
-        self.repeat("copies", (self.tid, step, groups * step), vec![], |e, chunk, none| {
+        self.repeat("copies", (self.coords.tid, step, groups * step), vec![], |e, chunk, none| {
             e.copy_group(c, (chunk, groups - 1), group)?;
             Ok(none)
         })?;

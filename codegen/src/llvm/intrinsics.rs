@@ -156,7 +156,7 @@ impl<'c> Emitter<'c, '_> {
             Cache::Drop => "evict_first",
         };
         let here = self.b.get_insert_block();
-        self.b.position_at_end(self.coords.entry());
+        self.b.position_at_end(self.entry);
         let ty = self.cx.i64_type().fn_type(&[], false);
         let text = format!("createpolicy.fractional.L2::{name}.b64 $0, 1.0;");
         let asm =

@@ -25,6 +25,7 @@ use coords::ThreadCoords;
 use cranelift_entity::SecondaryMap;
 use inkwell::AddressSpace;
 use inkwell::attributes::AttributeLoc;
+use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module};
@@ -64,7 +65,8 @@ struct Emitter<'c, 'k> {
     dims: BTreeMap<Dim, IntValue<'c>>,
     strides: BTreeMap<(Param, u8), IntValue<'c>>,
     tables: BTreeMap<Table, PointerValue<'c>>,
-    tid: IntValue<'c>,
+    /// The first block, where policies are made.
+    entry: BasicBlock<'c>,
     shared_base: PointerValue<'c>,
     coords: ThreadCoords<'c>,
     /// The L2 policies made so far.
@@ -72,6 +74,8 @@ struct Emitter<'c, 'k> {
     lines: Option<Lines<'c>>,
     /// Number of loops around the insertion point.
     loops: u32,
+    /// In a long loop, the scalars from around it.
+    numbers: Option<Vec<gpu::Value>>,
 }
 
 /// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides,
@@ -146,12 +150,13 @@ pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Legal<Lowered>,
         dims: BTreeMap::new(),
         strides: BTreeMap::new(),
         tables: BTreeMap::new(),
-        tid,
+        entry,
         shared_base: shared.as_pointer_value(),
-        coords: ThreadCoords::new(entry),
+        coords: ThreadCoords::new(entry, tid),
         policies: Vec::new(),
         lines: source.map(|file| Lines::new(module, function, file)),
         loops: 0,
+        numbers: None,
     };
     for (i, p) in abi.iter().enumerate() {
         e.bind_param(i as u32, *p)?;

@@ -183,7 +183,7 @@ impl<'c> Emitter<'c, '_> {
         let base = data.offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
         let threads = self.k.threads;
         for round in 0..words.div_ceil(threads) {
-            let word = self.b.build_int_add(self.tid, self.i32(i64::from(round * threads)), "")?;
+            let word = self.b.build_int_add(self.coords.tid, self.i32(i64::from(round * threads)), "")?;
             let offset = self.b.build_int_mul(word, self.i32(16), "")?;
             let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
             // The predicate below keeps it inside the buffer.

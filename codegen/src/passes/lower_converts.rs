@@ -1,13 +1,16 @@
 //! `lower_converts`: a change of layout becomes a store to and a load from shared memory.
 //!
-//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions. Refuses: a tile of bool, and one
-//! that no CTA has room for. Features: removes converts; adds nothing.
+//! Needs: lowered tiles. Establishes: no `convert` is left. Never: merges conversions. Refuses: a tile that no CTA has room
+//! for. Features: removes converts; adds nothing.
+//!
+//! A bit is no byte, so bits go as numbers and are compared with 0 where they arrive.
 
-use crate::analysis::refuse_bits_in_shared;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, BufferData, Kernel, Op, Owner, SharedRef, Type};
+use crate::gpu::{Block, BufferData, Inst, Kernel, Op, Owner, SharedRef, Type, Value};
 use crate::layout::{Fragment, SharedLayout};
+use atlas_dsl::DType;
+use atlas_dsl::op::Predicate;
 
 /// Replaces every `convert` by a round trip through a scratch buffer of its own.
 pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -18,8 +21,9 @@ pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
         let mut out = Vec::with_capacity(insts.len());
         for inst in insts {
             if let Op::Convert(value) = k.insts[inst] {
+                let converted = inst;
+                let (value, inst) = as_numbers(k, value, inst, &mut out);
                 let (dtype, layout) = k.tile(value);
-                refuse_bits_in_shared(dtype)?;
                 let (cols, rows) = match layout.shape.split_last() {
                     None => (1, 1),
                     Some((&cols, outer)) => (cols, outer.iter().product::<u32>()),
@@ -47,12 +51,33 @@ pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
                 out.push(k.new_inst(Op::StoreShared { to: at, value }, Vec::<Type>::new(), loc));
                 // The instruction keeps its result and becomes the load.
                 k.insts[inst] = Op::LoadShared(at);
+                out.push(inst);
+                let is_of_bits = k.results[converted].first().is_some_and(|&v| k.tile(v).0 == DType::Bool);
+                if is_of_bits {
+                    let (moved, layout) = (k.results[inst][0], k.tile(k.results[inst][0]).1.clone());
+                    let zero = k.new_inst(Op::Const(0.0), vec![Type::Fragment { dtype: DType::I32, layout }], loc);
+                    k.insts[converted] = Op::Compare(Predicate::Ne, moved, k.results[zero][0]);
+                    out.extend([zero, converted]);
+                }
+                continue;
             }
             out.push(inst);
         }
         k.blocks[block].insts = out;
     }
     Ok(())
+}
+
+/// What a `convert` moves, and the instruction that becomes its load: bits are made whole numbers first.
+fn as_numbers(k: &mut Kernel, value: Value, convert: Inst, out: &mut Vec<Inst>) -> (Value, Inst) {
+    let (dtype, layout) = k.tile(value);
+    let to = k.results[convert].first().map(|&v| k.tile(v).1.clone());
+    let (DType::Bool, Some(to)) = (dtype, to) else { return (value, convert) };
+    let (from, loc) = (layout.clone(), k.locs[convert]);
+    let number = |layout| vec![Type::Fragment { dtype: DType::I32, layout }];
+    let cast = k.new_inst(Op::Cast(value), number(from), loc);
+    out.push(cast);
+    (k.results[cast][0], k.new_inst(Op::Convert(value), number(to), loc))
 }
 
 /// True if the padding of a layout is read from bytes of the scratch buffer that the other layout does not reach.

@@ -7,6 +7,7 @@ mod choose_caching;
 mod choose_swizzles;
 mod expand_loops;
 mod form_copies;
+mod hoist_converts;
 mod insert_barriers;
 mod interleave_copies;
 mod lower_converts;
@@ -31,6 +32,7 @@ pub use choose_caching::choose_caching;
 pub use choose_swizzles::choose_swizzles;
 pub use expand_loops::expand_loops;
 pub use form_copies::form_copies;
+pub use hoist_converts::hoist_converts;
 pub use insert_barriers::insert_barriers;
 pub use interleave_copies::interleave_copies;
 pub use lower_converts::lower_converts;
@@ -94,6 +96,7 @@ pub const PLACE: &[Pass] = &[
 
 /// Who does what when.
 pub const SCHEDULE: &[Pass] = &[
+    pass("hoist_converts", hoist_converts),
     pass("schedule_loops", schedule_loops),
     pass("expand_loops", expand_loops),
     pass("start_loads", start_loads),
