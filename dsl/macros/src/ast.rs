@@ -68,6 +68,10 @@ pub(crate) struct Knob {
 pub(crate) enum Stmt {
     /// `let [mut] name [= value];`
     Let { mutable: bool, name: Ident, value: Option<Expr> },
+    /// `let (a, mut b) = f(..);`
+    LetMany { names: Vec<(bool, Ident)>, value: Expr },
+    /// `(a, b) = f(..);`
+    AssignMany { names: Vec<Ident>, value: Expr },
     /// `name = value;`, `name += value;`
     Assign { name: Ident, op: Option<BinaryOp>, op_span: Span, value: Expr },
     /// `for (g, n) in grid(G, tiles(N, BN)) { .. }`
@@ -119,6 +123,10 @@ pub(crate) enum ExprKind {
     Compare(Predicate, Box<Expr>, Box<Expr>),
     /// `zeros::<f32>([BN, D])`
     Call { name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
+    /// `grad(f)(x)`: the function and what it is given.
+    Grad { of: Ident, args: Vec<Expr> },
+    /// `(a, b)`, what a tile fn gives back.
+    Tuple(Vec<Expr>),
     /// `x.cast::<f32>()`
     Method { receiver: Box<Expr>, name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
     /// `x[g, n, ..]`

@@ -5,7 +5,7 @@
 use crate::check_memory::Access;
 use crate::error::{Errors, Place};
 use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
-use crate::tree::{Expr, ExprKind, Extent, File, Kernel, ParamKind, Stmt, TileFn};
+use crate::tree::{Callee, Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -43,6 +43,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         errors,
         fns,
         kernel: k,
+        locals: &k.locals,
         vars: vec![Ty::unknown(); k.locals.len()],
         stored: vec![false; k.params.len()],
         accesses: vec![],
@@ -87,6 +88,8 @@ pub(crate) struct Checker<'a> {
     errors: &'a mut Errors,
     fns: &'a [TileFn],
     pub(crate) kernel: &'a Kernel,
+    /// The locals of the kernel, or of the tile fn being checked.
+    locals: &'a [Local],
     /// Types of the locals of the kernel, or of the tile fn being checked.
     pub(crate) vars: Vec<Ty>,
     pub(crate) stored: Vec<bool>,
@@ -120,6 +123,16 @@ impl Checker<'_> {
         for stmt in stmts {
             match stmt {
                 Stmt::Let { local, value } => self.vars[*local] = self.expr(value),
+                Stmt::Many { locals, call, .. } => {
+                    let types = match &call.kind {
+                        ExprKind::CallFn { index, args } => self.call(*index, args),
+                        ExprKind::Grad { of, args } => self.gradient(*of, args, call),
+                        _ => vec![],
+                    };
+                    for (&local, ty) in locals.iter().zip(types) {
+                        self.vars[local] = ty;
+                    }
+                }
                 Stmt::Assign { local, op, value, .. } => {
                     let next = match (op, &value.kind) {
                         (None, _) => self.expr(value),
@@ -140,7 +153,7 @@ impl Checker<'_> {
     }
 
     pub(crate) fn local_name(&self, local: usize) -> String {
-        self.kernel.locals[local].name.to_string()
+        self.locals[local].name.to_string()
     }
 
     /// The operand's name and a space if it is a name, for messages such as `dot of xs [BN, D] and ..`.
@@ -238,6 +251,14 @@ impl Checker<'_> {
                 let (to, x) = (elem(*to), self.expr(x));
                 Ty { elem: to, coordinate: None, ..x }
             }
+            ExprKind::CastLike(parts) => {
+                let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
+                if like.is_literal() || like.elem.is_bool() {
+                    let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
+                    return self.mistake(106, parts[1].place, message);
+                }
+                Ty { elem: like.elem, coordinate: None, ..x }
+            }
             ExprKind::Transpose(x) => {
                 let ty = self.expr(x);
                 match ty.shape.as_deref() {
@@ -290,7 +311,8 @@ impl Checker<'_> {
                 Ty::tile(Elem::Fixed(DType::I32), shape)
             }
             ExprKind::Broadcast { value, shape } => self.broadcast(value, shape),
-            ExprKind::CallFn { index, args } => self.call(*index, args),
+            ExprKind::CallFn { index, args } => self.call(*index, args).into_iter().next().unwrap_or_else(Ty::unknown),
+            ExprKind::Grad { of, args } => self.gradient(*of, args, e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
         }
     }
@@ -300,18 +322,77 @@ impl Checker<'_> {
     }
 
     /// A call of a tile fn: its body, checked with the types of the arguments.
-    fn call(&mut self, index: usize, args: &[Expr]) -> Ty {
+    fn call(&mut self, index: usize, args: &[Expr]) -> Vec<Ty> {
+        let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
+        self.call_with(index, types)
+    }
+
+    fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
         let fns = self.fns;
         let f = &fns[index];
-        let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
         let list: Vec<String> = f.ast.params.iter().zip(&types).map(|(p, t)| format!("{p}: {t}")).collect();
         let call = format!("`{}` called with {}", f.ast.name, list.join(", "));
         let mut vars = types;
         vars.resize(f.locals.len(), Ty::unknown());
         let (outer_vars, outer_call) = (std::mem::replace(&mut self.vars, vars), self.inside.replace(call));
+        let outer_locals = std::mem::replace(&mut self.locals, &f.locals);
         self.statements(&f.body);
-        let result = self.expr(&f.tail);
-        (self.vars, self.inside) = (outer_vars, outer_call);
+        let result = f.tail.iter().map(|e| self.expr(e)).collect();
+        (self.vars, self.inside, self.locals) = (outer_vars, outer_call, outer_locals);
         result
+    }
+
+    /// The partial derivatives of a function: each has the extents of its result and the element type of its argument.
+    fn gradient(&mut self, of: Callee, args: &[Expr], e: &Expr) -> Vec<Ty> {
+        let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
+        for (ty, arg) in types.iter().zip(args) {
+            if ty.is_literal() || !ty.elem.may_be_float() {
+                self.error(121, arg.place, format!("`grad` differentiates by tiles of floats, found {ty}"));
+                return vec![Ty::unknown(); args.len()];
+            }
+        }
+        let result = match of {
+            Callee::Fn(index) => {
+                if let Some(what) = not_elementwise(&self.fns[index].tail, &self.fns[index].body, self.fns) {
+                    let name = &self.fns[index].ast.name;
+                    let message =
+                        format!("`grad` takes a function that works element by element, but `{name}` has {what}");
+                    self.error(121, e.place, message);
+                    return vec![Ty::unknown(); args.len()];
+                }
+                self.call_with(index, types.clone()).into_iter().next().unwrap_or_else(Ty::unknown)
+            }
+            Callee::Builtin(_) => types.first().cloned().unwrap_or_else(Ty::unknown),
+        };
+        types.into_iter().map(|ty| Ty { elem: ty.elem, coordinate: None, ..result.clone() }).collect()
+    }
+}
+
+/// What of a tile fn reads more than one element for one of its result.
+fn not_elementwise(tail: &[Expr], body: &[Stmt], fns: &[TileFn]) -> Option<&'static str> {
+    let of_body = body.iter().flat_map(|s| match s {
+        Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => Some(value),
+        Stmt::Store { .. } | Stmt::Loop(_) => None,
+    });
+    of_body.chain(tail).find_map(|e| contracts(e, fns))
+}
+
+fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
+    let any = |list: &[Expr]| list.iter().find_map(|e| contracts(e, fns));
+    match &e.kind {
+        ExprKind::Dot { .. } => Some("a `dot`"),
+        ExprKind::Reduce { .. } => Some("a fold"),
+        ExprKind::Transpose(_) => Some("a `.t()`"),
+        ExprKind::Load { .. } => Some("a `load`"),
+        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => contracts(x, fns),
+        ExprKind::Broadcast { value, .. } | ExprKind::Fill { value, .. } => contracts(value, fns),
+        ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => contracts(a, fns).or_else(|| contracts(b, fns)),
+        ExprKind::Select(parts) => any(&parts[..]),
+        ExprKind::Or(parts) | ExprKind::CastLike(parts) => any(&parts[..]),
+        ExprKind::CallFn { index, args } | ExprKind::Grad { of: Callee::Fn(index), args } => {
+            any(args).or_else(|| not_elementwise(&fns[*index].tail, &fns[*index].body, fns))
+        }
+        ExprKind::Grad { args, .. } => any(args),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use crate::ast;
 use crate::signature::is_upper;
 use crate::tree::{
-    DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
+    Callee, DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
 };
 use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -28,11 +28,18 @@ fn tile_fn(f: &TileFn, file: &File, root: &TokenStream) -> TokenStream {
     let params: Vec<Ident> = (0..f.ast.params.len()).map(|i| w.local(i)).collect();
     let mut body = TokenStream::new();
     w.statements(&f.body, &mut body);
-    let tail = w.operand(&f.tail, &mut body);
+    let tails: Vec<TokenStream> = f.tail.iter().map(|e| w.operand(e, &mut body)).collect();
+    let (result, tail) = match &tails[..] {
+        [one] => (quote!(#root::Operand), quote!(#one)),
+        many => {
+            let count = many.len();
+            (quote!([#root::Operand; #count]), quote!([#(#many),*]))
+        }
+    };
     quote! {
         #(#attrs)*
         #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a tile fn, which is checked before")]
-        #vis fn #name(__b: &mut #root::Builder #(, #params: #root::Operand)*) -> #root::Operand {
+        #vis fn #name(__b: &mut #root::Builder #(, mut #params: #root::Operand)*) -> #result {
             #body
             #tail
         }
@@ -287,6 +294,17 @@ impl Writer<'_> {
                 };
                 out.extend(quote!(#name = #next;));
             }
+            Stmt::Many { locals, binds, call } => {
+                let list = self.call(call, out).unwrap_or_default();
+                let list = self.bind(list, out);
+                for (i, &local) in locals.iter().enumerate() {
+                    let name = self.local(local);
+                    out.extend(match binds {
+                        true => quote!(let mut #name: #root::Operand = #list[#i];),
+                        false => quote!(#name = #list[#i];),
+                    });
+                }
+            }
             Stmt::Store { param, index, value, token, .. } => {
                 let value = self.operand(value, out);
                 let (param, index, loc) = (param_variable(*param), self.indices(index, out), self.loc(*token));
@@ -392,6 +410,41 @@ impl Writer<'_> {
         quote!(__b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
     }
 
+    /// What a function gives: an operand, or a list of them.
+    fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
+        let (root, loc) = (self.root, self.loc(e.token));
+        match &e.kind {
+            ExprKind::CallFn { index, args } => {
+                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
+                let name = self.called(*index, e.token);
+                Some(quote!(#name(__b #(, #args)*)))
+            }
+            ExprKind::Grad { of, args } => {
+                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
+                let slots = 0..args.len();
+                let call = match of {
+                    Callee::Fn(index) => {
+                        let name = self.called(*index, e.token);
+                        quote!(#name(__b #(, __args[#slots])*))
+                    }
+                    Callee::Builtin(op) => {
+                        let op = variant(op.variant());
+                        quote!(__b.unary(#loc, #root::UnaryOp::#op, __args[0]))
+                    }
+                };
+                Some(quote!(__b.gradient(#loc, [#(#args),*], |__b: &mut #root::Builder, __args| #call)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The name of a tile fn where it is called.
+    fn called(&self, index: usize, token: Span) -> Ident {
+        let mut name = self.file.fns[index].ast.name.clone();
+        name.set_span(token);
+        name
+    }
+
     /// The operand that an expression denotes: a variable, a literal, or a temp bound in `out`.
     fn operand(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
         let root = self.root;
@@ -440,6 +493,10 @@ impl Writer<'_> {
                 let to = self.bind(to, out);
                 quote!(__b.cast(#loc, #to, #x))
             }
+            ExprKind::CastLike(parts) => {
+                let [x, like] = [0, 1].map(|i| self.operand(&parts[i], out));
+                quote!(__b.cast_like(#loc, #x, #like))
+            }
             ExprKind::Transpose(x) => {
                 let x = self.operand(x, out);
                 quote!(__b.transpose(#loc, #x))
@@ -479,11 +536,11 @@ impl Writer<'_> {
                 let shape = self.extents(shape, e.token, out);
                 quote!(__b.broadcast(#loc, #value, #shape))
             }
-            ExprKind::CallFn { index, args } => {
-                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
-                let mut name = self.file.fns[*index].ast.name.clone();
-                name.set_span(e.token);
-                quote!(#name(__b #(, #args)*))
+            ExprKind::CallFn { .. } => return self.call(e, out).map(|call| self.bind(call, out)).unwrap_or_default(),
+            ExprKind::Grad { .. } => {
+                let list = self.call(e, out).unwrap_or_default();
+                let list = self.bind(list, out);
+                return quote!(#list[0]);
             }
             ExprKind::Bad => return quote!(#root::Operand::Poison),
         };

@@ -43,6 +43,7 @@ mod expand;
 mod names;
 mod parse;
 mod parse_tune;
+mod parse_unsupported;
 mod resolve;
 mod resolve_access;
 mod resolve_end;

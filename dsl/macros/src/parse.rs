@@ -4,6 +4,7 @@ use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Param, ParamKind, Range, St
 use crate::error::{Errors, Place};
 use crate::names::POWER;
 use crate::parse_tune::knob;
+use crate::parse_unsupported::unsupported;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -220,10 +221,6 @@ fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<Stmt> {
 fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
     match stmt {
         syn::Stmt::Local(local) => {
-            let syn::Pat::Ident(pat) = &local.pat else {
-                errors.push(20, Place::of(&local.pat), "a `let` in a kernel binds one name and has no written type");
-                return None;
-            };
             if let Some(init) = &local.init
                 && let Some((_, other)) = &init.diverge
             {
@@ -234,9 +231,15 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
                 Some(init) => Some(expression(&init.expr, errors)?),
                 None => None,
             };
-            Some(Stmt::Let { mutable: pat.mutability.is_some(), name: pat.ident.clone(), value })
+            bound(&local.pat, value, errors)
         }
         syn::Stmt::Expr(syn::Expr::ForLoop(f), _) => for_loop(f, errors),
+        syn::Stmt::Expr(syn::Expr::Assign(a), _) if matches!(*a.left, syn::Expr::Tuple(_)) => {
+            let syn::Expr::Tuple(left) = &*a.left else { return None };
+            let names: Vec<Option<Ident>> = left.elems.iter().map(|e| assigned(e, errors)).collect();
+            let value = expression(&a.right, errors)?;
+            Some(Stmt::AssignMany { names: names.into_iter().collect::<Option<_>>()?, value })
+        }
         syn::Stmt::Expr(syn::Expr::Assign(a), _) => {
             let name = assigned(&a.left, errors)?;
             Some(Stmt::Assign { name, op: None, op_span: a.eq_token.span, value: expression(&a.right, errors)? })
@@ -252,6 +255,29 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
         }
         syn::Stmt::Macro(m) => {
             errors.push(20, Place::of(&m.mac.path), "macros cannot be called in a kernel");
+            None
+        }
+    }
+}
+
+/// What a `let` binds: one name, or one for each tile that a function gives.
+fn bound(pat: &syn::Pat, value: Option<Expr>, errors: &mut Errors) -> Option<Stmt> {
+    let name = |pat: &syn::Pat| match pat {
+        syn::Pat::Ident(p) if p.subpat.is_none() => Some((p.mutability.is_some(), p.ident.clone())),
+        syn::Pat::Wild(w) => Some((false, Ident::new("_", w.underscore_token.span))),
+        _ => None,
+    };
+    match (pat, value) {
+        (syn::Pat::Ident(p), value) => {
+            Some(Stmt::Let { mutable: p.mutability.is_some(), name: p.ident.clone(), value })
+        }
+        (syn::Pat::Tuple(t), Some(value)) if t.elems.iter().all(|e| name(e).is_some()) => {
+            Some(Stmt::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
+        }
+        _ => {
+            let message =
+                "a `let` in a kernel binds a name, or `(a, b)` what a function gives, and has no written type";
+            errors.push(20, Place::of(pat), message);
             None
         }
     }
@@ -381,6 +407,13 @@ fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
     }
 }
 
+/// The function in `grad(f)`.
+fn gradient(f: &syn::Expr) -> Option<Ident> {
+    let syn::Expr::Call(c) = f else { return None };
+    callee(&c.func).filter(|(name, _)| name == "grad")?;
+    if c.args.len() == 1 { ident_of(&c.args[0]) } else { None }
+}
+
 fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
     let ident = |a: &syn::GenericArgument| match a {
         syn::GenericArgument::Type(syn::Type::Path(p)) => p.path.get_ident().cloned(),
@@ -456,7 +489,11 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 }
             }
         }
+        syn::Expr::Tuple(t) if t.elems.len() > 1 => ExprKind::Tuple(expressions(&t.elems, errors)?),
         syn::Expr::Call(c) => {
+            if let Some(of) = gradient(&c.func) {
+                return Some(Expr { kind: ExprKind::Grad { of, args: arguments(&c.args, errors)? }, place, token });
+            }
             let Some((name, generics)) = callee(&c.func) else {
                 errors.push(5, Place::of(&c.func), "only built-in functions and tile fns can be called in a kernel");
                 return None;
@@ -529,38 +566,4 @@ fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
         );
     }
     Some(ExprKind::Literal { value: value?, whole })
-}
-
-/// Reports Rust that is no part of the language, and what to write instead.
-fn unsupported(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
-    let whole = Place::of(e);
-    let (place, message) = match e {
-        syn::Expr::If(i) => (
-            i.if_token.span.into(),
-            "a kernel has no `if`: `select(cond, a, b)` chooses a value, the bounds of a loop how often it runs",
-        ),
-        syn::Expr::Match(m) => {
-            (m.match_token.span.into(), "`match` cannot branch on tiles; choose with `select(cond, a, b)`")
-        }
-        syn::Expr::While(w) => (w.while_token.span.into(), "`while` has no bound; write `for i in lo..hi`"),
-        syn::Expr::Loop(l) => (l.loop_token.span.into(), "`loop` has no bound; write `for i in lo..hi`"),
-        syn::Expr::Closure(_) => (whole, "closures cannot be written in a kernel; write a `tile fn`"),
-        syn::Expr::Cast(c) => (c.as_token.span.into(), "`as` does not convert tiles; write `x.cast::<f32>()`"),
-        syn::Expr::Reference(_) => (whole, "tiles are values; remove the `&`"),
-        syn::Expr::Unary(_) => (whole, "tiles are values; remove the `*`"),
-        syn::Expr::Break(_) | syn::Expr::Continue(_) | syn::Expr::Return(_) => {
-            (whole, "a kernel's loops always run to their end")
-        }
-        syn::Expr::Tuple(_) => (whole, "tuples have no meaning here; bind each tile with its own `let`"),
-        syn::Expr::Block(_) => (whole, "a block is no expression in a kernel; write its `let`s before it"),
-        syn::Expr::Macro(_) => (whole, "macros cannot be called in a kernel"),
-        syn::Expr::ForLoop(f) => (f.for_token.span.into(), "a loop is a statement, not a value"),
-        syn::Expr::Assign(_) => (whole, "an assignment is a statement, not a value"),
-        syn::Expr::Range(_) => {
-            (whole, "a range has no meaning here; an axis is indexed by a coordinate, `span(start, LEN)` or `..`")
-        }
-        _ => (whole, "this Rust expression has no meaning in a kernel"),
-    };
-    errors.push(20, place, message);
-    None
 }

@@ -13,10 +13,11 @@ use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
 use syn::ext::IdentExt;
 
-/// A tile fn's name and number of parameters, known before any body is read.
+/// A tile fn's name, its parameters and how many tiles it gives, known before any body is read.
 pub(crate) struct FnSignature {
     pub(crate) name: Ident,
     pub(crate) params: Vec<String>,
+    pub(crate) results: usize,
 }
 
 /// Resolves every item.
@@ -41,7 +42,13 @@ pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
             errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
         }
         let params = f.params.iter().map(|p| p.unraw().to_string()).collect();
-        signatures.push(FnSignature { name: f.name.clone(), params });
+        let results = match f.body.last() {
+            Some(ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }) => {
+                list.len()
+            }
+            _ => 1,
+        };
+        signatures.push(FnSignature { name: f.name.clone(), params, results });
     }
     let fns: Vec<TileFn> = fn_asts.into_iter().map(|f| tile_fn(f, &signatures, errors)).collect();
     for (i, f) in fns.iter().enumerate() {
@@ -89,17 +96,18 @@ fn tile_fn(ast: ast::TileFn, fns: &[FnSignature], errors: &mut Errors) -> TileFn
     let count = ast.body.len();
     for (i, stmt) in ast.body.iter().enumerate() {
         match stmt {
-            ast::Stmt::Expr { value, last: true } if i + 1 == count => tail = Some(r.expr(value)),
-            ast::Stmt::Let { .. } => body.extend(r.statement(stmt)),
-            ast::Stmt::Assign { name, .. } => {
-                r.errors.push(
-                    20,
-                    name.span(),
-                    "a tile fn is `let`s and a final expression; bind a new name with `let`",
-                );
+            ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }
+                if i + 1 == count =>
+            {
+                tail = Some(list.iter().map(|e| r.expr(e)).collect());
             }
+            ast::Stmt::Expr { value, last: true } if i + 1 == count => tail = Some(vec![r.expr(value)]),
+            ast::Stmt::Let { .. }
+            | ast::Stmt::LetMany { .. }
+            | ast::Stmt::Assign { .. }
+            | ast::Stmt::AssignMany { .. } => body.extend(r.statement(stmt)),
             ast::Stmt::Grid { place, .. } | ast::Stmt::Loop { place, .. } => {
-                r.errors.push(20, *place, "a tile fn is `let`s and a final expression; write the loop in the kernel");
+                r.errors.push(20, *place, "a tile fn has no loops; write the loop in the kernel");
             }
             ast::Stmt::Expr { value, .. } => {
                 let message = match &value.kind {
@@ -113,7 +121,8 @@ fn tile_fn(ast: ast::TileFn, fns: &[FnSignature], errors: &mut Errors) -> TileFn
         }
     }
     let no_tail = tail.is_none() && !ast.broken && r.errors.count() == before;
-    let tail = tail.unwrap_or(Expr { kind: ExprKind::Bad, place: ast.name.span().into(), token: ast.name.span() });
+    let bad = || Expr { kind: ExprKind::Bad, place: ast.name.span().into(), token: ast.name.span() };
+    let tail = tail.unwrap_or_else(|| vec![bad()]);
     if no_tail {
         r.errors.push(
             20,
@@ -160,6 +169,9 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
             }
             ast::Stmt::Let { name, .. } | ast::Stmt::Assign { name, .. } => {
                 r.errors.push(26, name.span(), "this statement stands outside the grid loop; move it inside");
+            }
+            ast::Stmt::LetMany { value, .. } | ast::Stmt::AssignMany { value, .. } => {
+                r.errors.push(26, value.place, "this statement stands outside the grid loop; move it inside");
             }
             ast::Stmt::Expr { value, .. } => {
                 r.errors.push(26, value.place, "this statement stands outside the grid loop; move it inside");
@@ -293,6 +305,22 @@ impl<'a> Resolver<'a> {
                 self.locals[local].hides = hides;
                 Some(Stmt::Let { local, value })
             }
+            ast::Stmt::LetMany { names, value } => {
+                let call = self.call_of_many(value, names.len());
+                let kind = |mutable| LocalKind::Let { mutable };
+                let locals = names.iter().map(|(mutable, name)| self.bind(name, kind(*mutable))).collect();
+                Some(Stmt::Many { locals, binds: true, call: call? })
+            }
+            ast::Stmt::AssignMany { names, value } => {
+                let call = self.call_of_many(value, names.len());
+                for (i, name) in names.iter().enumerate() {
+                    if names[..i].contains(name) {
+                        self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
+                    }
+                }
+                let locals: Vec<Option<LocalId>> = names.iter().map(|name| self.assigned(name)).collect();
+                Some(Stmt::Many { locals: locals.into_iter().collect::<Option<_>>()?, binds: false, call: call? })
+            }
             ast::Stmt::Assign { name, op, op_span, value } => {
                 let value = self.expr(value);
                 let local = self.assigned(name)?;
@@ -356,6 +384,11 @@ impl<'a> Resolver<'a> {
                     name.span(),
                     format!("`{name}` is assigned, but is not `mut`; write `let mut {name}`"),
                 );
+            }
+            LocalKind::FnParam => {
+                let message =
+                    format!("`{name}` is a parameter; it cannot be assigned: bind `let mut` another name to it");
+                self.errors.push(25, name.span(), message);
             }
             _ => self.errors.push(25, name.span(), format!("`{name}` is a coordinate or index; it cannot be assigned")),
         }

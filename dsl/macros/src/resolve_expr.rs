@@ -5,13 +5,13 @@ use crate::error::Place;
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
-use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
+use crate::tree::{Callee, DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 use syn::Path;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 18] = [
+const FORMS: [&str; 19] = [
     "load",
     "store",
     "dot",
@@ -30,10 +30,11 @@ const FORMS: [&str; 18] = [
     "pipeline",
     "cast",
     "t",
+    "grad",
 ];
 
 /// The same of methods.
-const METHODS: [&str; 4] = ["cast", "t", "or", "precision"];
+const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
 
 fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
     UnaryOp::functions().map(|op| op.name())
@@ -42,6 +43,10 @@ fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
 /// The built-in functions.
 pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
     FORMS.into_iter().chain(elementwise())
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
 }
 
 fn unary_named(name: &Ident) -> Option<UnaryOp> {
@@ -93,6 +98,15 @@ impl Resolver<'_> {
             ast::ExprKind::Call { name, generics, args } => return self.call(e, name, generics, args),
             ast::ExprKind::Method { receiver, name, generics, args } => {
                 return self.method(e, receiver, name, generics, args);
+            }
+            ast::ExprKind::Grad { .. } => {
+                let (kind, results) = self.gradient(e)?;
+                return self.one_of(kind, results, e);
+            }
+            ast::ExprKind::Tuple(_) => {
+                let message = "tuples have no meaning here; bind each tile with its own `let`";
+                self.errors.push(20, e.place, message);
+                return None;
             }
             ast::ExprKind::Index { base, index } => return self.table(base, index),
             ast::ExprKind::Array(_) => {
@@ -192,7 +206,8 @@ impl Resolver<'_> {
             let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
             self.arity(e, args, name, &wanted)?;
             self.calls.push((index, name.span()));
-            return Some(ExprKind::CallFn { index, args: args.iter().map(|a| self.expr(a)).collect() });
+            let kind = ExprKind::CallFn { index, args: args.iter().map(|a| self.expr(a)).collect() };
+            return self.one_of(kind, self.fns[index].results, e);
         }
         if let Some(op) = unary_named(name) {
             self.arity(e, args, name, &["x"])?;
@@ -258,6 +273,10 @@ impl Resolver<'_> {
                     &format!("`{name}` is only written in `for .. in`, as in `for h in pipeline(tiles(H, BH))`"),
                 );
             }
+            "grad" => {
+                return self
+                    .misplaced(e, "`grad` is given a function, and the gradient its arguments: `grad(gelu)(x)`");
+            }
             "cast" | "t" => {
                 return self.misplaced(
                     e,
@@ -271,6 +290,75 @@ impl Resolver<'_> {
                 return None;
             }
         })
+    }
+
+    /// What gives one tile, as an expression.
+    fn one_of(&mut self, kind: ExprKind, results: usize, e: &ast::Expr) -> Option<ExprKind> {
+        if results == 1 {
+            return Some(kind);
+        }
+        let names: Vec<&str> = ["a", "b", "c", "d", "e", "f"].into_iter().take(results).collect();
+        let message = format!("this gives {results} tiles; name them: `let ({}) = ..;`", names.join(", "));
+        self.errors.push(21, e.place, message);
+        None
+    }
+
+    /// What gives as many tiles as names are bound to them.
+    pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
+        let (kind, results) = match &e.kind {
+            ast::ExprKind::Grad { .. } => self.gradient(e)?,
+            ast::ExprKind::Call { name, args, .. } if self.fns.iter().any(|f| f.name == *name) => {
+                let index = self.fns.iter().position(|f| f.name == *name)?;
+                let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
+                self.arity(e, args, name, &wanted)?;
+                self.calls.push((index, name.span()));
+                let args = args.iter().map(|a| self.expr(a)).collect();
+                (ExprKind::CallFn { index, args }, self.fns[index].results)
+            }
+            _ => {
+                self.errors.push(20, e.place, "only what a tile fn gives, or `grad`, has several names");
+                return None;
+            }
+        };
+        if results != names {
+            let message = format!("this gives {results} tile{}, but {names} names are bound", plural(results));
+            self.errors.push(21, e.place, message);
+            return None;
+        }
+        Some(Expr { kind, place: e.place, token: e.token })
+    }
+
+    /// `grad(f)(x, y)`, and how many partial derivatives that is.
+    fn gradient(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
+        let ast::ExprKind::Grad { of, args } = &e.kind else { return None };
+        let callee = match (self.fns.iter().position(|f| f.name == *of), unary_named(of)) {
+            (Some(index), _) => {
+                self.calls.push((index, of.span()));
+                let f = &self.fns[index];
+                if f.results != 1 {
+                    self.errors.push(21, of.span(), format!("`{of}` gives {} tiles; `grad` is of one", f.results));
+                    return None;
+                }
+                let wanted: Vec<&str> = f.params.iter().map(String::as_str).collect();
+                self.arity(e, args, of, &wanted)?;
+                Callee::Fn(index)
+            }
+            (None, Some(op)) => {
+                self.arity(e, args, of, &["x"])?;
+                Callee::Builtin(op)
+            }
+            (None, None) => {
+                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
+                let hint = did_you_mean(&of.to_string(), elementwise().chain(names.iter().map(String::as_str)));
+                let message =
+                    format!("`grad` is of a tile fn or of a function such as `gelu`; unknown function `{of}`{hint}");
+                self.errors.push(5, of.span(), message);
+                return None;
+            }
+        };
+        let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        let results = args.len();
+        Some((ExprKind::Grad { of: callee, args }, results))
     }
 
     fn misplaced(&mut self, e: &ast::Expr, message: &str) -> Option<ExprKind> {
@@ -348,6 +436,10 @@ impl Resolver<'_> {
             "t" => {
                 self.arity(e, args, name, &[])?;
                 ExprKind::Transpose(self.boxed(receiver))
+            }
+            "cast_like" => {
+                let args = self.arity(e, args, name, &["x"])?;
+                ExprKind::CastLike(Box::new([self.expr(receiver), self.expr(&args[0])]))
             }
             "or" => {
                 let args = self.arity(e, args, name, &["number"])?;

@@ -18,7 +18,8 @@ pub(crate) struct TileFn {
     /// The first ones are the parameters.
     pub(crate) locals: Vec<Local>,
     pub(crate) body: Vec<Stmt>,
-    pub(crate) tail: Expr,
+    /// What it gives back.
+    pub(crate) tail: Vec<Expr>,
     /// Indices of the tile fns that it calls, and where.
     pub(crate) calls: Vec<(usize, Span)>,
 }
@@ -106,9 +107,29 @@ pub(crate) enum Extent {
 
 /// A statement.
 pub(crate) enum Stmt {
-    Let { local: LocalId, value: Expr },
-    Assign { local: LocalId, op: Option<BinaryOp>, value: Expr, token: Span },
-    Store { param: usize, index: Vec<Index>, value: Expr, token: Span, place: Place },
+    Let {
+        local: LocalId,
+        value: Expr,
+    },
+    Assign {
+        local: LocalId,
+        op: Option<BinaryOp>,
+        value: Expr,
+        token: Span,
+    },
+    /// Several names for what a function gives; `binds` if they are new ones.
+    Many {
+        locals: Vec<LocalId>,
+        binds: bool,
+        call: Expr,
+    },
+    Store {
+        param: usize,
+        index: Vec<Index>,
+        value: Expr,
+        token: Span,
+        place: Place,
+    },
     Loop(Box<Loop>),
 }
 
@@ -134,6 +155,15 @@ pub(crate) enum Index {
     At(Expr),
     Span { start: Expr, len: Extent },
     Whole,
+}
+
+/// A function that can be differentiated.
+#[derive(Clone, Copy)]
+pub(crate) enum Callee {
+    /// A tile fn, by index.
+    Fn(usize),
+    /// A built-in function.
+    Builtin(UnaryOp),
 }
 
 /// An expression.
@@ -163,6 +193,8 @@ pub(crate) enum ExprKind {
     Compare(Predicate, Box<Expr>, Box<Expr>),
     Select(Box<[Expr; 3]>),
     Cast(DTypeRef, Box<Expr>),
+    /// `x.cast_like(y)`
+    CastLike(Box<[Expr; 2]>),
     Transpose(Box<Expr>),
     Dot {
         operands: Box<[Expr; 2]>,
@@ -194,6 +226,11 @@ pub(crate) enum ExprKind {
     },
     CallFn {
         index: usize,
+        args: Vec<Expr>,
+    },
+    /// The partial derivatives of a function by its arguments.
+    Grad {
+        of: Callee,
         args: Vec<Expr>,
     },
     /// Reported.

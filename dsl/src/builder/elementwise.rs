@@ -101,6 +101,21 @@ impl Builder {
         }
     }
 
+    /// Conversion to the element type of another tile.
+    pub fn cast_like(&mut self, loc: Loc, x: Operand, like: Operand) -> Operand {
+        match like {
+            Operand::Value(v) => {
+                let dtype = self.kernel.ty(v).dtype;
+                self.cast(loc, dtype, x)
+            }
+            Operand::Poison => Operand::Poison,
+            _ => {
+                self.error(106, loc, "`cast_like` takes the element type of a tile, found a number");
+                Operand::Poison
+            }
+        }
+    }
+
     /// The tile with a number where an element is not valid: `load(x[n, d]).or(0.0)`.
     pub fn other(&mut self, loc: Loc, x: Operand, other: impl Into<Operand>) -> Operand {
         let other = other.into();

@@ -9,11 +9,13 @@
 //! | `elementwise` | operations of one element each |
 //! | `loops` | loops and what they carry |
 //! | `fold` | operations of constants |
+//! | `gradient` | partial derivatives of functions of tiles |
 //!
 //! The signature, memory, shapes, folds and products are here.
 
 mod elementwise;
 mod fold;
+mod gradient;
 mod loops;
 mod operands;
 
