@@ -66,7 +66,7 @@ pub use atlas_dsl::__macro;
 pub mod prelude {
     pub use atlas_dsl::{Config, DType};
     pub use atlas_macros::atlas_kernel;
-    pub use atlas_runtime::{Device, Launch, Tensor, args};
+    pub use atlas_runtime::{Chain, Device, Launch, Tensor, args};
     pub use half::{bf16, f16};
     /// Numbers for kernels, where an upper-case name is a Rust constant in scope.
     pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};

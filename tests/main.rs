@@ -4,6 +4,7 @@
 mod agreement;
 mod bad_input;
 mod bounds;
+mod chains;
 mod cli;
 mod command;
 #[cfg(feature = "llvm")]
@@ -14,6 +15,8 @@ mod executor;
 mod kernels;
 #[cfg(feature = "mutations")]
 mod mutations;
+#[cfg(feature = "llvm")]
+mod omega;
 #[cfg(feature = "llvm")]
 mod pipeline;
 #[cfg(feature = "llvm")]

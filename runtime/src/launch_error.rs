@@ -204,6 +204,37 @@ errors! {
             /// The key, its value and what it may be.
             why: String,
         } = 642, "the schedule given for `{kernel}` runs on no device: {why}";
+        /// One dim of a chain, two sizes.
+        ChainDims {
+            /// The chain.
+            chain: &'static str,
+            /// The dim.
+            dim: &'static str,
+            /// The parameter that bound it.
+            first: &'static str,
+            /// Its size there.
+            first_size: usize,
+            /// The parameter that disagrees.
+            second: &'static str,
+            /// Its size there.
+            size: usize,
+        } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; the workspace is allocated for one set of sizes";
+        /// A workspace of another chain, or a name in the list that no kernel has as a tensor.
+        NoWorkspace {
+            /// The chain.
+            chain: &'static str,
+            /// The tensors that it lists.
+            name: String,
+        } = 644, "the workspace given is not that of the chain `{chain}`: {name}; allocate it by the chain's own `workspace`";
+        /// A dim or a type that the workspace needs and that was not given.
+        WorkspaceDim {
+            /// The chain.
+            chain: &'static str,
+            /// The tensor.
+            name: String,
+            /// The dim or the type parameter.
+            dim: &'static str,
+        } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`, which is not given";
         /// More programs than one launch may have.
         GridTooLarge {
             /// The kernel.

@@ -16,6 +16,7 @@
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
 //! | `plan`, `resolve`, `launch` | what a launch does, resolved once; the launch itself |
+//! | `chain` | several kernels, launched one after the other on tensors that they share by name |
 //! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
@@ -27,6 +28,7 @@
 
 mod args;
 mod bind;
+mod chain;
 mod compile;
 mod cost;
 mod cpu;
@@ -76,6 +78,7 @@ pub use atlas_sim as simulator;
 #[cfg(feature = "sim")]
 pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
+pub use chain::{Chain, PreparedChain, Workspace};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
 pub use cost::{Cost, estimate, programs};
 pub use device::{Device, DeviceStats};

@@ -1,0 +1,97 @@
+//! Chains of kernels: what is shared by name, what is workspace, and mistakes in their arguments.
+
+use atlas::dsl::DType;
+use atlas::prelude::*;
+use atlas::runtime::{RuntimeError, Stream};
+
+atlas_kernel! {
+    kernel squares<T: Float>(x: &Tensor<T, [N, D]>, s: &mut Tensor<T, [N, D]>, scale: f32)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n, ..]).cast::<f32>();
+            store(s[n, ..], (xs * xs * scale).cast::<T>());
+        }
+    }
+
+    kernel totals<T: Float>(s: &Tensor<T, [N, D]>, t: &mut Tensor<f32, [N]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(t[n], sum(load(s[n, ..]).cast::<f32>(), axis = 1));
+        }
+    }
+
+    /// In place, after what it reads was written by the kernel before.
+    kernel shifted(t: &mut Tensor<f32, [N]>, scale: f32)
+    {
+        for n in grid(tiles(N, 64)) {
+            store(t[n], load(t[n]) + scale);
+        }
+    }
+}
+
+static NORMS: Chain = Chain { name: "norms", kernels: &[&squares, &totals, &shifted], workspace: &["s"] };
+
+fn tensors(n: usize, d: usize) -> (Tensor, Tensor) {
+    let cpu = Device::cpu();
+    let x: Vec<f32> = (0..n * d).map(|i| (i % 5) as f32).collect();
+    (cpu.tensor_from(&x, [n, d]).unwrap(), Tensor::zeros(&cpu, DType::F32, [n]).unwrap())
+}
+
+fn wanted(n: usize, d: usize) -> Vec<f32> {
+    (0..n).map(|i| (0..d).map(|j| 2.0 * (((i * d + j) % 5) as f32).powi(2)).sum::<f32>() + 2.0).collect()
+}
+
+#[test]
+fn kernels_share_tensors_and_numbers_by_name() {
+    let cpu = Device::cpu();
+    let names: Vec<&str> = NORMS.params().iter().map(|p| p.name()).collect();
+    assert_eq!(names, ["x", "scale", "t"]);
+    let mut space = NORMS.workspace(&cpu, &[("T", DType::F32)], &[("N", 20), ("D", 8), ("K", 3)]).unwrap();
+    assert_eq!(space.bytes(), 20 * 8 * 4);
+    let (x, mut t) = tensors(20, 8);
+    NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), wanted(20, 8));
+
+    let (x, mut t) = tensors(20, 8);
+    let prepared = NORMS.prepare(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), [0.0; 20], "nothing has run");
+    prepared.launch(args!(x, 2.0, &mut t), &mut space).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), wanted(20, 8));
+    let stream = Stream::new(&cpu).unwrap();
+    let (x, mut t) = tensors(20, 8);
+    NORMS.launch_on(&stream, args!(x, 2.0, &mut t), &mut space).unwrap();
+    prepared.launch_on(&stream, args!(x, 2.0, &mut t), &mut space).unwrap();
+    assert_eq!((t.to_vec::<f32>().unwrap(), prepared.launches().len()), (wanted(20, 8), 3));
+}
+
+#[test]
+fn mistakes_are_found_before_anything_runs() {
+    let cpu = Device::cpu();
+    let f32s = [("T", DType::F32)];
+    let mut space = NORMS.workspace(&cpu, &f32s, &[("N", 20), ("D", 8)]).unwrap();
+    let said = |e: RuntimeError| e.to_string();
+    let has = |e: RuntimeError, code: &str, what: &str| {
+        let text = said(e);
+        assert!(text.contains(code) && text.contains(what), "{text}");
+    };
+    // A workspace of other sizes.
+    let (x, mut t) = tensors(21, 8);
+    let e = NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap_err();
+    has(e, "ATL643", "dim `N` of the chain `norms` is 21 in `x`, but 20 in `s`");
+    // Too few arguments, and one that is written given to be read.
+    let (x, mut t) = tensors(20, 8);
+    has(NORMS.launch(&cpu, args!(x, &mut t), &mut space).unwrap_err(), "ATL601", "(x, scale, t)");
+    let (x, t) = tensors(20, 8);
+    has(NORMS.launch(&cpu, args!(x, 2.0, t), &mut space).unwrap_err(), "ATL608", "writes `t`");
+    // The workspace of another chain, or of too few sizes.
+    static OTHER: Chain = Chain { name: "other", kernels: &[&totals], workspace: &[] };
+    let mut none = OTHER.workspace(&cpu, &[], &[]).unwrap();
+    let (x, mut t) = tensors(20, 8);
+    has(NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut none).unwrap_err(), "ATL644", "`norms`");
+    has(NORMS.workspace(&cpu, &f32s, &[("N", 20)]).unwrap_err(), "ATL645", "needs `D`");
+    has(NORMS.workspace(&cpu, &[], &[("N", 20), ("D", 8)]).unwrap_err(), "ATL645", "needs `T`");
+    static WRONG: Chain = Chain { name: "wrong", kernels: &[&totals], workspace: &["w"] };
+    has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL644", "w");
+}
