@@ -2,6 +2,7 @@
 """Times PyTorch, torch.compile and Triton, and Atlas between them, on one GPU in one run.
 
     python3 benches/rivals.py --out rivals.json --atlas target/release/atlas
+    python3 benches/rivals.py --self-test
 
 Every output is checked against an f64 reference in the same run. A rival that fails is a line in the result, not the
 end of the run. The JSON is written after every work, so that nothing measured is lost.
@@ -20,8 +21,9 @@ sys.dont_write_bytecode = True
 
 import torch
 
-from rivals import check, timing, works
+from rivals import check, selftest, timing, works
 from rivals.atlas import Atlas, find
+from rivals.work import rates
 
 # An unfused bf16 chain rounds after each operation, and may miss the bound of one rounding. It still counts as a
 # rival up to this multiple of the bound.
@@ -30,7 +32,8 @@ RIVAL_SLACK = 4.0
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--out", metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--self-test", action="store_true", help="check rivals at small sizes; needs no GPU")
     parser.add_argument("--atlas", metavar="COMMAND", help="the atlas command line; without it only rivals are timed")
     parser.add_argument("--only", metavar="NAME", action="append", choices=sorted(works.GROUPS), help="only this group")
     parser.add_argument("--rounds", type=int, default=3, help="how often rivals and Atlas alternate")
@@ -41,6 +44,8 @@ def arguments():
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if not options.out and not options.self_test:
+        parser.error("--out: say where the JSON goes")
     if options.runs < 30:
         parser.error("--runs: a median needs at least 30")
     return options
@@ -61,7 +66,7 @@ class Run:
         self.atlas = Atlas(options.atlas, options.atlas_limit) if options.atlas else None
         self.compile_left = options.compile_budget
         # Paths mean nothing on another machine.
-        kept = {k: v for k, v in vars(options).items() if k not in ("out", "atlas")}
+        kept = {k: v for k, v in vars(options).items() if k not in ("out", "atlas", "self_test")}
         self.result = {"record": timing.record(), "options": kept, "works": []}
 
     def save(self):
@@ -85,6 +90,8 @@ class Run:
             with timing.limited(limit):
                 made = rival.make()
                 fn, note = made if isinstance(made, tuple) else (made, None)
+                # Preparing may have run it.
+                work.reset()
                 output = fn()
                 torch.cuda.synchronize()
             if note:
@@ -103,8 +110,9 @@ class Run:
             self.compile_left -= row["prepare_s"]
         return row, fn
 
-    def measure(self, row, fn):
+    def measure(self, work, row, fn):
         try:
+            work.reset()
             with timing.limited(self.options.rival_limit):
                 row.setdefault("rounds_ms", []).append(timing.median(fn, self.options.runs))
         except (Exception, timing.WallLimit) as error:
@@ -126,7 +134,7 @@ class Run:
             for work, rows, _ in entries:
                 for row, fn in rows:
                     if fn is not None and "error" not in row:
-                        self.measure(row, fn)
+                        self.measure(work, row, fn)
             self.ask_atlas(entries)
             say(f"  {name}: round {turn + 1} of {self.options.rounds}")
         for work, rows, atlas in entries:
@@ -155,7 +163,7 @@ class Run:
         for row in rows:
             if row.get("rounds_ms"):
                 row["median_ms"] = statistics.median(row["rounds_ms"])
-                row.update(works.rates(work, row["median_ms"]))
+                row.update(rates(work, row["median_ms"]))
         entry = {
             "name": work.name,
             "shape": work.shape,
@@ -172,7 +180,7 @@ class Run:
             entry["best_rival"] = {"name": best["name"], "median_ms": best["median_ms"]}
         if atlas["rounds_ms"]:
             atlas["median_ms"] = statistics.median(atlas["rounds_ms"])
-            atlas.update(works.rates(work, atlas["median_ms"]))
+            atlas.update(rates(work, atlas["median_ms"]))
             bound = atlas.get("tolerance", work.tolerance)
             atlas["correct"] = isinstance(atlas.get("rel_err"), (int, float)) and atlas["rel_err"] <= bound
             if best:
@@ -207,6 +215,8 @@ def table(entries):
 
 def main():
     options = arguments()
+    if options.self_test:
+        return selftest.run(options.only, options.no_compile)
     if not torch.cuda.is_available():
         print("error: PyTorch sees no CUDA GPU here", file=sys.stderr)
         return 1
@@ -221,6 +231,8 @@ def main():
         except Exception as error:
             run.result["works"].append({"name": name, "shape": "", "dtype": "", "error": f"{type(error).__name__}: {error}"[:800]})
             say(f"  {name}: {error}")
+        # How often a function may be compiled anew is counted over all shapes.
+        torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()
     run.result["record"]["at_end"] = timing.clocks()

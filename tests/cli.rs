@@ -7,13 +7,21 @@ use std::path::Path;
 fn list_names_every_kernel() {
     let names = [
         "attention",
+        "decode_join",
+        "decode_parts",
         "favor_features",
         "fourier_features",
         "fourier_pairs",
         "log_sum_exp",
         "matmul",
+        "memory_errors",
+        "memory_input_grad",
         "memory_read",
+        "memory_weight_grads",
         "newton_schulz_small",
+        "omega_linear",
+        "omega_mix",
+        "omega_mlp",
         "poly1",
         "poly2",
         "poly3",
@@ -23,6 +31,7 @@ fn list_names_every_kernel() {
         "rotary",
         "softmax",
         "transpose",
+        "windowed_attention",
     ];
     has(&prints(&["list"]), &names);
     let list = json(&["list", "--json"]);
@@ -227,7 +236,10 @@ fn every_stage_prints_and_a_tile_file_gives_the_same_ptx() {
 fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
     let said = refuses(&[
         "compile",
+        "memory_errors",
+        "memory_input_grad",
         "memory_read",
+        "memory_weight_grads",
         "--dtype",
         "f32",
         "--arch",

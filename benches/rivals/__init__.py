@@ -3,6 +3,12 @@
 timing   how everything is timed, and the record of the machine
 check    how far an output is from its f64 reference
 kernels  Triton kernels
-works    the pieces of work, each with its reference and its rivals
+work     a piece of work and its rivals; eager, compiled and graphed functions
+works    the pieces of work, each with its reference and its rivals; the table of them all
+omega    the Omega rule, chunk by chunk
+memory   the memory's gradients, its steps with Muon, its fused read
+windows  attention, sums and losses over windows
+oracle   the memory's maths in f64, token by token
+selftest checks rivals at small sizes on a CPU
 atlas    runs `atlas bench` between the rivals
 """

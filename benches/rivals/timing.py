@@ -75,7 +75,9 @@ def median(fn, runs):
 
 
 def graphed(fn):
-    """`fn` captured in a CUDA graph: a callable that replays it and returns its output."""
+    """`fn` captured in a CUDA graph: a callable that replays it and returns its output. Without a GPU `fn` itself."""
+    if not torch.cuda.is_available():
+        return fn
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

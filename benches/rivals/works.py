@@ -4,76 +4,18 @@ Inputs follow the same distributions as those of `atlas bench`. A maker returns 
 a pair of it and a note.
 """
 
-import functools
 import math
-from dataclasses import dataclass, field
-from typing import Callable
 
 import torch
 import torch.nn.functional as F
 
-from rivals import timing
-
-MODE = "max-autotune-no-cudagraphs"
-
-# Of `atlas bench`.
-POLY3 = (1.0, 0.5, -0.25)
-RMS_EPS = 1e-6
-NS_EPS = 1e-7
-NS_STEP = (3.4445, -4.7750, 2.0315)
-
-
-@dataclass
-class Rival:
-    name: str
-    make: Callable
-    # Compiling takes long, and has a budget.
-    compiles: bool = False
-
-
-@dataclass
-class Work:
-    # The name that `atlas bench --only` takes; None if Atlas has no such benchmark.
-    atlas: str | None
-    name: str
-    sizes: tuple
-    tolerance: float
-    bytes: int
-    flops: int
-    # Rows of the first axis that are compared at a time.
-    rows: int
-    reference: Callable
-    rivals: list = field(default_factory=list)
-    dtype: str = "bf16"
-
-    @property
-    def shape(self):
-        return "x".join(str(n) for n in self.sizes)
-
-
-def _normal(*sizes, scale=1.0):
-    return (torch.randn(*sizes, device="cuda", dtype=torch.float32) * scale).to(torch.bfloat16)
-
-
-def _compiled(fn, *args):
-    compiled = torch.compile(fn, mode=MODE, fullgraph=True, dynamic=False)
-    compiled(*args)
-    torch.cuda.synchronize()
-    return lambda: compiled(*args)
-
-
-def _with_compiled(fn, *args):
-    """Two rivals that share one compilation: launched as usual, and from a CUDA graph."""
-    made = functools.cache(lambda: _compiled(fn, *args))
-    return [
-        Rival("torch.compile", lambda: made(), compiles=True),
-        Rival("torch.compile, graph", lambda: timing.graphed(made()), compiles=True),
-    ]
+from rivals import memory, omega, timing, windows
+from rivals.work import POLY3, RMS_EPS, Rival, Work, both, compiled, normal, orthogonalise, with_compiled
 
 
 def copy():
     n = 1 << 30
-    source = _normal(n)
+    source = normal(n)
     target = torch.empty_like(source)
     return Work(
         None, "copy", (n,), 0.0, 2 * 2 * n, 0, 1 << 27,
@@ -84,7 +26,7 @@ def copy():
 
 def poly3():
     n, d = 2_097_152, 64
-    x = _normal(n, d)
+    x = normal(n, d)
     a1, a2, a3 = POLY3
 
     def horner(x):
@@ -95,14 +37,14 @@ def poly3():
         lambda part: horner(x[part].double()),
         [
             Rival("torch eager", lambda: lambda: horner(x)),
-            Rival("torch.compile", lambda: _compiled(horner, x), compiles=True),
+            Rival("torch.compile", lambda: compiled(horner, x), compiles=True),
         ],
     )
 
 
 def rms_norm():
     n, d = 32_768, 8192
-    x, w = _normal(n, d), _normal(d)
+    x, w = normal(n, d), normal(d)
 
     def reference(part):
         v = x[part].double()
@@ -121,14 +63,14 @@ def rms_norm():
         [
             Rival("torch eager", lambda: lambda: norm(x, w)),
             Rival("triton tuned", triton),
-            Rival("torch.compile", lambda: _compiled(norm, x, w), compiles=True),
+            Rival("torch.compile", lambda: compiled(norm, x, w), compiles=True),
         ],
     )
 
 
 def softmax():
     n, d = 32_768, 8192
-    x = _normal(n, d, scale=2.0)
+    x = normal(n, d, scale=2.0)
 
     def soft(x):
         return F.softmax(x, -1)
@@ -144,14 +86,14 @@ def softmax():
         [
             Rival("torch eager", lambda: lambda: soft(x)),
             Rival("triton tuned", triton),
-            Rival("torch.compile", lambda: _compiled(soft, x), compiles=True),
+            Rival("torch.compile", lambda: compiled(soft, x), compiles=True),
         ],
     )
 
 
 def memory_read(g, n, d, h, name="memory_read"):
-    x, r = _normal(g, n, d), _normal(g, n, d)
-    w2, w1 = _normal(g, h, d, scale=d**-0.5), _normal(g, d, h, scale=h**-0.5)
+    x, r = normal(g, n, d), normal(g, n, d)
+    w2, w1 = normal(g, h, d, scale=d**-0.5), normal(g, d, h, scale=h**-0.5)
 
     def reference(part):
         hidden = torch.bmm(x[part].double(), w2[part].double().mT)
@@ -171,41 +113,29 @@ def memory_read(g, n, d, h, name="memory_read"):
             Rival("torch eager", lambda: lambda: plain(*inputs)),
             Rival("torch eager, graph", lambda: timing.graphed(lambda: plain(*inputs))),
             Rival("torch eager baddbmm, graph", lambda: timing.graphed(lambda: added(*inputs))),
-            *_with_compiled(plain, *inputs),
+            *with_compiled(plain, *inputs),
         ],
     )
 
 
 def newton_schulz(b, n, m):
     """Five quintic steps on b matrices of n x m."""
-    g = _normal(b, n, m)
-    a_, b_, c_ = NS_STEP
-
-    def steps(x):
-        for _ in range(5):
-            gram = x @ x.mT
-            poly = torch.baddbmm(gram, gram, gram, beta=b_, alpha=c_)
-            x = torch.baddbmm(x, poly, x, beta=a_)
-        return x
-
-    def orthogonalise(g):
-        return steps(g / (g.norm(dim=(-2, -1), keepdim=True) + NS_EPS))
-
+    g = normal(b, n, m)
     return Work(
         "newton_schulz_small" + ("" if (n, m) == (64, 256) else f"_{n}x{m}"), "newton_schulz_small", (b, n, m), 3e-2,
         2 * 2 * b * n * m,
         b * (20 * n * n * m + 10 * n**3), 128,
-        lambda part: orthogonalise(g[part].double()),
+        lambda part: orthogonalise(g[part].double(), torch.float64),
         [
-            Rival("torch eager, graph", lambda: timing.graphed(lambda: orthogonalise(g))),
-            *_with_compiled(orthogonalise, g),
+            Rival("torch eager, graph", lambda: timing.graphed(lambda: orthogonalise(g, g.dtype))),
+            *with_compiled(lambda g: orthogonalise(g, g.dtype), g),
         ],
     )
 
 
 def matmul(m, n, k, name):
     """A linear layer's product: the weights lie with their rows along K."""
-    a, b = _normal(m, k), _normal(n, k)
+    a, b = normal(m, k), normal(n, k)
 
     def product(a, b):
         return a @ b.mT
@@ -219,7 +149,7 @@ def matmul(m, n, k, name):
 
 def attention(h, n, d, name):
     """All keys, no mask; heads as PyTorch wants them."""
-    q, k, v = _normal(1, h, n, d), _normal(1, h, n, d), _normal(1, h, n, d)
+    q, k, v = normal(1, h, n, d), normal(1, h, n, d), normal(1, h, n, d)
     scale = 0.18 * math.log(2.0)
 
     def flash():
@@ -242,7 +172,7 @@ def attention(h, n, d, name):
 
 
 def log_sum_exp(n, v, name):
-    x = _normal(n, v)
+    x = normal(n, v)
 
     def plain(x):
         return torch.logsumexp(x, -1)
@@ -252,14 +182,14 @@ def log_sum_exp(n, v, name):
         lambda part: torch.logsumexp(x[part].double(), -1),
         [
             Rival("torch eager", lambda: lambda: plain(x)),
-            Rival("torch.compile", lambda: _compiled(plain, x), compiles=True),
+            Rival("torch.compile", lambda: compiled(plain, x), compiles=True),
         ],
     )
 
 
 def rotary(n, h, p, d):
-    x = _normal(n, h, p, d)
-    c, s = _normal(n, d), _normal(n, d)
+    x = normal(n, h, p, d)
+    c, s = normal(n, d), normal(n, d)
     target = torch.empty_like(x)
 
     def turn(x, c, s):
@@ -273,15 +203,15 @@ def rotary(n, h, p, d):
         [
             # Moves the same bytes and computes nothing; its output is not the work's.
             Rival("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
-            Rival("torch.compile", lambda: _compiled(turn, x, c, s), compiles=True),
+            Rival("torch.compile", lambda: compiled(turn, x, c, s), compiles=True),
         ],
     )
 
 
 def _features(name, n, d, m, outputs, fn, *constants):
     """A map of `[n, d]` to `outputs` times `[n, m]`, beside a copy that moves as many bytes."""
-    x = _normal(n, d) * d**-0.5
-    source = _normal(n * (d + outputs * m) // 2)
+    x = normal(n, d) * d**-0.5
+    source = normal(n * (d + outputs * m) // 2)
     target = torch.empty_like(source)
     shape = (n, m) if outputs == 1 else (n, outputs, m)
     nothing = torch.zeros(1, device="cuda", dtype=torch.bfloat16).expand(shape)
@@ -292,7 +222,7 @@ def _features(name, n, d, m, outputs, fn, *constants):
         [
             Rival("copy beside it", lambda: (lambda: (target.copy_(source), nothing)[1], "a copy of as many bytes")),
             Rival("torch eager", lambda: lambda: fn(x, *constants)),
-            Rival("torch.compile", lambda: _compiled(fn, x, *constants), compiles=True),
+            Rival("torch.compile", lambda: compiled(fn, x, *constants), compiles=True),
         ],
     )
 
@@ -302,14 +232,14 @@ def favor_features(n, d, m):
         scaled = 0.35 * x
         return torch.exp(scaled @ w.T - scaled.square().sum(-1, keepdim=True) / 2 - 0.5) / m**0.5
 
-    return _features("favor_features", n, d, m, 1, fn, _normal(m, d))
+    return _features("favor_features", n, d, m, 1, fn, normal(m, d))
 
 
 def fourier_features(n, d, m):
     b = torch.rand(m, device="cuda", dtype=torch.float32) * 2 * math.pi
     return _features(
         "fourier_features", n, d, m, 1,
-        lambda x, w, b: (torch.cos(x @ w.T + b) * (2 / m) ** 0.5).to(x.dtype), _normal(m, d), b,
+        lambda x, w, b: (torch.cos(x @ w.T + b) * (2 / m) ** 0.5).to(x.dtype), normal(m, d), b,
     )
 
 
@@ -318,7 +248,7 @@ def fourier_pairs(n, d, m):
         z = x @ w.T
         return torch.stack((torch.cos(z), torch.sin(z)), 1) / m**0.5
 
-    return _features("fourier_pairs", n, d, m, 2, fn, _normal(m, d))
+    return _features("fourier_pairs", n, d, m, 2, fn, normal(m, d))
 
 
 def rbf_features(n, d, m):
@@ -328,11 +258,46 @@ def rbf_features(n, d, m):
         squares = x.square().sum(-1, keepdim=True) + c.square().sum(-1) - 2 * (x @ c.T)
         return torch.exp(-g * squares.clamp(min=0)).to(x.dtype)
 
-    return _features("rbf_features", n, d, m, 1, fn, _normal(m, d) * d**-0.5, g)
+    return _features("rbf_features", n, d, m, 1, fn, normal(m, d) * d**-0.5, g)
+
+
+def taylor2(n, d):
+    """1, x, and all d^2 products of two coordinates over the root of two: of s = q . k it keeps 1 + s + s^2 / 2."""
+    m = 1 + d + d * d
+    x = normal(n, d)
+    source = normal(n * (d + m) // 2)
+    target = torch.empty_like(source)
+    nothing = torch.zeros(1, device=x.device, dtype=torch.bfloat16).expand(n, m)
+    out = torch.empty(n, m, device=x.device, dtype=torch.bfloat16)
+
+    def plain(x):
+        squares = (x[:, :, None] * (x * 0.5**0.5)[:, None]).flatten(1)
+        return torch.cat((torch.ones_like(x[:, :1]), x, squares), 1)
+
+    def precise(x):
+        squares = (x.float()[:, :, None] * (x.float() * 0.5**0.5)[:, None]).flatten(1)
+        return torch.cat((torch.ones_like(x[:, :1]), x, squares.to(x.dtype)), 1)
+
+    def in_place():
+        out[:, 0] = 1
+        out[:, 1 : d + 1] = x
+        torch.mul(x[:, :, None], (x * 0.5**0.5)[:, None], out=out[:, d + 1 :].unflatten(1, (d, d)))
+        return out
+
+    return Work(
+        "taylor2", "taylor2", (n, d, m), 3e-3, 2 * n * (d + m), n * (d + d * d), 1 << 14,
+        lambda part: plain(x[part].double()),
+        [
+            Rival("copy beside it", lambda: (lambda: (target.copy_(source), nothing)[1], "a copy of as many bytes")),
+            *both("torch eager cat", lambda: lambda: plain(x)),
+            *both("torch eager in place", lambda: in_place),
+            *both("torch.compile", lambda: compiled(precise, x), compiles=True),
+        ],
+    )
 
 
 def transpose(n, m):
-    x = _normal(n, m)
+    x = normal(n, m)
     target = torch.empty_like(x)
     return Work(
         "transpose", "transpose", (n, m), 0.0, 2 * 2 * n * m, 0, 1 << 12,
@@ -340,7 +305,7 @@ def transpose(n, m):
         [
             Rival("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
             Rival("torch eager", lambda: lambda: x.T.contiguous()),
-            Rival("torch.compile", lambda: _compiled(lambda x: x.T.contiguous(), x), compiles=True),
+            Rival("torch.compile", lambda: compiled(lambda x: x.T.contiguous(), x), compiles=True),
         ],
     )
 
@@ -381,14 +346,9 @@ GROUPS = {
         lambda: rbf_features(2_097_152, 64, 256),
     ],
     "transpose": [lambda: transpose(8192, 8192)],
+    "taylor2": [lambda: taylor2(262_144, 64)],
+    **omega.GROUPS,
+    **memory.GROUPS,
+    **windows.GROUPS,
 }
 
-
-def rates(work, ms):
-    """Useful bytes and operations per second."""
-    if not ms or not math.isfinite(ms):
-        return {}
-    out = {"gb_s": round(work.bytes / ms / 1e6, 1)}
-    if work.flops:
-        out["tflops"] = round(work.flops / ms / 1e9, 2)
-    return out

@@ -1,7 +1,7 @@
 //! The problems on which kernels are verified, demonstrated and measured.
 
-use crate::op::{OPS, Op, find};
-use crate::problem::{Fill, Layout, Problem};
+use crate::op::{OPS, find};
+use crate::problem::{Fill, Layout, Op, Problem};
 use atlas_dsl::{DType, KernelDef};
 
 /// The element types that every op is verified in.
@@ -62,6 +62,9 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         ],
         "poly_features" | "random_features" | "rbf_features" => of_features(op, dtype),
         "attention" | "matmul" | "rotary" | "transpose" => of_plain(op, dtype),
+        "attention_decode" | "windowed_attention" => of_windows(op, dtype),
+        "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
+        "omega" => of_omega(op, dtype),
         "rms_norm" => rows(op, dtype)
             .into_iter()
             .chain([
@@ -120,9 +123,79 @@ fn of_features(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[3, 64, 64]).fill("x", Fill::ZeroAt(1)).fill("c", Fill::ZeroAt(0)).note("a centre that is met"),
             p(&[4, 64, 32]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
         ]
-        .map(wide)
         .to_vec(),
     }
+}
+
+/// Problems of attention over windows. Dims: of a sequence B M H D N J S; of decoding S J R D W X.
+fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    if op.name == "attention_decode" {
+        return vec![
+            on(0, &[3, 2, 4, 64, 200, 3]).note("partly filled"),
+            on(0, &[2, 1, 1, 128, 70, 4]).fill("tokens", Fill::Around(500.0, 1.0)).note("a ring that is full"),
+            on(0, &[2, 2, 8, 48, 33, 1]).fill("tokens", Fill::Around(1.0, 0.1)).note("one token"),
+            on(0, &[2, 2, 3, 64, 40, 5]).fill("tokens", Fill::Around(0.0, 0.1)).note("no token"),
+            on(1, &[3, 2, 4, 64, 8]),
+            on(1, &[2, 1, 1, 40, 3]).note("odd"),
+        ];
+    }
+    let with = |window: f32, dims: &[u64]| on(0, dims).with_scalar("window", window);
+    vec![
+        with(50.0, &[2, 130, 4, 64, 130, 2, 5]).note("prefix and groups of heads"),
+        with(1.0, &[1, 70, 2, 64, 70, 2, 0]).note("itself alone"),
+        with(1000.0, &[1, 150, 2, 48, 150, 1, 0]).note("a window longer than the sequence"),
+        with(64.0, &[1, 40, 2, 64, 200, 2, 0]).note("more keys than queries"),
+        with(16.0, &[1, 100, 1, 64, 40, 1, 0]).note("queries that see nothing"),
+        with(33.0, &[2, 1, 2, 128, 1, 1, 0]).note("one token"),
+        with(33.0, &[1, 200, 2, 64, 200, 2, 16]).fill("first", Fill::Starts(70)).note("documents"),
+        with(20.0, &[1, 90, 1, 256, 90, 1, 0]).fill("q", Fill::Normal(30.0)).note("large"),
+        with(40.0, &[2, 60, 2, 64, 60, 2, 3])
+            .layout("q", Layout::Padded)
+            .layout("k", Layout::Padded)
+            .note("padded rows"),
+        with(10.0, &[3, 40, 1, 64, 40, 1, 0]).fill("k", Fill::NanAt(1)).note("NaN in one sequence"),
+    ]
+}
+
+/// Problems of the kernels of a memory's gradients. Dims: G N D H E.
+fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
+    let p = |dims: [u64; 5]| Problem::new(op, op.kernels[kernel], dtype, &dims);
+    vec![
+        p([2, 64, 64, 256, 64]),
+        p([3, 37, 48, 192, 48]).note("ragged"),
+        p([2, 1, 64, 256, 64]).note("one token"),
+        p([1, 33, 16, 40, 24]).note("ragged H"),
+        p([2, 0, 64, 64, 64]).note("no token"),
+        p([1, 200, 32, 64, 32]).note("many tokens"),
+        p([2, 37, 32, 64, 32]).layout("w1", Layout::Shared).layout("w2", Layout::Shared).note("shared weights"),
+        p([3, 20, 32, 64, 32]).fill("x", Fill::NanAt(1)).note("NaN in one group"),
+        p([3, 20, 32, 64, 32]).fill("x", Fill::NanAt(1)).fill("c", Fill::ZeroAt(1)).note("NaN without weight"),
+    ]
+}
+
+/// Problems of the kernels of the Omega rule. Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K
+/// and, of two layers, M.
+fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let mixed = (dtype == DType::F32).then(|| {
+        [
+            on(0, &[2, 23, 2, 5, 3, 8, 16]).note("ragged"),
+            on(0, &[1, 64, 3, 16, 2, 32, 48]),
+            on(0, &[1, 5, 1, 1, 5, 1, 1]).note("chunks of one token"),
+            on(0, &[1, 9, 1, 16, 1, 16, 16]).note("a window longer than the sequence"),
+        ]
+    });
+    let mut problems: Vec<Problem> = mixed.into_iter().flatten().collect();
+    problems.extend([
+        on(1, &[2, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+        on(1, &[1, 64, 1, 48, 72, 48, 2, 32, 40, 192]).note("keys before the first chunk"),
+        on(1, &[1, 40, 1, 64, 40, 64, 1, 64, 80, 256]).note("one short chunk"),
+        on(1, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
+        on(2, &[2, 23, 2, 16, 23, 24, 3, 8, 16]).note("ragged"),
+        on(2, &[1, 64, 1, 64, 72, 100, 2, 32, 40]).note("ragged E"),
+    ]);
+    problems
 }
 
 /// Problems of plain kernels: products, attention, and what moves or turns elements.
@@ -161,11 +234,6 @@ fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[20, 40]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
         ],
     }
-}
-
-/// Widths about 1/2: all positive.
-fn wide(p: Problem) -> Problem {
-    p.fill("g", Fill::Around(0.5, 0.1))
 }
 
 /// Problems of an op that works row by row.
@@ -233,6 +301,31 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
         "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
         "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
+        "memory_grad" => {
+            (0..3).flat_map(|k| [on(k, &[2, 37, 32, 72, 32]).note("ragged"), on(k, &[1, 64, 16, 32, 24])]).collect()
+        }
+        "attention_decode" => vec![
+            on(0, &[2, 1, 4, 32, 70, 2]).fill("tokens", Fill::Around(50.0, 10.0)).note("partly filled"),
+            on(1, &[1, 2, 2, 32, 3]).note("odd"),
+        ],
+        "windowed_attention" => {
+            let with = |window: f32, dims: &[u64]| on(0, dims).with_scalar("window", window);
+            vec![
+                with(20.0, &[1, 70, 2, 32, 70, 1, 5]).fill("first", Fill::Starts(30)).note("documents and prefix"),
+                with(16.0, &[1, 40, 1, 64, 20, 1, 0]).note("queries that see nothing"),
+            ]
+        }
+        "omega" => {
+            let mixed = (dtype == DType::F32).then(|| on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"));
+            mixed
+                .into_iter()
+                .chain([
+                    on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+                    on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
+                    on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
+                ])
+                .collect()
+        }
         "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
         "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
         "random_features" => (0..3)
@@ -241,9 +334,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 [on(70, 32, 72).note("ragged"), on(64, 64, 64), on(5, 3, 17).note("odd")]
             })
             .collect(),
-        "rbf_features" => {
-            [p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")].map(wide).to_vec()
-        }
+        "rbf_features" => vec![p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")],
         _ => vec![
             p(&[5, 40]).note("ragged"),
             p(&[19, 136]).note("ragged"),
@@ -286,7 +377,6 @@ fn as_in_a_model(p: Problem) -> Problem {
             p.fill("x", Fill::Normal(scale))
         }
         "softmax" => p.fill("x", Fill::Normal(0.5)),
-        "rbf_features" => wide(p),
         _ => p,
     }
 }
@@ -301,7 +391,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 25] = [
+    let rows: [(&str, &str, &[u64]); 38] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -309,6 +399,9 @@ pub fn benches() -> Vec<Bench> {
         ("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
         ("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
         ("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
+        ("memory_errors", "memory_errors", &[512, 64, 64, 256, 64]),
+        ("memory_weight_grads", "memory_weight_grads", &[512, 64, 64, 256, 64]),
+        ("memory_input_grad", "memory_input_grad", &[512, 64, 64, 256, 64]),
         ("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
         ("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
         ("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
@@ -318,6 +411,10 @@ pub fn benches() -> Vec<Bench> {
         ("matmul_skinny", "matmul", &[64, 4096, 4096]),
         ("attention_128", "attention", &[64, 4096, 128, 4096]),
         ("attention_64", "attention", &[64, 4096, 64, 4096]),
+        ("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),
+        ("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
+        ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
+        ("decode_join", "decode_join", &[64, 8, 4, 128, 4]),
         ("log_sum_exp", "log_sum_exp", &[8192, 32000]),
         ("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
         ("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
@@ -327,6 +424,13 @@ pub fn benches() -> Vec<Bench> {
         ("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
         ("rbf_features", "rbf_features", &[2_097_152, 64, 256]),
         ("transpose", "transpose", &[8192, 8192]),
+        ("omega_mix", "omega_mix", &[8, 2048, 16, 16, 32, 64, 80]),
+        // In f32 the others have no room on every GPU.
+        ("omega_mlp_short_chunks", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
+        ("omega_mlp", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+        ("omega_mlp_48", "omega_mlp", &[8, 2048, 16, 48, 2048, 48, 32, 64, 80, 192]),
+        ("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+        ("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
     ];
     rows.into_iter()
         .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: model_problem(kernel, DType::Bf16, dims)? }))

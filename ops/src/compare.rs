@@ -43,6 +43,24 @@ impl Comparison {
         }
     }
 
+    /// What two comparisons found together: the worse of each figure.
+    #[must_use]
+    pub fn and(self, other: Comparison) -> Comparison {
+        Comparison {
+            rel_f: self.rel_f.max(other.rel_f),
+            max_error: self.max_error.max(other.max_error),
+            non_finite: std::array::from_fn(|i| self.non_finite[i] + other.non_finite[i]),
+            same_places: self.same_places && other.same_places,
+            same_length: self.same_length && other.same_length,
+        }
+    }
+
+    /// Compares results with their references, one by one; the worst of each figure.
+    pub fn of_all<'a>(pairs: impl IntoIterator<Item = (&'a [f64], &'a [f64])>) -> Comparison {
+        let nothing = Comparison::new(&[], &[]);
+        pairs.into_iter().fold(nothing, |worst, (y, r)| worst.and(Comparison::new(y, r)))
+    }
+
     /// True if the result is as good as the bound on `rel_f` asks.
     pub fn passes(&self, bound: f64) -> bool {
         self.same_length && self.same_places && self.rel_f <= bound && self.max_error <= MAX_ERROR_FACTOR * bound
@@ -79,6 +97,15 @@ mod tests {
         result[7] += 1.0;
         let c = Comparison::new(&result, &reference);
         assert!(c.rel_f <= 1e-2 && !c.passes(1e-2));
+    }
+
+    #[test]
+    fn one_wrong_result_of_several_fails() {
+        let (right, wrong) = ([1.0, 2.0], [1.0, 3.0]);
+        let pairs = |second: &'static [f64]| [([1.0].as_slice(), [1.0].as_slice()), (second, &[1.0, 2.0])];
+        assert!(Comparison::of_all(pairs(&[1.0, 2.0])).passes(0.0));
+        assert!(!Comparison::of_all([(&right[..], &right[..]), (&wrong[..], &right[..])]).passes(1e-2));
+        assert!(!Comparison::of_all(pairs(&[1.0])).passes(1.0));
     }
 
     #[test]

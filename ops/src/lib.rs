@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attention;
+pub mod attention_decode;
 #[cfg(feature = "verify")]
 pub mod cases;
 #[cfg(feature = "verify")]
@@ -24,8 +25,12 @@ pub mod compare;
 pub mod cover;
 pub mod log_sum_exp;
 pub mod matmul;
+#[cfg(feature = "verify")]
+pub mod memory;
+pub mod memory_grad;
 pub mod memory_read;
 pub mod newton_schulz_small;
+pub mod omega;
 #[cfg(feature = "verify")]
 pub mod op;
 pub mod poly_features;
@@ -43,10 +48,11 @@ pub mod softmax;
 #[cfg(feature = "verify")]
 pub mod tolerance;
 pub mod transpose;
+pub mod windowed_attention;
 
 #[cfg(feature = "verify")]
 pub use compare::Comparison;
 #[cfg(feature = "verify")]
-pub use op::{OPS, Op};
+pub use op::OPS;
 #[cfg(feature = "verify")]
-pub use problem::{Fill, Layout, Problem, TensorParam};
+pub use problem::{Fill, Layout, Op, Problem, TensorParam};

@@ -1,51 +1,46 @@
 //! The table of ops: their kernels, references, bounds and costs.
 
-use crate::problem::{Inputs, Problem};
+use crate::problem::{Fill, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, log_sum_exp, matmul, memory_read, newton_schulz_small, poly_features, random_features, rbf_features,
-    rms_norm, rotary, softmax, transpose,
+    attention, attention_decode, log_sum_exp, matmul, memory_grad, memory_read, newton_schulz_small, omega,
+    poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, windowed_attention,
 };
-use atlas_dsl::KernelDef;
-
-/// An op.
-pub struct Op {
-    /// Its name: that of its file.
-    pub name: &'static str,
-    /// Its kernels.
-    pub kernels: &'static [&'static KernelDef],
-    /// Which bound it must meet.
-    pub class: Class,
-    /// The dim whose indices are independent of each other; a reference may be taken of some of them.
-    pub batch: &'static str,
-    /// Values of the scalar arguments.
-    pub scalars: &'static [(&'static str, f32)],
-    /// Standard deviation of an input.
-    pub scale: fn(&Problem, &str) -> f64,
-    /// The f64 reference.
-    pub reference: fn(&Problem, &Inputs) -> Vec<f64>,
-    /// Floating-point operations of a problem.
-    pub flops: fn(&Problem) -> f64,
-}
 
 /// Learned coefficients of a polynomial feature map start near those of an exponential.
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 12] = [
+pub static OPS: [Op; 16] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
         class: Class::Mlp,
         batch: "H",
         scalars: &[("scale", 0.18)],
-        scale: |_, _| 1.0,
+        state: &[],
+        fill: normal,
         reference: |p, i| {
             let shape = [p.dim("M"), p.dim("N"), p.dim("D")];
-            attention::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)
+            vec![attention::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)]
         },
         flops: |p| 4.0 * product(p, &["H", "M", "N", "D"]),
+    },
+    Op {
+        name: "attention_decode",
+        kernels: &[&attention_decode::decode_parts, &attention_decode::decode_join],
+        class: Class::Mlp,
+        batch: "S",
+        scalars: &[("scale", 0.18)],
+        state: &[],
+        fill: |p, name| match name {
+            "tokens" => Fill::Around(0.8 * p.dim("W") as f64, 0.3 * p.dim("W") as f64),
+            "totals" => Fill::Around(20.0, 2.0),
+            _ => Fill::Normal(1.0),
+        },
+        reference: attention_decode::checked,
+        flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
     },
     Op {
         name: "log_sum_exp",
@@ -53,8 +48,9 @@ pub static OPS: [Op; 12] = [
         class: Class::Norm,
         batch: "N",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| log_sum_exp::reference(&i.get("x"), p.dim("V")),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![log_sum_exp::reference(&i.get("x"), p.dim("V"))],
         flops: |p| 4.0 * product(p, &["N", "V"]),
     },
     Op {
@@ -63,9 +59,33 @@ pub static OPS: [Op; 12] = [
         class: Class::Mlp,
         batch: "M",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| matmul::reference(&i.get("a"), &i.get("b"), [p.dim("N"), p.dim("K")]),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![matmul::reference(&i.get("a"), &i.get("b"), [p.dim("N"), p.dim("K")])],
         flops: |p| 2.0 * product(p, &["M", "N", "K"]),
+    },
+    Op {
+        name: "memory_grad",
+        kernels: &[&memory_grad::memory_errors, &memory_grad::memory_weight_grads, &memory_grad::memory_input_grad],
+        class: Class::Mlp,
+        batch: "G",
+        scalars: &[("scale", 2.0)],
+        state: &[],
+        fill: |p, name| match name {
+            "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
+            "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
+            "c" => Fill::Around(0.5, 0.2),
+            _ => Fill::Normal(1.0),
+        },
+        reference: memory_grad::checked,
+        flops: |p| {
+            let products = match p.kernel.name {
+                "memory_errors" => 4.0,
+                "memory_weight_grads" => 8.0,
+                _ => 6.0,
+            };
+            products * product(p, &["G", "N", "H"]) * (p.dim("D") + p.dim("E")) as f64 / 2.0
+        },
     },
     Op {
         name: "memory_read",
@@ -73,19 +93,15 @@ pub static OPS: [Op; 12] = [
         class: Class::Mlp,
         batch: "G",
         scalars: &[],
-        scale: |p, name| match name {
-            "w2" => (p.dim("D").max(1) as f64).powf(-0.5),
-            "w1" => (p.dim("H").max(1) as f64).powf(-0.5),
-            _ => 1.0,
+        state: &[],
+        fill: |p, name| match name {
+            "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
+            "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
+            _ => Fill::Normal(1.0),
         },
         reference: |p, i| {
-            memory_read::reference(
-                &i.get("x"),
-                &i.get("w2"),
-                &i.get("w1"),
-                &i.get("r"),
-                [p.dim("N"), p.dim("D"), p.dim("H")],
-            )
+            let shape = [p.dim("N"), p.dim("D"), p.dim("H")];
+            vec![memory_read::reference(&i.get("x"), &i.get("w2"), &i.get("w1"), &i.get("r"), shape)]
         },
         flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
     },
@@ -95,9 +111,29 @@ pub static OPS: [Op; 12] = [
         class: Class::NewtonSchulz,
         batch: "B",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| newton_schulz_small::reference(&i.get("g"), [p.dim("M"), p.dim("N")]),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![newton_schulz_small::reference(&i.get("g"), [p.dim("M"), p.dim("N")])],
         flops: |p| 20.0 * product(p, &["B", "M", "M", "N"]) + 10.0 * product(p, &["B", "M", "M", "M"]),
+    },
+    Op {
+        name: "omega",
+        kernels: &[&omega::omega_mix, &omega::omega_mlp, &omega::omega_linear],
+        class: Class::Mlp,
+        batch: "B",
+        scalars: &[("scale", 2.0), ("commit", 1000.0)],
+        state: &["w", "s", "w1", "w2", "s1", "s2"],
+        fill: omega::problem::fill,
+        reference: |p, i| {
+            if p.kernel.name == "omega_mix" { omega::problem::mixed(p, i) } else { omega::problem::trained(p, i) }
+        },
+        flops: |p| {
+            if p.kernel.name == "omega_mix" {
+                6.0 * product(p, &["B", "H", "C", "L", "K"])
+            } else {
+                omega::problem::flops(p)
+            }
+        },
     },
     Op {
         name: "poly_features",
@@ -105,11 +141,12 @@ pub static OPS: [Op; 12] = [
         class: Class::Features,
         batch: "N",
         scalars: &COEFFICIENTS,
-        scale: |_, _| 1.0,
+        state: &[],
+        fill: normal,
         reference: |p, i| {
             let degree = p.kernel.params.len() - 2;
             let a: Vec<f64> = COEFFICIENTS[..degree].iter().map(|(_, a)| f64::from(*a)).collect();
-            poly_features::reference(&i.get("x"), &a)
+            vec![poly_features::reference(&i.get("x"), &a)]
         },
         flops: |p| 2.0 * (p.kernel.params.len() - 2) as f64 * product(p, &["N", "D"]),
     },
@@ -123,7 +160,8 @@ pub static OPS: [Op; 12] = [
         class: Class::Projected,
         batch: "N",
         scalars: &[("scale", 0.35), ("shift", 0.5)],
-        scale: of_unit_rows,
+        state: &[],
+        fill: of_unit_rows,
         reference: |p, i| {
             let b = i.get("b");
             let feature = match p.kernel.name {
@@ -131,7 +169,7 @@ pub static OPS: [Op; 12] = [
                 "fourier_features" => Feature::Cosine(&b),
                 _ => Feature::Pair,
             };
-            random_features::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])
+            vec![random_features::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])]
         },
         flops: |p| 2.0 * product(p, &["N", "D", "M"]),
     },
@@ -141,8 +179,9 @@ pub static OPS: [Op; 12] = [
         class: Class::Projected,
         batch: "N",
         scalars: &[],
-        scale: of_unit_rows,
-        reference: |p, i| rbf_features::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D")),
+        state: &[],
+        fill: of_unit_rows,
+        reference: |p, i| vec![rbf_features::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D"))],
         flops: |p| 2.0 * product(p, &["N", "D", "M"]),
     },
     Op {
@@ -151,8 +190,9 @@ pub static OPS: [Op; 12] = [
         class: Class::Norm,
         batch: "N",
         scalars: &[("eps", 1e-6)],
-        scale: |_, _| 1.0,
-        reference: |p, i| rms_norm::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps"))),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![rms_norm::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps")))],
         flops: |p| 4.0 * product(p, &["N", "D"]),
     },
     Op {
@@ -161,8 +201,9 @@ pub static OPS: [Op; 12] = [
         class: Class::Features,
         batch: "N",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| rotary::reference(&i.get("x"), &i.get("c"), &i.get("s"), [p.dim("H"), p.dim("D")]),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![rotary::reference(&i.get("x"), &i.get("c"), &i.get("s"), [p.dim("H"), p.dim("D")])],
         flops: |p| 6.0 * product(p, &["N", "H", "D"]),
     },
     Op {
@@ -171,8 +212,9 @@ pub static OPS: [Op; 12] = [
         class: Class::Norm,
         batch: "N",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| softmax::reference(&i.get("x"), p.dim("D")),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![softmax::reference(&i.get("x"), p.dim("D"))],
         flops: |p| 5.0 * product(p, &["N", "D"]),
     },
     Op {
@@ -181,15 +223,40 @@ pub static OPS: [Op; 12] = [
         class: Class::Exact,
         batch: "N",
         scalars: &[],
-        scale: |_, _| 1.0,
-        reference: |p, i| transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")]),
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")])],
         flops: |_| 0.0,
+    },
+    Op {
+        name: "windowed_attention",
+        kernels: &[&windowed_attention::windowed_attention],
+        class: Class::Mlp,
+        batch: "B",
+        scalars: &[("scale", 0.18), ("window", 512.0)],
+        state: &[],
+        fill: |_, name| if name == "first" { Fill::Starts(1 << 30) } else { Fill::Normal(1.0) },
+        reference: windowed_attention::checked,
+        flops: |p| {
+            let (n, w) = (p.dim("N") as f64, f64::from(p.scalar("window")).min(p.dim("N") as f64));
+            let seen = (w * n - w * (w - 1.0) / 2.0) * p.dim("M") as f64 / n.max(1.0);
+            4.0 * product(p, &["B", "H", "D"]) * (seen + product(p, &["M", "S"]))
+        },
     },
 ];
 
 /// Rows of `x` and `c` are of about unit length, as normalised keys are.
-fn of_unit_rows(p: &Problem, name: &str) -> f64 {
-    if matches!(name, "x" | "c") { (p.dim("D").max(1) as f64).powf(-0.5) } else { 1.0 }
+fn of_unit_rows(p: &Problem, name: &str) -> Fill {
+    match name {
+        "x" | "c" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
+        // Widths of radial functions: all positive.
+        "g" => Fill::Around(0.5, 0.1),
+        _ => Fill::Normal(1.0),
+    }
+}
+
+fn normal(_: &Problem, _: &str) -> Fill {
+    Fill::Normal(1.0)
 }
 
 /// An op by name, or by the name of one of its kernels.

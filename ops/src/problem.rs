@@ -1,9 +1,9 @@
-//! One problem of an op: a kernel, an element type, dims, and how its inputs are made.
+//! Ops, and one problem of an op: a kernel, an element type, dims, and how its inputs are made.
 //!
 //! Inputs are reproducible: a problem's text and a parameter's name seed the generator. Values are already
 //! rounded to the element type, so the reference and the kernel start from equal numbers.
 
-use crate::op::Op;
+use crate::tolerance::Class;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
@@ -14,6 +14,28 @@ use rand_distr::{Distribution, Normal};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// An op.
+pub struct Op {
+    /// Its name: that of its file.
+    pub name: &'static str,
+    /// Its kernels.
+    pub kernels: &'static [&'static KernelDef],
+    /// Which bound it must meet.
+    pub class: Class,
+    /// The dim whose indices are independent of each other; a reference may be taken of some of them.
+    pub batch: &'static str,
+    /// Values of the scalar arguments.
+    pub scalars: &'static [(&'static str, f32)],
+    /// Parameters that the kernels write and read first.
+    pub state: &'static [&'static str],
+    /// How an input, or a state, is made unless a problem says otherwise.
+    pub fill: fn(&Problem, &str) -> Fill,
+    /// The f64 reference: what each written tensor is afterwards, in the kernel's order.
+    pub reference: fn(&Problem, &Inputs) -> Vec<Vec<f64>>,
+    /// Floating-point operations of a problem.
+    pub flops: fn(&Problem) -> f64,
+}
 
 /// How the elements of an input are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +48,8 @@ pub enum Fill {
     ZeroAt(u64),
     /// Normal with this standard deviation around this mean.
     Around(f64, f64),
+    /// The index along the last axis, rounded down to a multiple of this number: where the documents of so many tokens start.
+    Starts(u64),
 }
 
 /// How an input lies in memory.
@@ -54,6 +78,8 @@ pub struct Problem {
     pub dims: Vec<u64>,
     /// Fills that differ from the op's own.
     pub fills: BTreeMap<&'static str, Fill>,
+    /// Scalar arguments that differ from the op's own.
+    pub scalars: BTreeMap<&'static str, f32>,
     /// Layouts that are not contiguous.
     pub layouts: BTreeMap<&'static str, Layout>,
     /// What is special, in a word or two.
@@ -65,7 +91,16 @@ impl Problem {
     pub fn new(op: &'static Op, kernel: &'static KernelDef, dtype: DType, dims: &[u64]) -> Problem {
         assert_eq!(dims.len(), kernel.dims.len(), "`{}` has {} dims", kernel.name, kernel.dims.len());
         let dims = dims.to_vec();
-        Problem { op, kernel, dtype, dims, fills: BTreeMap::new(), layouts: BTreeMap::new(), note: "" }
+        Problem {
+            op,
+            kernel,
+            dtype,
+            dims,
+            fills: BTreeMap::new(),
+            scalars: BTreeMap::new(),
+            layouts: BTreeMap::new(),
+            note: "",
+        }
     }
 
     /// Sets what is special about the problem.
@@ -79,6 +114,13 @@ impl Problem {
     #[must_use]
     pub fn fill(mut self, param: &'static str, fill: Fill) -> Problem {
         self.fills.insert(param, fill);
+        self
+    }
+
+    /// Sets a scalar argument.
+    #[must_use]
+    pub fn with_scalar(mut self, name: &'static str, value: f32) -> Problem {
+        self.scalars.insert(name, value);
         self
     }
 
@@ -97,7 +139,8 @@ impl Problem {
 
     /// A scalar argument by name.
     pub fn scalar(&self, name: &str) -> f32 {
-        self.op.scalars.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, v)| *v)
+        let usual = || self.op.scalars.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, v)| *v);
+        self.scalars.get(name).copied().unwrap_or_else(usual)
     }
 
     /// The bound on the relative error.
@@ -137,20 +180,28 @@ impl Problem {
         self.layouts.get(param).copied().unwrap_or(Layout::Contiguous)
     }
 
-    /// Makes the inputs.
+    /// Makes the inputs, and what stands before the launch in tensors that are written and read.
     pub fn inputs(&self) -> Inputs {
-        let reads = self.tensors().into_iter().filter(|t| t.access == Access::In);
+        let reads = self.tensors().into_iter().filter(|t| self.reads(t));
         Inputs(reads.map(|t| (t.name, self.make(t))).collect())
+    }
+
+    /// True if the kernel reads what stands in a tensor before the launch.
+    pub fn reads(&self, tensor: &TensorParam) -> bool {
+        tensor.access == Access::In || self.op.state.contains(&tensor.name)
     }
 
     fn make(&self, TensorParam { name, sizes, dtype, .. }: TensorParam) -> HostTensor {
         let len: usize = sizes.iter().product();
         let rest: usize = sizes.iter().skip(1).product();
-        let (mean, scale) = match self.fills.get(name) {
-            Some(Fill::Normal(scale)) => (0.0, *scale),
-            Some(Fill::Around(mean, scale)) => (*mean, *scale),
-            _ => (0.0, (self.op.scale)(self, name)),
+        let usual = (self.op.fill)(self, name);
+        let fill = self.fills.get(name).copied().unwrap_or(usual);
+        let spread = |fill: Fill| match fill {
+            Fill::Normal(scale) => Some((0.0, scale)),
+            Fill::Around(mean, scale) => Some((mean, scale)),
+            Fill::NanAt(_) | Fill::ZeroAt(_) | Fill::Starts(_) => None,
         };
+        let (mean, scale) = spread(fill).or_else(|| spread(usual)).unwrap_or((0.0, 1.0));
         let shared = self.layout_of(name) == Layout::Shared;
         let distinct = if shared { rest } else { len };
         let mut values =
@@ -159,9 +210,14 @@ impl Problem {
         if shared {
             values = values.repeat(sizes.first().copied().unwrap_or(1));
         }
-        let special = match self.fills.get(name) {
-            Some(Fill::NanAt(at)) => Some((*at, f32::NAN)),
-            Some(Fill::ZeroAt(at)) => Some((*at, 0.0)),
+        if let Fill::Starts(every) = fill {
+            let last = sizes.last().copied().unwrap_or(1).max(1);
+            let start = |i: usize| (i % last) as u64 / every.max(1) * every.max(1);
+            values.iter_mut().enumerate().for_each(|(i, v)| *v = start(i) as f32);
+        }
+        let special = match fill {
+            Fill::NanAt(at) => Some((at, f32::NAN)),
+            Fill::ZeroAt(at) => Some((at, 0.0)),
             _ => None,
         };
         if let Some((at, v)) = special {
@@ -226,12 +282,13 @@ pub fn round(x: f32, dtype: DType) -> f32 {
     match dtype {
         DType::F16 => f16::from_f32(x).to_f32(),
         DType::Bf16 => bf16::from_f32(x).to_f32(),
+        DType::I32 | DType::I64 => x.round(),
         _ => x,
     }
 }
 
 /// Normal numbers, the same for the same seed text, however many cores make them.
-fn normal(seed: &str, mean: f64, scale: f64, len: usize) -> Vec<f32> {
+pub(crate) fn normal(seed: &str, mean: f64, scale: f64, len: usize) -> Vec<f32> {
     const CHUNK: usize = 1 << 14;
     let hash = seed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let Ok(dist) = Normal::new(mean as f32, scale as f32) else { return vec![0.0; len] };

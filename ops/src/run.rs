@@ -22,7 +22,7 @@ pub struct Prepared<'p> {
 }
 
 impl Problem {
-    /// Puts the inputs and the output on a device. Outputs start as NaN, so that what is not written shows.
+    /// Puts the inputs and the outputs on a device. What is written alone starts as NaN, so that what is not written shows.
     ///
     /// # Errors
     /// Those of making tensors.
@@ -30,9 +30,9 @@ impl Problem {
         let tensors = self
             .tensors()
             .into_iter()
-            .map(|t| match (t.access, inputs.0.get(t.name)) {
-                (Access::In, Some(host)) => upload(device, t.dtype, host, self.layout_of(t.name)),
-                _ => {
+            .map(|t| match inputs.0.get(t.name) {
+                Some(host) => upload(device, t.dtype, host, self.layout_of(t.name)),
+                None => {
                     let len = t.sizes.iter().product();
                     let unwritten = HostTensor { sizes: t.sizes, values: vec![f32::NAN; len] };
                     upload(device, t.dtype, &unwritten, self.layout_of(t.name))
@@ -50,7 +50,7 @@ impl Problem {
         let inputs = self.inputs();
         let mut prepared = self.prepare(device, &inputs)?;
         prepared.launch(config)?;
-        Ok(Comparison::new(&prepared.output()?.to_f64_vec()?, &(self.op.reference)(self, &inputs)))
+        prepared.compare(&(self.op.reference)(self, &inputs))
     }
 
     /// The launch of the problem on a device, bound and not run.
@@ -101,7 +101,10 @@ impl Prepared<'_> {
         let mut args = Vec::new();
         for p in self.problem.kernel.params {
             match p {
-                ParamDef::Scalar { name, .. } => args.push(Arg::F32(self.problem.scalar(name))),
+                ParamDef::Scalar { name, dtype } => args.push(match self.problem.dtype_of(*dtype) {
+                    DType::I32 => Arg::I32(self.problem.scalar(name) as i32),
+                    _ => Arg::F32(self.problem.scalar(name)),
+                }),
                 ParamDef::Tensor { access, .. } => args.extend(tensors.next().map(|t| match access {
                     Access::In => Arg::In(t),
                     Access::Out => Arg::Out(t),
@@ -135,22 +138,28 @@ impl Prepared<'_> {
         }
     }
 
-    /// The kernel's output.
-    ///
-    /// # Errors
-    /// None where the kernel has an output, as every kernel has.
-    pub fn output(&self) -> Result<&Tensor> {
-        let at = self.problem.tensors().iter().position(|t| t.access == Access::Out).unwrap_or(0);
-        Ok(&self.tensors[at])
+    /// What the kernel writes, in the order of its parameters.
+    pub fn outputs(&self) -> Vec<&Tensor> {
+        let params = self.problem.tensors();
+        params.iter().zip(&self.tensors).filter(|(p, _)| p.access == Access::Out).map(|(_, t)| t).collect()
     }
 
-    /// The output's axis of the op's independent dim.
-    fn output_axis(&self) -> usize {
-        let mut outputs = self.problem.kernel.params.iter().filter_map(|p| match p {
+    /// Compares all results with their references.
+    ///
+    /// # Errors
+    /// Those of reading the outputs.
+    pub fn compare(&self, expected: &[Vec<f64>]) -> Result<Comparison> {
+        let found = self.outputs().into_iter().map(Tensor::to_f64_vec).collect::<Result<Vec<_>>>()?;
+        Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(expected.iter().map(Vec::as_slice))))
+    }
+
+    /// The outputs' axes of the op's independent dim.
+    fn output_axes(&self) -> Vec<usize> {
+        let outputs = self.problem.kernel.params.iter().filter_map(|p| match p {
             ParamDef::Tensor { dims, access: Access::Out, .. } => Some(dims),
             _ => None,
         });
-        outputs.next().and_then(|dims| self.problem.batch_axis(dims)).unwrap_or(0)
+        outputs.map(|dims| self.problem.batch_axis(dims).unwrap_or(0)).collect()
     }
 
     /// What the result should be at `count` indices of the op's independent dim, spread from the first to the last.
@@ -163,34 +172,41 @@ impl Prepared<'_> {
         Sample { indices, expected }
     }
 
-    /// Compares the result with a sample.
+    /// Compares the results with a sample.
     ///
     /// # Errors
-    /// Those of reading the output.
+    /// Those of reading the outputs.
     pub fn check_sample(&self, sample: &Sample) -> Result<Comparison> {
-        let axis = self.output_axis();
-        let at = |&i: &usize| self.output()?.slice(axis, Range { start: i, end: i + 1 })?.to_f64_vec();
-        let parts = sample.indices.iter().map(at).collect::<Result<Vec<_>>>()?;
-        let inner: usize = self.output()?.shape()[axis + 1..].iter().product();
-        let outer = parts.first().map_or(0, |part| part.len() / inner.max(1));
-        let rows = (0..outer).flat_map(|o| parts.iter().flat_map(move |part| &part[o * inner..][..inner]));
-        Ok(Comparison::new(&rows.copied().collect::<Vec<f64>>(), &sample.expected))
+        let parts = self.outputs().into_iter().zip(self.output_axes());
+        let found = parts.map(|(t, axis)| picked(t, axis, &sample.indices)).collect::<Result<Vec<_>>>()?;
+        Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(sample.expected.iter().map(Vec::as_slice))))
     }
+}
+
+/// The elements of a tensor at some indices of an axis, row-major.
+fn picked(tensor: &Tensor, axis: usize, indices: &[usize]) -> Result<Vec<f64>> {
+    let at = |&i: &usize| tensor.slice(axis, Range { start: i, end: i + 1 })?.to_f64_vec();
+    let parts = indices.iter().map(at).collect::<Result<Vec<_>>>()?;
+    let inner: usize = tensor.shape()[axis + 1..].iter().product();
+    let outer = parts.first().map_or(0, |part| part.len() / inner.max(1));
+    let rows = (0..outer).flat_map(|o| parts.iter().flat_map(move |part| &part[o * inner..][..inner]));
+    Ok(rows.copied().collect())
 }
 
 /// The reference at some indices of an op's independent dim.
 pub struct Sample {
     indices: Vec<usize>,
-    expected: Vec<f64>,
+    expected: Vec<Vec<f64>>,
 }
 
 /// Puts a tensor on a device in a given layout.
-fn upload(device: &Device, dtype: DType, host: &HostTensor, layout: Layout) -> Result<Tensor> {
+pub(crate) fn upload(device: &Device, dtype: DType, host: &HostTensor, layout: Layout) -> Result<Tensor> {
     let sizes = &host.sizes;
     let last = sizes.len() - 1;
     let dense = |values: &[f32], sizes: &[usize]| match dtype {
         DType::F16 => make(device, values, sizes, f16::from_f32),
         DType::Bf16 => make(device, values, sizes, bf16::from_f32),
+        DType::I32 => make(device, values, sizes, |v| v as i32),
         _ => make(device, values, sizes, |v| v),
     };
     match layout {

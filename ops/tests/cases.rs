@@ -21,6 +21,11 @@ fn check(op: &str) {
 }
 
 #[test]
+fn memory_grad() {
+    check("memory_grad");
+}
+
+#[test]
 fn memory_read() {
     check("memory_read");
 }
@@ -28,6 +33,17 @@ fn memory_read() {
 #[test]
 fn newton_schulz_small() {
     check("newton_schulz_small");
+}
+
+#[test]
+fn attention_over_windows() {
+    check("attention_decode");
+    check("windowed_attention");
+}
+
+#[test]
+fn omega() {
+    check("omega");
 }
 
 #[test]

@@ -3,3 +3,4 @@
 mod cases;
 mod choices;
 mod controls;
+mod omega;

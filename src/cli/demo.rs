@@ -6,7 +6,7 @@ use super::show::{self, Progress};
 use super::stages::{self, Stage};
 use super::{compile, input, sample};
 use anyhow::{Context, Result, bail};
-use atlas_ops::{Comparison, Problem, cases};
+use atlas_ops::{Problem, cases};
 use atlas_runtime::Device;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -77,7 +77,7 @@ fn solve(p: &Problem, device: &Device) -> Result<Value> {
     prepared.launch(None)?;
     device.synchronize()?;
     let first = start.elapsed().as_secs_f64() * 1e3;
-    let c = Comparison::new(&prepared.output()?.to_f64_vec()?, &(p.op.reference)(p, &inputs));
+    let c = prepared.compare(&(p.op.reference)(p, &inputs))?;
     let ms =
         if device.is_cpu() { first } else { sample::on_device(device, 50, || Ok(prepared.launch(None)?))?.median_ms };
     Ok(json!({

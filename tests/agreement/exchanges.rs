@@ -7,6 +7,21 @@ use atlas::prelude::*;
 const WEIGHTS: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 atlas_kernel! {
+    /// The mask of rows is wanted by the layout of an accumulator, of an operand and of a store.
+    kernel masked_rows<T: Float>(
+        x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, D]>, c: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N, D]>, z: &mut Tensor<T, [N, D]>,
+    )
+    tune { BN: [16, 40], warps: [4, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let alive = load(c[n]).t() > 0.0;
+            let xs = select(alive, load(x[n, ..]), 0.0);
+            let product = dot(xs, load(w[.., ..]));
+            store(y[n, ..], select(alive, product, -1.0));
+            store(z[n, ..], select(alive, xs * 2.0, 1.0));
+        }
+    }
+
     kernel twice<T: Float>(x: &Tensor<T, [G, M, M]>, y: &mut Tensor<f32, [G, M, M]>)
     tune { warps: [4, 1] }
     {
@@ -257,6 +272,20 @@ fn columns_of_a_product_stay_in_their_buffers() {
 #[test]
 fn outside_a_table_stands_zero() {
     agrees(&weighted, &[random(F32, &[6, 130]), output(F32, &[130])], 1e-6);
+}
+
+#[test]
+fn a_mask_of_rows_serves_every_layout() {
+    for dtype in [Bf16, F32] {
+        let args = [
+            small(dtype, &[50, 24]),
+            small(dtype, &[24, 24]),
+            random(F32, &[50]),
+            output(F32, &[50, 24]),
+            output(dtype, &[50, 24]),
+        ];
+        agrees(&masked_rows, &args, 1e-4);
+    }
 }
 
 #[test]

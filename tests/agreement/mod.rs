@@ -9,6 +9,7 @@ mod doubles;
 mod exchanges;
 mod fitting;
 mod gallery;
+mod gradients;
 mod grids;
 mod pinned;
 mod pipelines;
@@ -188,7 +189,7 @@ fn run(
 }
 
 /// The devices that the CPU is compared with.
-fn devices() -> Vec<(String, Device)> {
+pub(crate) fn devices() -> Vec<(String, Device)> {
     let mut devices = Vec::new();
     if std::env::var_os("ATLAS_NO_SIM").is_none() {
         for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {

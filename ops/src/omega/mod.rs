@@ -1,0 +1,42 @@
+//! The Omega rule: a memory that is trained while its sequence is read, on the tokens of a sliding window.
+//!
+//! Source: ATLAS (arXiv 2505.23735) Eq. 9 to 16 and 56 to 58, with the choices where it is silent. Per sequence and head, with
+//! chunks of `b` tokens and the anchor `a(t)`, the state before the chunk of token `t`:
+//!
+//! ```text
+//! u_t = sum of gamma[t, o] grad l(M_a(t); k_(t-o), v_(t-o)) over 0 <= o < c      l = s/2 |M(k) - v|^2
+//! S_t = theta_t S_(t-1) + u_t
+//! M_t = alpha_t M_(t-1) - eta_t S_t
+//! y_t = M_t(q_t)                                                                 or M_(t-1)(q_t)
+//! ```
+//!
+//! A chunk of one token is the recurrence itself; a window of one token, with `alpha` for its `1 - alpha`, is the rule of
+//! Titans (arXiv 2501.00663). `theta = 0` is the rule without momentum.
+
+#[cfg(feature = "verify")]
+pub mod check;
+mod chunking;
+pub mod linear;
+pub mod mix;
+pub mod mlp;
+#[cfg(feature = "verify")]
+pub(crate) mod problem;
+#[cfg(feature = "verify")]
+pub mod reference;
+
+pub use chunking::Chunking;
+pub use linear::omega_linear;
+pub use mix::omega_mix;
+pub use mlp::omega_mlp;
+
+use atlas_runtime::Chain;
+
+/// What the kernels of a chain pass to each other.
+const MIXED: &[&str] = &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end"];
+
+/// The rule on a memory of two layers, with a dense band of gates.
+pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, &omega_mlp], workspace: MIXED };
+
+/// The rule on a linear memory, with a dense band of gates.
+pub static OMEGA_LINEAR: Chain =
+    Chain { name: "omega_linear", kernels: &[&omega_mix, &omega_linear], workspace: MIXED };

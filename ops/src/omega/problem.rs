@@ -1,0 +1,132 @@
+//! The kernels of the Omega rule one by one: how their inputs are made, and their references.
+
+use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, of_head};
+use crate::problem::{Fill, Inputs, Problem};
+
+/// Fills of the inputs of all of the kernels: gates that forget slowly, and weights so small that no memory diverges.
+pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
+    let unit = |dim: &str| (p.dim(dim).max(1) as f64).powf(-0.5);
+    let weight = 0.3 / (p.dim("K") * p.dim("M").max(4)) as f64;
+    match name {
+        "alpha" => Fill::Around(0.95, 0.02),
+        "theta" => Fill::Around(0.8, 0.05),
+        "eta" => Fill::Around(0.03, 0.01),
+        "gamma" => Fill::Around(0.5, 0.1),
+        "q" | "k" | "rq" | "rk" => Fill::Normal(unit("D")),
+        "v" => Fill::Normal(unit("E")),
+        "psi" | "psi_end" => Fill::Normal(weight),
+        "phi_end" => Fill::Around(0.5, 0.1),
+        "live" => Fill::Around(1.0, 0.1),
+        "lam" | "lam_end" | "beta_end" => Fill::Around(0.8, 0.05),
+        "old" | "old_end" => Fill::Normal(weight),
+        "w1" => Fill::Normal(unit("M")),
+        "w" => Fill::Normal(unit("D")),
+        "s" | "s1" | "s2" => Fill::Normal(0.01),
+        _ => Fill::Normal(1.0),
+    }
+}
+
+/// Sizes of a kernel's problem; a memory without hidden elements is linear.
+fn sizes(p: &Problem, hidden: usize) -> Sizes {
+    let past = p.kernel.dims.iter().any(|d| d.name == "P");
+    Sizes {
+        n: p.dim("N"),
+        p: p.dim(if past { "P" } else { "N" }),
+        h: p.dim("H"),
+        d: p.dim("D"),
+        e: p.dim("E"),
+        m: hidden,
+        l: p.dim("L"),
+        w: p.dim("W"),
+        k: p.dim("K"),
+    }
+}
+
+/// The reference of the mixing weights.
+pub(crate) fn mixed(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let s = sizes(p, 0);
+    let (before, commit) = (p.scalar("before") > 0.0, p.scalar("commit") as usize);
+    let names = ["alpha", "theta", "eta", "gamma"].map(|name| inputs.get(name));
+    let mut out = vec![vec![]; 9];
+    for b in 0..p.dim("B") {
+        for head in 0..s.h {
+            let rows = |i: usize, width: usize| {
+                of_head(&names[i][b * s.n * s.h * width..][..s.n * s.h * width], head, s.h, width)
+            };
+            let gates = Gates { alpha: rows(0, 1), theta: rows(1, 1), eta: rows(2, 1), gamma: rows(3, s.w) };
+            let Mixed { psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end } =
+                mix(&s, &gates, before, commit);
+            let of_head = [psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end];
+            out.iter_mut().zip(of_head).for_each(|(to, from)| to.extend(from));
+        }
+    }
+    out
+}
+
+/// The reference of a memory's chunks: of two layers, or of one.
+pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let is_linear = p.kernel.name == "omega_linear";
+    let s = sizes(p, if is_linear { 0 } else { p.dim("M") });
+    let (heads, c) = (s.h, p.dim("C"));
+    let names = ["q", "k", "v", "rq", "rk"].map(|name| inputs.get(name));
+    let mixed = ["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end"];
+    let mixed = mixed.map(|name| inputs.get(name));
+    let matrices: &[&str] = if is_linear { &["w", "s"] } else { &["w1", "w2", "s1", "s2"] };
+    let matrices: Vec<Vec<f64>> = matrices.iter().map(|name| inputs.get(name)).collect();
+    let mut after = vec![vec![]; matrices.len()];
+    let mut y = vec![0.0; p.dim("B") * s.n * heads * s.e];
+    for b in 0..p.dim("B") {
+        for head in 0..heads {
+            let at = b * heads + head;
+            let rows = |i: usize, tokens: usize, width: usize| {
+                let len = tokens * heads * width;
+                of_head(&names[i][b * len..][..len], head, heads, width)
+            };
+            let sequence = Sequence {
+                q: rows(0, s.n, s.d),
+                k: rows(1, s.p, s.d),
+                v: rows(2, s.p, s.e),
+                rq: rows(3, s.n, s.e),
+                rk: rows(4, s.p, s.e),
+            };
+            let of = |i: usize, len: usize| mixed[i][at * len..][..len].to_vec();
+            let m = Mixed {
+                psi: of(0, c * s.l * s.k),
+                lam: of(1, c * s.l),
+                old: of(2, c * s.l),
+                psi_end: of(3, c * s.k),
+                phi_end: of(4, c * s.k),
+                live: of(5, c * s.k),
+                lam_end: of(6, c),
+                old_end: of(7, c),
+                beta_end: of(8, c),
+            };
+            let lens = s.matrices();
+            let count = matrices.len() / 2;
+            let part = |first: usize, i: usize| {
+                let len = lens[i];
+                if i < count { matrices[first + i][at * len..][..len].to_vec() } else { vec![] }
+            };
+            let mut state = State { w: [part(0, 0), part(0, 1)], s: [part(count, 0), part(count, 1)] };
+            let read = chunks(&s, &sequence, &m, &mut state, f64::from(p.scalar("scale")));
+            for (t, row) in read.chunks(s.e).enumerate() {
+                y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
+            }
+            let done = state.w.iter().take(count).chain(state.s.iter().take(count));
+            after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
+        }
+    }
+    after.push(y);
+    after
+}
+
+/// Operations of a memory's chunks.
+pub(crate) fn flops(p: &Problem) -> f64 {
+    let [b, h, c, l, k, d, e, m] = ["B", "H", "C", "L", "K", "D", "E", "M"].map(|dim| p.dim(dim) as f64);
+    let heads = b * h * c;
+    if p.kernel.name == "omega_linear" {
+        return heads * (2.0 * d * e * (3.0 * k + 2.0 * l) + 2.0 * l * k * (d + e));
+    }
+    let width = (d + e) / 2.0;
+    heads * ((14.0 * k + 8.0 * l) * width * m + 4.0 * l * k * (width + m))
+}

@@ -1,0 +1,147 @@
+//! Causal attention over a sliding window, with keys that every query sees, documents, and fewer heads of keys than of
+//! queries.
+//!
+//! Query `i` of `M` stands at key `i + N - M`, so that the last query stands at the last key. It sees the keys `j` with
+//! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. A query that sees
+//! none gets 0, and -infinity for its log-sum-exp. `scale` is `log2(e)` times the usual one, for exponentials are powers of
+//! two; the log-sum-exp is of the natural ones. Tiles of keys that no query of a tile sees are not read.
+//!
+//! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; Milakov and Gimelshein (arXiv 1805.02867) for the
+//! online softmax. A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.
+//!
+//! FLOPs: `4 B H D` times the keys that are seen. Bytes: `s B D (2 M H + 2 N J)`.
+
+#[cfg(feature = "verify")]
+use crate::problem::{Inputs, Problem};
+use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
+use rayon::prelude::*;
+
+atlas_kernel! {
+    /// One step of an online softmax over scores: the greatest so far, the sum of exponentials and the weighted values. While
+    /// nothing has been seen, the greatest is -infinity, and nothing is taken off.
+    tile fn step(z, v, scale, top, total, acc) {
+        let higher = max(top, max(z, axis = 1) * scale);
+        let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
+        let e = exp2(z * scale - base);
+        let kept = exp2(top - base);
+        let mut weighted = acc * kept;
+        weighted += dot(e.cast_like(v), v);
+        (higher, total * kept + sum(e, axis = 1), weighted)
+    }
+
+    /// o = softmax over the window, the prefix and the document (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
+    pub kernel windowed_attention<T: Float>(
+        q: &Tensor<T, [B, M, H, D]>,
+        k: &Tensor<T, [B, N, J, D]>,
+        v: &Tensor<T, [B, N, J, D]>,
+        pk: &Tensor<T, [J, S, D]>,
+        pv: &Tensor<T, [J, S, D]>,
+        first: &Tensor<i32, [B, M]>,
+        window: i32,
+        scale: f32,
+        o: &mut Tensor<T, [B, M, H, D]>,
+        lse: &mut Tensor<f32, [B, H, M]>,
+    )
+    tune { BM: [64, 128, 32], BN: [64, 32], stages: 2..=3, warps: [4, 8] }
+    {
+        for (b, h, m) in grid(B, H, tiles(M, BM)) {
+            let j = h / (size(H) / size(J));
+            let qs = load(q[b, m, h, ..]);
+            let mut top = full::<f32>([BM, 1], f32::NEG_INFINITY);
+            let mut total = zeros::<f32>([BM, 1]);
+            let mut acc = zeros::<f32>([BM, D]);
+            for n in pipeline(tiles(S, BN)) {
+                let z = dot(qs, load(pk[j, n, ..]).t());
+                (top, total, acc) = step(z, load(pv[j, n, ..]), scale, top, total, acc);
+            }
+            let start = m * BM + size(N) - size(M);
+            let row = start + iota([BM, 1], 0);
+            let oldest = max(row - window + 1, load(first[b, m]).or(0).t());
+            let begin = max(max(start - window + 1, 0), min(load(first[b, m])));
+            let end = min(start + BM, size(N));
+            for n in pipeline(begin / BN..(end + BN - 1) / BN) {
+                let at = n * BN;
+                let key = at + iota([1, BN], 1);
+                let seen = (key <= row) && (key >= oldest);
+                let z = select(seen, dot(qs, load(k[b, span(at, BN), j, ..]).t()), f32::NEG_INFINITY);
+                (top, total, acc) = step(z, load(v[b, span(at, BN), j, ..]), scale, top, total, acc);
+            }
+            store(o[b, m, h, ..], select(total == 0.0, 0.0, acc / total).cast::<T>());
+            store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
+        }
+    }
+}
+
+use std::f32::consts::{LN_2, LOG2_E};
+
+/// Sizes of a problem.
+#[cfg(feature = "verify")]
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Sequences.
+    pub b: usize,
+    /// Queries of each.
+    pub m: usize,
+    /// Keys of each.
+    pub n: usize,
+    /// Heads of queries.
+    pub h: usize,
+    /// Heads of keys.
+    pub j: usize,
+    /// Elements of a head.
+    pub d: usize,
+    /// Prefix keys.
+    pub s: usize,
+}
+
+/// What each query sees, softmax over it, and its log-sum-exp; `scale` as the kernel takes it.
+#[cfg(feature = "verify")]
+pub fn reference([q, k, v, pk, pv]: [&[f64]; 5], first: &[f64], window: i64, scale: f64, s: Sizes) -> [Vec<f64>; 2] {
+    let scale = scale / std::f64::consts::LOG2_E;
+    let row = |at: usize| {
+        let (i, h, b) = (at % s.m, at / s.m % s.h, at / s.m / s.h);
+        let j = h / (s.h / s.j);
+        let q = &q[((b * s.m + i) * s.h + h) * s.d..][..s.d];
+        let here = (i + s.n) as i64 - s.m as i64;
+        let oldest = (here - window + 1).max(first[b * s.m + i] as i64).max(0);
+        let of_window = (oldest..=here).map(|n| ((b * s.n + n as usize) * s.j + j) * s.d);
+        let of_window = of_window.map(|at| (&k[at..][..s.d], &v[at..][..s.d]));
+        let of_prefix = (0..s.s).map(|p| (j * s.s + p) * s.d).map(|at| (&pk[at..][..s.d], &pv[at..][..s.d]));
+        let seen: Vec<(&[f64], &[f64])> = of_prefix.chain(of_window).collect();
+        let scores: Vec<f64> =
+            seen.iter().map(|(k, _)| scale * k.iter().zip(q).map(|(k, q)| k * q).sum::<f64>()).collect();
+        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = scores.iter().map(|z| (z - top).exp()).sum();
+        let mut o = vec![0.0; s.d];
+        for (z, (_, v)) in scores.iter().zip(&seen) {
+            let e = (z - top).exp() / total;
+            o.iter_mut().zip(*v).for_each(|(o, v)| *o += e * v);
+        }
+        (o, if seen.is_empty() { f64::NEG_INFINITY } else { top + total.ln() })
+    };
+    let rows: Vec<(Vec<f64>, f64)> = (0..s.b * s.h * s.m).into_par_iter().map(row).collect();
+    let mut o = vec![0.0; s.b * s.m * s.h * s.d];
+    for (at, (of_row, _)) in rows.iter().enumerate() {
+        let (i, h, b) = (at % s.m, at / s.m % s.h, at / s.m / s.h);
+        o[((b * s.m + i) * s.h + h) * s.d..][..s.d].copy_from_slice(of_row);
+    }
+    [o, rows.into_iter().map(|r| r.1).collect()]
+}
+
+/// The reference of a problem.
+#[cfg(feature = "verify")]
+pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let s = Sizes {
+        b: p.dim("B"),
+        m: p.dim("M"),
+        n: p.dim("N"),
+        h: p.dim("H"),
+        j: p.dim("J"),
+        d: p.dim("D"),
+        s: p.dim("S"),
+    };
+    let tensors = ["q", "k", "v", "pk", "pv"].map(|name| inputs.get(name));
+    let (window, scale) = (p.scalar("window") as i64, f64::from(p.scalar("scale")));
+    reference(tensors.each_ref().map(Vec::as_slice), &inputs.get("first"), window, scale, s).into()
+}

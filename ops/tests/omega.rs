@@ -1,0 +1,181 @@
+//! The Omega rule against its definition, token by token, at every edge; and mistakes that must show.
+
+use atlas_dsl::DType;
+use atlas_ops::omega::Chunking;
+use atlas_ops::omega::check::{Case, Inputs};
+use atlas_runtime::Device;
+
+/// Small memories: of two layers, and linear.
+const MEMORIES: [[usize; 3]; 3] = [[16, 16, 32], [8, 24, 40], [24, 16, 0]];
+
+#[track_caller]
+fn holds(case: &Case, bound: f64) {
+    let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    assert!(found.passes(bound), "{case:?}: {found:?}");
+}
+
+/// A case of two sequences and two heads.
+fn case(tokens: usize, memory: [usize; 3], chunk: usize, window: usize) -> Case {
+    Case::new([2, tokens, 2], memory, Chunking::new(chunk, window))
+}
+
+#[test]
+fn chunks_and_windows_of_any_length() {
+    for memory in MEMORIES {
+        for (tokens, chunk, window) in [
+            (23, 8, 5),
+            (24, 8, 1),
+            (9, 4, 16),
+            (7, 16, 3),
+            (1, 8, 4),
+            (10, 1, 4),
+            (40, 16, 9),
+            (5, 5, 5),
+            (33, 16, 33),
+        ] {
+            holds(&case(tokens, memory, chunk, window), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_keep_their_bound() {
+    for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
+        for memory in [[64, 64, 256], [48, 48, 192], [64, 64, 0]] {
+            let mut case = Case::new([1, 100, 1], memory, Chunking::new(32, 8));
+            case.dtype = dtype;
+            holds(&case, bound);
+        }
+    }
+}
+
+#[test]
+fn a_token_may_be_read_before_it_is_seen() {
+    for memory in MEMORIES {
+        let mut case = case(23, memory, 8, 5);
+        case.before = true;
+        holds(&case, 1e-5);
+    }
+}
+
+#[test]
+fn windows_may_stop_at_the_start_of_their_chunk() {
+    for memory in MEMORIES {
+        let mut case = case(23, memory, 8, 5);
+        case.chunking.halo = false;
+        holds(&case, 1e-5);
+    }
+}
+
+#[test]
+fn a_sequence_may_be_given_in_parts() {
+    for memory in MEMORIES {
+        let whole = case(39, memory, 8, 5);
+        let inputs = whole.inputs();
+        let found = whole.run(&Device::cpu(), &inputs).unwrap();
+        for parts in [vec![8, 31], vec![16, 8, 15], vec![8, 8, 8, 8, 7]] {
+            let mut case = whole.clone();
+            case.parts = parts;
+            holds(&case, 1e-5);
+            assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), found, "{:?}", case.parts);
+        }
+    }
+}
+
+fn set(x: &mut [f32], at: impl Fn(usize) -> bool, to: f32) {
+    x.iter_mut().enumerate().filter(|(i, _)| at(*i)).for_each(|(_, v)| *v = to);
+}
+
+#[test]
+fn gates_at_their_ends() {
+    type Edit = fn(&mut Inputs);
+    let edits: [(&str, Edit); 8] = [
+        ("the memory is cleared inside a chunk", |x| set(&mut x.alpha, |i| i / 2 % 23 == 11, 0.0)),
+        ("nothing is forgotten", |x| x.alpha.fill(1.0)),
+        ("no momentum", |x| x.theta.fill(0.0)),
+        ("the momentum is cleared once", |x| set(&mut x.theta, |i| i / 2 % 23 == 9, 0.0)),
+        ("no step", |x| x.eta.fill(0.0)),
+        ("no gradient", |x| x.gamma.fill(0.0)),
+        ("a window without weight", |x| set(&mut x.gamma, |i| (8..16).contains(&(i / 10 % 23)), 0.0)),
+        ("the momentum starts at zero", |x| x.s.iter_mut().for_each(|s| s.fill(0.0))),
+    ];
+    for memory in MEMORIES {
+        for (what, edit) in edits {
+            let mut case = case(23, memory, 8, 5);
+            case.edit = edit;
+            let found = case.check(&Device::cpu()).unwrap();
+            assert!(found.passes(1e-5), "{what}: {memory:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_weight_may_be_anything() {
+    for memory in MEMORIES {
+        let mut case = case(23, memory, 8, 5);
+        // Token 10 of the first sequence: NaN, and in no window.
+        case.edit = |x| {
+            let [_, n, h] = x.batch;
+            let (d, e, w) = (x.k.len() / (2 * n * h), x.v.len() / (2 * n * h), 5);
+            x.k[10 * h * d..][..h * d].fill(f32::NAN);
+            x.v[10 * h * e..][..h * e].fill(f32::NAN);
+            for back in 0..w {
+                for head in 0..h {
+                    x.gamma[((10 + back) * h + head) * w + w - 1 - back] = 0.0;
+                }
+            }
+        };
+        holds(&case, 1e-5);
+    }
+}
+
+#[test]
+fn a_sequence_leaves_its_neighbours_alone() {
+    let mut case = case(23, [16, 16, 32], 8, 5);
+    case.edit = |x| x.k[..23 * 2 * 16].fill(f32::NAN);
+    let (inputs, clean) = (case.inputs(), Case { edit: |_| {}, ..case.clone() });
+    let (found, wanted) = (case.run(&Device::cpu(), &inputs), clean.run(&Device::cpu(), &clean.inputs()));
+    for (found, wanted) in found.unwrap().iter().zip(&wanted.unwrap()) {
+        let half = found.len() / 2;
+        assert_eq!(found[half..], wanted[half..]);
+    }
+}
+
+#[test]
+fn mistakes_show() {
+    type Edit = fn(&mut atlas_ops::omega::reference::Sizes, &mut Inputs);
+    let mistakes: [(&str, Edit); 6] = [
+        ("no halo", |s, _| s.k = s.l),
+        ("the anchor of another chunk", |s, _| {
+            s.l *= 2;
+            s.k += s.l / 2;
+        }),
+        ("the window is one token short", |_, x| set(&mut x.gamma, |i| i % 5 == 0, 0.0)),
+        ("the band is reversed", |_, x| x.gamma.chunks_mut(5).for_each(<[f32]>::reverse)),
+        ("forgotten twice at a chunk's start", |_, x| {
+            let again: Vec<f32> =
+                x.alpha.iter().enumerate().map(|(i, a)| if i / 2 % 23 % 8 == 0 { a * a } else { *a }).collect();
+            x.alpha = again;
+        }),
+        ("the last tokens are skipped", |_, x| {
+            set(&mut x.gamma, |i| i / 10 % 23 >= 16, 0.0);
+            set(&mut x.eta, |i| i / 2 % 23 >= 16, 0.0);
+        }),
+    ];
+    for dtype in [DType::F32, DType::F16, DType::Bf16] {
+        let bound = if dtype == DType::F32 { 1e-5 } else { 1e-2 };
+        for memory in [[16, 16, 32], [24, 24, 0]] {
+            let mut case = case(23, memory, 8, 5);
+            case.dtype = dtype;
+            holds(&case, bound);
+            for (name, edit) in mistakes {
+                let found = case.check_against(&Device::cpu(), edit).unwrap();
+                assert!(!found.passes(bound), "{name} went unnoticed in {dtype} {memory:?}: {found:?}");
+            }
+            let mut early = case.clone();
+            early.before = true;
+            let (x, late) = (case.inputs(), case.run(&Device::cpu(), &case.inputs()).unwrap());
+            assert_ne!(early.run(&Device::cpu(), &x).unwrap()[0], late[0]);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Gradients of tile functions against central differences in f64, and functions that give several tiles.
+
+use super::{agrees, agrees_with, input, output, random};
+use atlas::dsl::DType::{Bf16, F16, F32};
+use atlas::prelude::*;
+
+atlas_kernel! {
+    tile fn soft(x) { log(1.0 + exp(x)) }
+    tile fn swish(x, b) { x * sigmoid(b * x) }
+    tile fn bent(x) { max(x, 0.0) + min(0.5 * x, x * x) }
+    tile fn chained(x) { soft(gelu(x)) * tanh(sin(x) + cos(x)) }
+    tile fn quotient(x, y) { (x + sqrt(y)) / (y * y + 1.0) - rsqrt(y) * exp2(x) }
+    tile fn chosen(x, y) { select(x < y, x * y, x - y * 3.0) }
+    tile fn bell(x, m) { exp(-abs(x - m)) * erf(x) }
+
+    /// Functions of one tile.
+    kernel slopes(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
+    tune { BN: [32], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n]);
+            store(y[0, n], grad(gelu)(xs));
+            store(y[1, n], grad(soft)(xs));
+            store(y[2, n], grad(bent)(xs));
+            store(y[3, n], grad(chained)(xs));
+            store(y[4, n], grad(tanh)(xs) * xs);
+            store(y[5, n], grad(floor)(xs));
+        }
+    }
+
+    /// Functions of two, one of which may be a number or repeated.
+    kernel partials(x: &Tensor<f32, [M, N]>, z: &Tensor<f32, [N]>, b: f32, y: &mut Tensor<f32, [F, M, N]>)
+    tune { BM: [16], BN: [32], warps: [2] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let xs = load(x[m, n]);
+            let zs = load(z[n]);
+            let (by_x, by_z) = grad(quotient)(xs, zs);
+            store(y[0, m, n], by_x);
+            store(y[1, m, n], by_z);
+            let (by_x, by_z) = grad(chosen)(xs, zs);
+            store(y[2, m, n], by_x);
+            store(y[3, m, n], by_z);
+            let (by_x, by_b) = grad(swish)(xs, b);
+            store(y[4, m, n], by_x);
+            store(y[5, m, n], by_b);
+            // One tile for both: each is an argument of its own.
+            let (first, second) = grad(bell)(xs, xs * 1.0);
+            store(y[6, m, n], first);
+            store(y[7, m, n], second);
+            let (first, second) = grad(quotient)(zs, zs);
+            store(y[8, m, n], broadcast(first, [BM, BN]));
+            store(y[9, m, n], broadcast(second, [BM, BN]));
+        }
+    }
+
+    /// In 16 bits, by way of f32.
+    tile fn through(x) { gelu(x.cast::<f32>()).cast::<f16>() }
+    kernel narrow(x: &Tensor<f16, [N]>, y: &mut Tensor<f16, [N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            store(y[n], grad(through)(load(x[n])));
+        }
+    }
+}
+
+fn soft_of(x: f64) -> f64 {
+    (1.0 + x.exp()).ln()
+}
+fn erf(x: f64) -> f64 {
+    // The series converges everywhere that this is asked for.
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * std::f64::consts::FRAC_2_SQRT_PI
+}
+fn gelu_of(x: f64) -> f64 {
+    0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
+}
+fn bent_of(x: f64) -> f64 {
+    x.max(0.0) + (0.5 * x).min(x * x)
+}
+fn chained_of(x: f64) -> f64 {
+    soft_of(gelu_of(x)) * (x.sin() + x.cos()).tanh()
+}
+fn quotient_of(x: f64, y: f64) -> f64 {
+    (x + y.sqrt()) / (y * y + 1.0) - x.exp2() / y.sqrt()
+}
+fn chosen_of(x: f64, y: f64) -> f64 {
+    if x < y { x * y } else { x - 3.0 * y }
+}
+fn swish_of(x: f64, b: f64) -> f64 {
+    x / (1.0 + (-b * x).exp())
+}
+
+/// A central difference.
+fn slope(f: impl Fn(f64) -> f64, x: f64) -> f64 {
+    (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+}
+
+#[test]
+fn of_one_tile() {
+    // Nowhere near the bends at 0 and 1/2, nor at a whole number.
+    let args = [input(F32, &[90], |i| (i as f64 - 44.7) * 0.0613), output(F32, &[6, 90])];
+    agrees_with(&slopes, &args, 1e-5, |a| {
+        let x = &a[0];
+        let of = |f: fn(f64) -> f64| x.iter().map(move |&x| slope(f, x)).collect::<Vec<f64>>();
+        let scaled: Vec<f64> = x.iter().map(|&x| slope(f64::tanh, x) * x).collect();
+        vec![[of(gelu_of), of(soft_of), of(bent_of), of(chained_of), scaled, vec![0.0; x.len()]].concat()]
+    });
+}
+
+#[test]
+fn of_two() {
+    let args = [
+        random(F32, &[20, 40]),
+        input(F32, &[40], |i| 0.21 + i as f64 * 0.031),
+        super::Given::F32(1.5),
+        output(F32, &[10, 20, 40]),
+    ];
+    agrees_with(&partials, &args, 1e-4, |a| {
+        let (x, z, b) = (&a[0], &a[1], 1.5);
+        let each =
+            |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> { x.iter().enumerate().map(|(i, &x)| f(x, z[i % 40])).collect() };
+        vec![
+            [
+                each(&|x, z| slope(|x| quotient_of(x, z), x)),
+                each(&|x, z| slope(|z| quotient_of(x, z), z)),
+                each(&|x, z| slope(|x| chosen_of(x, z), x)),
+                each(&|x, z| slope(|z| chosen_of(x, z), z)),
+                each(&|x, _| slope(|x| swish_of(x, b), x)),
+                each(&|x, _| slope(|b| swish_of(x, b), b)),
+                // At its peak the bell is flat, by the convention of `abs`.
+                each(&|x, _| slope(erf, x)),
+                each(&|_, _| 0.0),
+                each(&|_, z| slope(|x| quotient_of(x, z), z)),
+                each(&|_, z| slope(|y| quotient_of(z, y), z)),
+            ]
+            .concat(),
+        ]
+    });
+}
+
+#[test]
+fn in_sixteen_bits() {
+    let args = [random(F16, &[200]), output(F16, &[200])];
+    agrees_with(&narrow, &args, 2e-3, |a| vec![a[0].iter().map(|&x| slope(gelu_of, x)).collect()]);
+}
+
+atlas_kernel! {
+    /// One step of an online softmax: the greatest score, the sum of exponentials and the weighted values so far.
+    tile fn step(z, v, top, total, acc) {
+        let higher = max(top, max(z, axis = 1));
+        let e = exp(z - higher);
+        let kept = exp(top - higher);
+        (higher, total * kept + sum(e, axis = 1), acc * kept + dot(e, v))
+    }
+
+    kernel weighted(s: &Tensor<f32, [M, N]>, v: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [M, D]>)
+    tune { BM: [16], BN: [16], warps: [1, 2] }
+    {
+        for m in grid(tiles(M, BM)) {
+            let mut top = full::<f32>([BM, 1], f32::NEG_INFINITY);
+            let mut total = zeros::<f32>([BM, 1]);
+            let mut acc = zeros::<f32>([BM, D]);
+            for n in tiles(N, BN) {
+                (top, total, acc) = step(load(s[m, n]), load(v[n, ..]), top, total, acc);
+            }
+            store(y[m, ..], acc / total + 0.0 * top);
+        }
+    }
+
+    tile fn both(x) { (x + 1.0, x * 2.0) }
+    kernel two<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>, z: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            let (mut more, twice) = both(load(x[n]));
+            more += twice;
+            store(y[n], more);
+            let (_, again) = both(twice);
+            store(z[n], again);
+        }
+    }
+}
+
+#[test]
+fn a_function_gives_several_tiles() {
+    let args = [random(F32, &[20, 50]), random(F32, &[50, 24]), output(F32, &[20, 24])];
+    agrees_with(&weighted, &args, 1e-5, |a| {
+        let row = |s: &[f64]| {
+            let e: Vec<f64> = s.iter().map(|s| s.exp()).collect();
+            let total: f64 = e.iter().sum();
+            (0..24).map(move |d| e.iter().zip(a[1].chunks(24)).map(|(e, v)| e * v[d]).sum::<f64>() / total).collect()
+        };
+        vec![a[0].chunks(50).flat_map(|s| -> Vec<f64> { row(s) }).collect()]
+    });
+    for dtype in [F32, Bf16] {
+        agrees(&two, &[random(dtype, &[100]), output(dtype, &[100]), output(dtype, &[100])], 0.0);
+    }
+}
