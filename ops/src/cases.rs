@@ -63,6 +63,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "poly_features" | "random_features" | "rbf_features" => of_features(op, dtype),
         "attention" | "matmul" | "rotary" | "transpose" => of_plain(op, dtype),
         "attention_decode" | "windowed_attention" => of_windows(op, dtype),
+        "window_sums" => of_sums(op, dtype),
         "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
         "omega" => of_omega(op, dtype),
         "rms_norm" => rows(op, dtype)
@@ -158,6 +159,25 @@ fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
     ]
 }
 
+/// Problems of sums over windows. Dims: B N D, and B N of totals.
+fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let mut problems = vec![
+        on(0, &[2, 100, 72]).note("ragged"),
+        on(0, &[1, 40, 64]).with_scalar("window", 1.0).note("itself alone"),
+        on(0, &[2, 30, 40]).with_scalar("window", 100.0).note("a window longer than the sequence"),
+        on(0, &[3, 70, 33]).with_scalar("window", 5.0).fill("x", Fill::NanAt(1)).note("NaN in one sequence"),
+        on(0, &[1, 1, 5]).note("one token"),
+        on(1, &[2, 37, 72]).note("ragged"),
+        on(1, &[1, 5, 512]),
+        on(1, &[3, 4, 64]).fill("v", Fill::NanAt(1)).note("NaN in one sequence"),
+    ];
+    if dtype == DType::F32 {
+        problems.extend([on(2, &[2, 300]).note("ragged"), on(2, &[1, 40]).with_scalar("window", 100.0)]);
+    }
+    problems
+}
+
 /// Problems of the kernels of a memory's gradients. Dims: G N D H E.
 fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
     let p = |dims: [u64; 5]| Problem::new(op, op.kernels[kernel], dtype, &dims);
@@ -175,7 +195,7 @@ fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
 }
 
 /// Problems of the kernels of the Omega rule. Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K
-/// and, of two layers, M.
+/// and, of two layers, M; with Muon B N H D P E C K L M; of gates B N H W.
 fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
     let mixed = (dtype == DType::F32).then(|| {
@@ -184,6 +204,9 @@ fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(0, &[1, 64, 3, 16, 2, 32, 48]),
             on(0, &[1, 5, 1, 1, 5, 1, 1]).note("chunks of one token"),
             on(0, &[1, 9, 1, 16, 1, 16, 16]).note("a window longer than the sequence"),
+            on(3, &[2, 70, 3, 5]).note("ragged"),
+            on(3, &[1, 3, 2, 8]).note("a window longer than the sequence"),
+            on(4, &[2, 70, 3, 5]).note("ragged"),
         ]
     });
     let mut problems: Vec<Problem> = mixed.into_iter().flatten().collect();
@@ -194,6 +217,8 @@ fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(1, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
         on(2, &[2, 23, 2, 16, 23, 24, 3, 8, 16]).note("ragged"),
         on(2, &[1, 64, 1, 64, 72, 100, 2, 32, 40]).note("ragged E"),
+        on(5, &[2, 23, 2, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
+        on(5, &[1, 40, 1, 48, 48, 48, 2, 40, 32, 192]).note("keys before the first chunk"),
     ]);
     problems
 }
@@ -304,6 +329,15 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "memory_grad" => {
             (0..3).flat_map(|k| [on(k, &[2, 37, 32, 72, 32]).note("ragged"), on(k, &[1, 64, 16, 32, 24])]).collect()
         }
+        "window_sums" => {
+            let mut problems = vec![
+                on(0, &[1, 70, 40]).with_scalar("window", 5.0).note("ragged"),
+                on(0, &[2, 10, 33]).with_scalar("window", 20.0).note("odd"),
+                on(1, &[2, 9, 72]).note("ragged"),
+            ];
+            problems.extend((dtype == DType::F32).then(|| on(2, &[2, 150]).with_scalar("window", 9.0).note("ragged")));
+            problems
+        }
         "attention_decode" => vec![
             on(0, &[2, 1, 4, 32, 70, 2]).fill("tokens", Fill::Around(50.0, 10.0)).note("partly filled"),
             on(1, &[1, 2, 2, 32, 3]).note("odd"),
@@ -316,13 +350,21 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
             ]
         }
         "omega" => {
-            let mixed = (dtype == DType::F32).then(|| on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"));
+            let mixed = (dtype == DType::F32).then(|| {
+                [
+                    on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
+                    on(3, &[1, 40, 2, 5]).note("ragged"),
+                    on(4, &[1, 40, 2, 5]).note("ragged"),
+                ]
+            });
             mixed
                 .into_iter()
+                .flatten()
                 .chain([
                     on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
                     on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
                     on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
+                    on(5, &[1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
                 ])
                 .collect()
         }
@@ -391,7 +433,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 38] = [
+    let rows: [(&str, &str, &[u64]); 45] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -413,6 +455,9 @@ pub fn benches() -> Vec<Bench> {
         ("attention_64", "attention", &[64, 4096, 64, 4096]),
         ("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),
         ("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
+        ("window_sum", "window_sum", &[16, 8192, 512]),
+        ("token_losses", "token_losses", &[16, 8192, 512]),
+        ("window_totals", "window_totals", &[16, 8192]),
         ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
         ("decode_join", "decode_join", &[64, 8, 4, 128, 4]),
         ("log_sum_exp", "log_sum_exp", &[8192, 32000]),
@@ -430,6 +475,10 @@ pub fn benches() -> Vec<Bench> {
         ("omega_mlp", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
         ("omega_mlp_48", "omega_mlp", &[8, 2048, 16, 48, 2048, 48, 32, 64, 80, 192]),
         ("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+        ("omega_token_gates", "omega_token_gates", &[8, 2048, 16, 16]),
+        ("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
+        ("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
+        ("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
         ("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
     ];
     rows.into_iter()

@@ -48,6 +48,7 @@ pub mod softmax;
 #[cfg(feature = "verify")]
 pub mod tolerance;
 pub mod transpose;
+pub mod window_sums;
 pub mod windowed_attention;
 
 #[cfg(feature = "verify")]

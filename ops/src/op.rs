@@ -5,14 +5,15 @@ use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
     attention, attention_decode, log_sum_exp, matmul, memory_grad, memory_read, newton_schulz_small, omega,
-    poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, windowed_attention,
+    poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, window_sums,
+    windowed_attention,
 };
 
 /// Learned coefficients of a polynomial feature map start near those of an exponential.
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 16] = [
+pub static OPS: [Op; 17] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -118,22 +119,21 @@ pub static OPS: [Op; 16] = [
     },
     Op {
         name: "omega",
-        kernels: &[&omega::omega_mix, &omega::omega_mlp, &omega::omega_linear],
+        kernels: &[
+            &omega::omega_mix,
+            &omega::omega_mlp,
+            &omega::omega_linear,
+            &omega::omega_token_gates,
+            &omega::omega_decay_gates,
+            &omega::omega_muon,
+        ],
         class: Class::Mlp,
         batch: "B",
         scalars: &[("scale", 2.0), ("commit", 1000.0)],
         state: &["w", "s", "w1", "w2", "s1", "s2"],
         fill: omega::problem::fill,
-        reference: |p, i| {
-            if p.kernel.name == "omega_mix" { omega::problem::mixed(p, i) } else { omega::problem::trained(p, i) }
-        },
-        flops: |p| {
-            if p.kernel.name == "omega_mix" {
-                6.0 * product(p, &["B", "H", "C", "L", "K"])
-            } else {
-                omega::problem::flops(p)
-            }
-        },
+        reference: omega::problem::checked,
+        flops: omega::problem::flops,
     },
     Op {
         name: "poly_features",
@@ -227,6 +227,20 @@ pub static OPS: [Op; 16] = [
         fill: normal,
         reference: |p, i| vec![transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")])],
         flops: |_| 0.0,
+    },
+    Op {
+        name: "window_sums",
+        kernels: &[&window_sums::window_sum, &window_sums::token_losses, &window_sums::window_totals],
+        class: Class::Norm,
+        batch: "B",
+        scalars: &[("window", 64.0), ("scale", 0.5)],
+        state: &[],
+        fill: normal,
+        reference: window_sums::checked,
+        flops: |p| {
+            let terms = if p.kernel.name == "token_losses" { 3.0 } else { f64::from(p.scalar("window")) };
+            terms * product(p, &["B", "N", "D"])
+        },
     },
     Op {
         name: "windowed_attention",

@@ -38,6 +38,7 @@ fn newton_schulz_small() {
 #[test]
 fn attention_over_windows() {
     check("attention_decode");
+    check("window_sums");
     check("windowed_attention");
 }
 

@@ -73,12 +73,32 @@ fn a_sequence_may_be_given_in_parts() {
         let whole = case(39, memory, 8, 5);
         let inputs = whole.inputs();
         let found = whole.run(&Device::cpu(), &inputs).unwrap();
-        for parts in [vec![8, 31], vec![16, 8, 15], vec![8, 8, 8, 8, 7]] {
+        for parts in [vec![8, 31], vec![16, 8, 15], vec![8, 8, 8, 8, 7], vec![3, 10, 1, 25], vec![1; 39]] {
             let mut case = whole.clone();
             case.parts = parts;
             holds(&case, 1e-5);
             assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), found, "{:?}", case.parts);
         }
+    }
+}
+
+#[test]
+fn with_muon_each_chunk_takes_one_step() {
+    for (tokens, chunk, window) in [(23, 8, 5), (24, 8, 1), (9, 4, 16), (7, 16, 3), (1, 8, 4), (10, 1, 4)] {
+        let mut case = case(tokens, [16, 16, 32], chunk, window);
+        case.muon = true;
+        holds(&case, 1e-5);
+        case.dtype = DType::F16;
+        holds(&case, 5e-3);
+    }
+    let mut case = case(39, [8, 24, 40], 8, 5);
+    case.muon = true;
+    holds(&case, 1e-5);
+    let inputs = case.inputs();
+    let whole = case.run(&Device::cpu(), &inputs).unwrap();
+    for parts in [vec![16, 23], vec![5, 7, 27], vec![1; 39]] {
+        case.parts = parts;
+        assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), whole);
     }
 }
 

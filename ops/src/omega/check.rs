@@ -1,7 +1,7 @@
 //! Runs the chains of the Omega rule on a device, whole or in parts, and compares them with the rule as it is defined.
 
-use super::reference::{Gates, Sequence, Sizes, State, of_head, recurrence};
-use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP};
+use super::reference::{Gates, Sequence, Sizes, State, muon, of_head, recurrence};
+use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON};
 use crate::compare::Comparison;
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
@@ -19,9 +19,12 @@ pub struct Case {
     pub chunking: Chunking,
     /// Element type of keys, values, queries and results.
     pub dtype: DType,
+    /// Whether each chunk takes one step with Muon.
+    pub muon: bool,
     /// Whether a token is read before the memory has seen it.
     pub before: bool,
-    /// Lengths of the parts in which the sequence is given, all but the last whole chunks; empty for one part.
+    /// Lengths of the parts in which the sequence is given; empty for one part. A chunk that a part leaves open is given again
+    /// with the next part, from its start, and the memory does not go on before it is whole.
     pub parts: Vec<usize>,
     /// What is done to the gates and tokens.
     pub edit: fn(&mut Inputs),
@@ -55,7 +58,7 @@ pub struct Inputs {
 impl Case {
     /// A memory of two layers in f32, read after each token, in one part.
     pub fn new(batch: [usize; 3], memory: [usize; 3], chunking: Chunking) -> Case {
-        Case { batch, memory, chunking, dtype: DType::F32, before: false, parts: vec![], edit: |_| {} }
+        Case { batch, memory, chunking, dtype: DType::F32, muon: false, before: false, parts: vec![], edit: |_| {} }
     }
 
     fn sizes(&self) -> Sizes {
@@ -125,7 +128,10 @@ impl Case {
                     std::array::from_fn(|i| wide(&x[i][(at * h + head) * matrices[i]..][..matrices[i]]))
                 };
                 let mut state = State { w: part(&x.w), s: part(&x.s) };
-                let y = recurrence(sizes, &sequence, &gates, &mut state, self.scale(), self.before);
+                let y = match self.muon {
+                    true => muon(sizes, &sequence, &gates, &mut state, self.scale()),
+                    false => recurrence(sizes, &sequence, &gates, &mut state, self.scale(), self.before),
+                };
                 for (t, y) in y.chunks(e).enumerate() {
                     out[((at * n + t) * h + head) * e..][..e].copy_from_slice(y);
                 }
@@ -163,13 +169,19 @@ impl Case {
         let inner = if m == 0 { d } else { m };
         let matrix = |values: &[f32], rows: usize, cols: usize| tensor(DType::F32, values, &[b, h, rows, cols]);
         let (mut w1, mut s1) = (matrix(&x.w[0], e, inner)?, matrix(&x.s[0], e, inner)?);
-        let (mut w2, mut s2) = (matrix(&x.w[1], m, d)?, matrix(&x.s[1], m, d)?);
+        // With Muon both matrices lie wide.
+        let [rows, cols] = if self.muon { [d, m] } else { [m, d] };
+        let (mut w2, mut s2) = (matrix(&x.w[1], rows, cols)?, matrix(&x.s[1], rows, cols)?);
         let y = tokens(&vec![f32::NAN; b * n * h * e], e)?;
         let whole = [n];
         let parts = if self.parts.is_empty() { &whole[..] } else { &self.parts };
         let past = self.chunking.keys() - self.chunking.chunk;
-        let mut first = 0;
-        for &part in parts {
+        let (mut first, mut end, chunk) = (0, 0, self.chunking.chunk);
+        for (i, &length) in parts.iter().enumerate() {
+            end += length;
+            let part = end - first;
+            let is_last = i + 1 == parts.len();
+            let commit = if is_last { self.chunking.chunks(part) } else { part / chunk };
             // The keys of the halo are given again.
             let from = first - first.min(past);
             let (new, seen) = (first..first + part, from..first + part);
@@ -180,9 +192,8 @@ impl Case {
             let mut y = at(&y)?;
             let dims = self.chunking.dims(b, h, part);
             let (before, scale) = (i32::from(self.before), self.scale() as f32);
-            let commit = self.chunking.chunks(part) as i32;
             let mut args = vec![Arg::In(&alpha), Arg::In(&theta), Arg::In(&eta), Arg::In(&gamma)];
-            args.extend([Arg::I32(before), Arg::I32(commit)]);
+            args.extend([Arg::I32(before), Arg::I32(commit as i32)]);
             args.extend([&q, &k, &v, &rq, &rk].map(Arg::In));
             if m == 0 {
                 args.extend([&mut w1, &mut s1, &mut y].map(Arg::Out));
@@ -190,9 +201,13 @@ impl Case {
                 args.extend([&mut w1, &mut w2, &mut s1, &mut s2, &mut y].map(Arg::Out));
             }
             args.push(Arg::F32(scale));
-            let chain = if m == 0 { &OMEGA_LINEAR } else { &OMEGA_MLP };
+            let chain = match (m, self.muon) {
+                (0, _) => &OMEGA_LINEAR,
+                (_, true) => &OMEGA_MUON,
+                _ => &OMEGA_MLP,
+            };
             chain.launch(device, args, &mut chain.workspace(device, &[], &dims)?)?;
-            first += part;
+            first += commit * chunk;
         }
         let results = if m == 0 { vec![&y, &w1, &s1] } else { vec![&y, &w1, &w2, &s1, &s2] };
         results.into_iter().map(Tensor::to_f64_vec).collect()

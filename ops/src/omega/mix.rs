@@ -36,6 +36,7 @@ atlas_kernel! {
         lam_end: &mut Tensor<f32, [B, H, C]>,
         old_end: &mut Tensor<f32, [B, H, C]>,
         beta_end: &mut Tensor<f32, [B, H, C]>,
+        steps: &mut Tensor<f32, [B, H, C, L]>,
         before: i32,
         commit: i32,
     )
@@ -48,6 +49,9 @@ atlas_kernel! {
             let mut beta_n = 1.0;
             let mut lam_n = 1.0;
             let mut old_n = 0.0;
+            let mut step_n = 0.0;
+            // A chunk that is not committed leaves the memory as it was.
+            let committed = c < commit;
             for n in 0..size(L) {
                 let t = c * size(L) + n;
                 let inside = t < size(N);
@@ -65,13 +69,13 @@ atlas_kernel! {
                 beta_n = th * beta_n;
                 lam_n = a * lam_n;
                 old_n = a * old_n + et * beta_n;
+                step_n = select(inside, et, step_n);
                 weighted = max(weighted, max(abs(phi_n), abs(psi_n)));
                 store(psi[b, h, c, n, ..], select(read_before, psi_before, psi_n));
                 store(lam[b, h, c, n], select(read_before, lam_before, lam_n));
                 store(old[b, h, c, n], select(read_before, old_before, old_n));
+                store(steps[b, h, c, n], select(committed, step_n, 0.0));
             }
-            // A chunk that is not committed leaves the memory as it was.
-            let committed = c < commit;
             store(psi_end[b, h, c, ..], select(committed, psi_n, 0.0));
             store(phi_end[b, h, c, ..], select(committed, phi_n, 0.0));
             store(live[b, h, c, ..], weighted);

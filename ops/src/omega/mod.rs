@@ -16,23 +16,27 @@
 #[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
+pub mod gates;
 pub mod linear;
 pub mod mix;
 pub mod mlp;
+pub mod muon;
 #[cfg(feature = "verify")]
 pub(crate) mod problem;
 #[cfg(feature = "verify")]
 pub mod reference;
 
 pub use chunking::Chunking;
+pub use gates::{omega_decay_gates, omega_token_gates};
 pub use linear::omega_linear;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
+pub use muon::omega_muon;
 
 use atlas_runtime::Chain;
 
 /// What the kernels of a chain pass to each other.
-const MIXED: &[&str] = &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end"];
+const MIXED: &[&str] = &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end", "steps"];
 
 /// The rule on a memory of two layers, with a dense band of gates.
 pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, &omega_mlp], workspace: MIXED };
@@ -40,3 +44,6 @@ pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, 
 /// The rule on a linear memory, with a dense band of gates.
 pub static OMEGA_LINEAR: Chain =
     Chain { name: "omega_linear", kernels: &[&omega_mix, &omega_linear], workspace: MIXED };
+
+/// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers whose second matrix lies `[D, M]`.
+pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };

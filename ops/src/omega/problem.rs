@@ -1,6 +1,6 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and their references.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, of_head};
+use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, of_head};
 use crate::problem::{Fill, Inputs, Problem};
 
 /// Fills of the inputs of all of the kernels: gates that forget slowly, and weights so small that no memory diverges.
@@ -10,8 +10,9 @@ pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
     match name {
         "alpha" => Fill::Around(0.95, 0.02),
         "theta" => Fill::Around(0.8, 0.05),
-        "eta" => Fill::Around(0.03, 0.01),
-        "gamma" => Fill::Around(0.5, 0.1),
+        "eta" | "steps" => Fill::Around(0.03, 0.01),
+        "gamma" | "weight" | "gain" => Fill::Around(0.5, 0.1),
+        "decay" => Fill::Around(0.8, 0.1),
         "q" | "k" | "rq" | "rk" => Fill::Normal(unit("D")),
         "v" => Fill::Normal(unit("E")),
         "psi" | "psi_end" => Fill::Normal(weight),
@@ -42,21 +43,46 @@ fn sizes(p: &Problem, hidden: usize) -> Sizes {
     }
 }
 
+/// The reference of a problem of one of the kernels.
+pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    match p.kernel.name {
+        "omega_mix" => mixed(p, inputs),
+        "omega_token_gates" | "omega_decay_gates" => vec![band(p, inputs)],
+        _ => trained(p, inputs),
+    }
+}
+
+/// The reference of the bands of gates.
+fn band(p: &Problem, inputs: &Inputs) -> Vec<f64> {
+    let [n, h, w] = ["N", "H", "W"].map(|dim| p.dim(dim));
+    let [weight, gain, decay] = ["weight", "gain", "decay"].map(|name| inputs.get(name));
+    let gate = |at: usize| {
+        let (row, back) = (at / w, w - 1 - at % w);
+        let t = row / h % n;
+        match p.kernel.name {
+            "omega_decay_gates" => gain[row] * decay[row].powi(back as i32),
+            _ if back <= t => weight[row - back * h],
+            _ => 0.0,
+        }
+    };
+    (0..p.dim("B") * n * h * w).map(gate).collect()
+}
+
 /// The reference of the mixing weights.
-pub(crate) fn mixed(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+fn mixed(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let s = sizes(p, 0);
     let (before, commit) = (p.scalar("before") > 0.0, p.scalar("commit") as usize);
     let names = ["alpha", "theta", "eta", "gamma"].map(|name| inputs.get(name));
-    let mut out = vec![vec![]; 9];
+    let mut out = vec![vec![]; 10];
     for b in 0..p.dim("B") {
         for head in 0..s.h {
             let rows = |i: usize, width: usize| {
                 of_head(&names[i][b * s.n * s.h * width..][..s.n * s.h * width], head, s.h, width)
             };
             let gates = Gates { alpha: rows(0, 1), theta: rows(1, 1), eta: rows(2, 1), gamma: rows(3, s.w) };
-            let Mixed { psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end } =
+            let Mixed { psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps } =
                 mix(&s, &gates, before, commit);
-            let of_head = [psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end];
+            let of_head = [psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps];
             out.iter_mut().zip(of_head).for_each(|(to, from)| to.extend(from));
         }
     }
@@ -64,12 +90,12 @@ pub(crate) fn mixed(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 }
 
 /// The reference of a memory's chunks: of two layers, or of one.
-pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let is_linear = p.kernel.name == "omega_linear";
     let s = sizes(p, if is_linear { 0 } else { p.dim("M") });
     let (heads, c) = (s.h, p.dim("C"));
     let names = ["q", "k", "v", "rq", "rk"].map(|name| inputs.get(name));
-    let mixed = ["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end"];
+    let mixed = ["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end", "steps"];
     let mixed = mixed.map(|name| inputs.get(name));
     let matrices: &[&str] = if is_linear { &["w", "s"] } else { &["w1", "w2", "s1", "s2"] };
     let matrices: Vec<Vec<f64>> = matrices.iter().map(|name| inputs.get(name)).collect();
@@ -89,7 +115,7 @@ pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
                 rq: rows(3, s.n, s.e),
                 rk: rows(4, s.p, s.e),
             };
-            let of = |i: usize, len: usize| mixed[i][at * len..][..len].to_vec();
+            let of = |i: usize, len: usize| mixed[i].get(at * len..(at + 1) * len).unwrap_or_default().to_vec();
             let m = Mixed {
                 psi: of(0, c * s.l * s.k),
                 lam: of(1, c * s.l),
@@ -100,6 +126,7 @@ pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
                 lam_end: of(6, c),
                 old_end: of(7, c),
                 beta_end: of(8, c),
+                steps: of(9, c * s.l),
             };
             let lens = s.matrices();
             let count = matrices.len() / 2;
@@ -108,7 +135,8 @@ pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
                 if i < count { matrices[first + i][at * len..][..len].to_vec() } else { vec![] }
             };
             let mut state = State { w: [part(0, 0), part(0, 1)], s: [part(count, 0), part(count, 1)] };
-            let read = chunks(&s, &sequence, &m, &mut state, f64::from(p.scalar("scale")));
+            let run = if p.kernel.name == "omega_muon" { muon_chunks } else { chunks };
+            let read = run(&s, &sequence, &m, &mut state, f64::from(p.scalar("scale")));
             for (t, row) in read.chunks(s.e).enumerate() {
                 y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
             }
@@ -124,6 +152,12 @@ pub(crate) fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 pub(crate) fn flops(p: &Problem) -> f64 {
     let [b, h, c, l, k, d, e, m] = ["B", "H", "C", "L", "K", "D", "E", "M"].map(|dim| p.dim(dim) as f64);
     let heads = b * h * c;
+    if p.kernel.name == "omega_mix" {
+        return 6.0 * heads * l * k;
+    }
+    if p.kernel.name.ends_with("_gates") {
+        return b * h * p.dim("N") as f64 * p.dim("W") as f64;
+    }
     if p.kernel.name == "omega_linear" {
         return heads * (2.0 * d * e * (3.0 * k + 2.0 * l) + 2.0 * l * k * (d + e));
     }

@@ -100,6 +100,12 @@ fn times(a: &[f64], b: &[f64], inner: usize, cols: usize) -> Vec<f64> {
     c
 }
 
+/// The transpose of a matrix of so many rows.
+fn turned(w: &[f64], rows: usize) -> Vec<f64> {
+    let cols = w.len() / rows.max(1);
+    (0..w.len()).map(|i| w[i % rows * cols + i / rows]).collect()
+}
+
 /// `c += factor a^T b` of rows that belong together.
 fn add_outer(c: &mut [f64], factor: f64, a: &[f64], b: &[f64]) {
     for (x, c) in a.iter().zip(c.chunks_mut(b.len())) {
@@ -188,6 +194,40 @@ pub fn recurrence(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: 
     out
 }
 
+/// One head with Muon by chunks, by definition: a chunk is read at the weights before it, the momentum takes its tokens one by
+/// one, and the weights take one step along the orthogonalised momentum. `W2` and its momentum are `[D, M]`.
+pub fn muon(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -> Vec<f64> {
+    let past = s.p - s.n;
+    let row = |m: &[f64], t: usize, width: usize| m[t * width..][..width].to_vec();
+    let mut out = Vec::new();
+    for c in 0..s.chunks() {
+        let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
+        let (mut kept, mut step) = (1.0, 0.0);
+        for t in c * s.l..((c + 1) * s.l).min(s.n) {
+            out.extend(read(s, &anchor, &row(&x.q, t, s.d), &row(&x.rq, t, s.e)));
+            let oldest = (c * s.l + past + s.l).saturating_sub(s.k);
+            let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
+            for back in 0..s.w {
+                let weight = g.gamma[t * s.w + s.w - 1 - back];
+                let Some(i) = (t + past).checked_sub(back).filter(|&i| i >= oldest && weight != 0.0) else { continue };
+                let token = [&row(&x.k, i, s.d)[..], &row(&x.v, i, s.e), &row(&x.rk, i, s.e)];
+                Factors::of(s, &anchor, token, scale).add(&mut u, weight);
+            }
+            u[1] = turned(&u[1], s.m);
+            for i in 0..2 {
+                state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = g.theta[t] * *s + u);
+            }
+            kept *= g.alpha[t];
+            step = g.eta[t];
+        }
+        for (i, rows) in [s.e, s.d].into_iter().enumerate() {
+            let along = crate::newton_schulz_small::reference(&state.s[i], [rows, s.m]);
+            state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = kept * *w - step * o);
+        }
+    }
+    out
+}
+
 /// The mixing weights of one head.
 #[derive(Clone, Debug, Default)]
 pub struct Mixed {
@@ -209,6 +249,8 @@ pub struct Mixed {
     pub old_end: Vec<f64>,
     /// `[C]`.
     pub beta_end: Vec<f64>,
+    /// `[C, L]`: the latest step size.
+    pub steps: Vec<f64>,
 }
 
 /// The mixing weights, by sums over the paths of a gradient and not by a recurrence over rows.
@@ -248,23 +290,55 @@ pub fn mix(s: &Sizes, g: &Gates, before: bool, commit: usize) -> Mixed {
         m.live.extend((0..s.k).map(|i| (0..s.l).map(|n| phi(n, i).abs().max(rows[n].0[i].abs())).fold(0.0, f64::max)));
         m.lam_end.push(*lam);
         m.old_end.push(*old);
+        let step = |n: usize| {
+            let t = tokens[n].min(s.n - 1);
+            if c < commit && t >= tokens[0] { g.eta[t] } else { 0.0 }
+        };
+        m.steps.extend((0..s.l).map(step));
         m.beta_end.push(if c < commit { of_start(&g.theta, last) } else { 1.0 });
     }
     m
+}
+
+/// The gradients' factors of the keys that a chunk sees, at the weights `w`; zeros for what nothing weighs.
+fn factors(s: &Sizes, x: &Sequence, m: &Mixed, w: &[Vec<f64>; 2], scale: f64, c: usize) -> Vec<Factors> {
+    let oldest = (c * s.l + s.p - s.n + s.l) as isize - s.k as isize;
+    let factor = |i: usize| {
+        let t = usize::try_from(oldest + i as isize).ok().filter(|&t| t < s.p && m.live[c * s.k + i] > 0.0);
+        let row = |of: &[f64], width: usize| t.map_or(vec![0.0; width], |t| of[t * width..][..width].to_vec());
+        let token = [row(&x.k, s.d), row(&x.v, s.e), row(&x.rk, s.e)];
+        Factors::of(s, w, token.each_ref().map(Vec::as_slice), scale)
+    };
+    (0..s.k).into_par_iter().map(factor).collect()
+}
+
+/// One head with Muon, chunk by chunk, from its mixing weights; `W2` and its momentum are `[D, M]`.
+pub fn muon_chunks(s: &Sizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
+    let mut out = Vec::new();
+    for c in 0..s.chunks() {
+        let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
+        for t in c * s.l..((c + 1) * s.l).min(s.n) {
+            out.extend(read(s, &anchor, &x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]));
+        }
+        let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
+        let weights = &m.phi_end[c * s.k..][..s.k];
+        factors(s, x, m, &anchor, scale, c).iter().zip(weights).for_each(|(f, w)| f.add(&mut u, *w));
+        u[1] = turned(&u[1], s.m);
+        for (i, rows) in [s.e, s.d].into_iter().enumerate() {
+            state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = m.beta_end[c] * *s + u);
+            let along = crate::newton_schulz_small::reference(&state.s[i], [rows, s.m]);
+            let step = m.steps[(c + 1) * s.l - 1];
+            state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = m.lam_end[c] * *w - step * o);
+        }
+    }
+    out
 }
 
 /// One head, chunk by chunk, from its mixing weights. Returns what is read, `[N, E]`.
 pub fn chunks(s: &Sizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
     let mut out = Vec::new();
     for c in 0..s.chunks() {
-        let oldest = (c * s.l + s.p - s.n + s.l) as isize - s.k as isize;
-        let factor = |i: usize| {
-            let t = usize::try_from(oldest + i as isize).ok().filter(|&t| t < s.p && m.live[c * s.k + i] > 0.0);
-            let row = |of: &[f64], width: usize| t.map_or(vec![0.0; width], |t| of[t * width..][..width].to_vec());
-            let token = [row(&x.k, s.d), row(&x.v, s.e), row(&x.rk, s.e)];
-            Factors::of(s, &state.w, token.each_ref().map(Vec::as_slice), scale)
-        };
-        let factors: Vec<Factors> = (0..s.k).into_par_iter().map(factor).collect();
+        let factors = factors(s, x, m, &state.w, scale, c);
         let part = |n: usize| {
             let (psi, t) = (&m.psi[(c * s.l + n) * s.k..][..s.k], c * s.l + n);
             // A matrix after token n, applied to a row.

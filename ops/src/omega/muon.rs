@@ -1,0 +1,100 @@
+//! The Omega rule with Muon, one orthogonalisation per chunk: the memory steps along the Newton-Schulz iteration of its momentum.
+//!
+//! A chunk is read from the memory as it was before it, then
+//!
+//! ```text
+//! S <- beta S + grad diag(Phi_end),   W <- lam W - step NS(S)
+//! ```
+//!
+//! for both matrices, with `beta`, `lam`, `Phi_end` and `steps` of [`omega_mix`](super::mix): `step` is the last gate `eta` of the chunk.
+//! Source: ATLAS (arXiv 2505.23735) Eq. 32 by chunks, as LaCT (arXiv 2505.23884) applies it; the iteration is that of
+//! [`newton_schulz_small`](crate::newton_schulz_small). `W2` and its momentum are kept as `[D, M]`, so that both matrices lie
+//! wide, as the iteration wants them; `E` and `D` are at most `M`.
+
+use crate::newton_schulz_small::{CLASSIC, EPS};
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    /// One step of the iteration on a matrix that lies wide: `(A0 + A1 a + A2 a a) x` with `a = x xᵀ`. `on_diagonal` says where
+    /// the first term stands.
+    tile fn orthogonal_step(x, on_diagonal) {
+        let a = dot(x, x.t());
+        let ab = a.cast_like(x);
+        let p = A1 * a + A2 * dot(ab, ab);
+        dot(select(on_diagonal, p + A0, p).cast_like(x), x).cast_like(x)
+    }
+
+    /// A matrix divided by its Frobenius norm, in the element type of `like`.
+    tile fn normalised(s, like) { (s / (sqrt(sum(s * s)) + EPS)).cast_like(like) }
+
+    /// Reads and trains a memory of two layers over a sequence; each chunk takes one orthogonalised step.
+    pub kernel omega_muon<T: Float>(
+        q: &Tensor<T, [B, N, H, D]>,
+        k: &Tensor<T, [B, P, H, D]>,
+        v: &Tensor<T, [B, P, H, E]>,
+        rq: &Tensor<T, [B, N, H, E]>,
+        rk: &Tensor<T, [B, P, H, E]>,
+        phi_end: &Tensor<f32, [B, H, C, K]>,
+        live: &Tensor<f32, [B, H, C, K]>,
+        lam_end: &Tensor<f32, [B, H, C]>,
+        beta_end: &Tensor<f32, [B, H, C]>,
+        steps: &Tensor<f32, [B, H, C, L]>,
+        w1: &mut Tensor<f32, [B, H, E, M]>,
+        w2: &mut Tensor<f32, [B, H, D, M]>,
+        s1: &mut Tensor<f32, [B, H, E, M]>,
+        s2: &mut Tensor<f32, [B, H, D, M]>,
+        y: &mut Tensor<T, [B, N, H, E]>,
+        scale: f32,
+    )
+    tune { BM: [32, 16], warps: [8, 4] }
+    {
+        for (b, h) in grid(B, H) {
+            for c in 0..size(C) {
+                let first = c * size(L);
+                let oldest = first + size(P) - size(N) + size(L) - size(K);
+                let weight = load(live[b, h, c, ..]).t();
+                let x = select(weight > 0.0, load(k[b, span(oldest, K), h, ..]).or(0.0), 0.0);
+                let wanted = select(weight > 0.0, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
+                let skipped = select(weight > 0.0, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
+                let xq = load(q[b, span(first, L), h, ..]).or(0.0);
+                let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
+                let mut out = load(rq[b, span(first, L), h, ..]).or(0.0).cast::<f32>();
+                for m in tiles(M, BM) {
+                    let w1m = load(w1[b, h, .., m]).cast::<T>();
+                    let w2m = load(w2[b, h, .., m]).cast::<T>();
+                    e += dot(gelu(dot(x, w2m)).cast::<T>(), w1m.t());
+                    out += dot(gelu(dot(xq, w2m)).cast::<T>(), w1m.t());
+                }
+                store(y[b, span(first, L), h, ..], out.cast::<T>());
+                let error = e * scale;
+                let errors = error.cast::<T>();
+                let to_s = load(phi_end[b, h, c, ..]).t();
+                let error_s = (error * to_s).cast::<T>();
+                let s_after = load(beta_end[b, h, c]);
+                for m in tiles(M, BM) {
+                    let z = dot(x, load(w2[b, h, .., m]).cast::<T>());
+                    let delta = to_s * grad(gelu)(z) * dot(errors, load(w1[b, h, .., m]).cast::<T>());
+                    store(s1[b, h, .., m], s_after * load(s1[b, h, .., m]) + dot(error_s.t(), gelu(z).cast::<T>()));
+                    store(s2[b, h, .., m], s_after * load(s2[b, h, .., m]) + dot(x.t(), delta.cast::<T>()));
+                }
+                let w_after = load(lam_end[b, h, c]);
+                let step = load(steps[b, h, c, size(L) - 1]);
+                let mut along1 = normalised(load(s1[b, h, .., ..]), xq);
+                for _ in 0..5 {
+                    along1 = orthogonal_step(along1, iota([E, E], 0) == iota([E, E], 1));
+                }
+                store(w1[b, h, .., ..], w_after * load(w1[b, h, .., ..]) - step * along1.cast::<f32>());
+                let mut along2 = normalised(load(s2[b, h, .., ..]), xq);
+                for _ in 0..5 {
+                    along2 = orthogonal_step(along2, iota([D, D], 0) == iota([D, D], 1));
+                }
+                store(w2[b, h, .., ..], w_after * load(w2[b, h, .., ..]) - step * along2.cast::<f32>());
+            }
+        }
+    }
+}
+
+/// The coefficients of every step.
+const A0: f32 = CLASSIC[0] as f32;
+const A1: f32 = CLASSIC[1] as f32;
+const A2: f32 = CLASSIC[2] as f32;
