@@ -326,6 +326,36 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
         "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
         "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
+        "memory_grad" | "window_sums" | "attention_decode" | "windowed_attention" | "omega" => {
+            small_of_sequences(op, dtype)
+        }
+        "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
+        "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
+        "random_features" => (0..3)
+            .flat_map(|k| {
+                let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
+                [on(70, 32, 72).note("ragged"), on(64, 64, 64), on(5, 3, 17).note("odd")]
+            })
+            .collect(),
+        "rbf_features" => vec![p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")],
+        _ => vec![
+            p(&[5, 40]).note("ragged"),
+            p(&[19, 136]).note("ragged"),
+            p(&[3, 1000]),
+            p(&[2, 4096]),
+            p(&[7, 3]).note("odd"),
+            p(&[6, 1]).note("one column"),
+            p(&[1, 64]).note("one row"),
+            p(&[9, 72]).layout("x", Layout::Padded).note("padded rows"),
+            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+        ],
+    }
+}
+
+/// The same of ops on sequences, and of the gradients of their memories.
+fn small_of_sequences(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    match op.name {
         "memory_grad" => {
             (0..3).flat_map(|k| [on(k, &[2, 37, 32, 72, 32]).note("ragged"), on(k, &[1, 64, 16, 32, 24])]).collect()
         }
@@ -349,7 +379,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 with(16.0, &[1, 40, 1, 64, 20, 1, 0]).note("queries that see nothing"),
             ]
         }
-        "omega" => {
+        _ => {
             let mixed = (dtype == DType::F32).then(|| {
                 [
                     on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
@@ -368,26 +398,6 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 ])
                 .collect()
         }
-        "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
-        "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
-        "random_features" => (0..3)
-            .flat_map(|k| {
-                let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
-                [on(70, 32, 72).note("ragged"), on(64, 64, 64), on(5, 3, 17).note("odd")]
-            })
-            .collect(),
-        "rbf_features" => vec![p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")],
-        _ => vec![
-            p(&[5, 40]).note("ragged"),
-            p(&[19, 136]).note("ragged"),
-            p(&[3, 1000]),
-            p(&[2, 4096]),
-            p(&[7, 3]).note("odd"),
-            p(&[6, 1]).note("one column"),
-            p(&[1, 64]).note("one row"),
-            p(&[9, 72]).layout("x", Layout::Padded).note("padded rows"),
-            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
-        ],
     }
 }
 
