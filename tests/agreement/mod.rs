@@ -11,6 +11,7 @@ mod fitting;
 mod gallery;
 mod gradients;
 mod grids;
+mod long_loops;
 mod pinned;
 mod pipelines;
 mod scalars;
