@@ -110,9 +110,8 @@ fn a_recurrence_by_products() {
     let matrix = |salt: usize| super::input(F32, &[d, d], move |i| 0.3 * super::noise(i + 1000 * salt));
     let args = [random(F32, &[g, s, b, d]), matrix(1), matrix(2), matrix(3), matrix(4), output(F32, &[g, s, b, d])];
     agrees_with(&recurrent, &args, 1e-5, |v| {
-        let times = |x: &[f64], w: &[f64]| -> Vec<f64> {
-            (0..d).map(|j| (0..d).map(|i| x[i] * w[i * d + j]).sum()).collect()
-        };
+        let times =
+            |x: &[f64], w: &[f64]| -> Vec<f64> { (0..d).map(|j| (0..d).map(|i| x[i] * w[i * d + j]).sum()).collect() };
         let mut out = vec![0.0; g * s * b * d];
         for g in 0..g {
             for b_ in 0..b {
