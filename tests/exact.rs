@@ -19,7 +19,7 @@ impl Bits {
     }
 }
 
-/// A kernel at some sizes, with random bits in all its arguments.
+/// A kernel at some sizes, with random bits in all its arguments but those of i32, which are small.
 pub(crate) struct Trial<'k> {
     kernel: &'k Verified<Kernel>,
     pub(crate) dims: Vec<u64>,
@@ -38,13 +38,17 @@ impl Trial<'_> {
         let mut bits = Bits(kernel.to_string().len() as u64);
         let mut args = Vec::new();
         for param in kernel.params.values() {
-            let bytes = match &param.kind {
-                ParamKind::Scalar { dtype } => dtype.bytes() as usize,
+            let (dtype, count) = match &param.kind {
+                ParamKind::Scalar { dtype } => (*dtype, 1),
                 ParamKind::Tensor { dtype, dims: of, .. } => {
-                    of.iter().map(|d| dims[d.as_u32() as usize] as usize).product::<usize>() * dtype.bytes() as usize
+                    (*dtype, of.iter().map(|d| dims[d.as_u32() as usize] as usize).product::<usize>())
                 }
             };
-            args.push(bits.bytes(bytes));
+            // A whole number says how often, or where: a small one.
+            args.push(match dtype {
+                DType::I32 => (0..count).flat_map(|i| (3 + i as i32 % 5).to_le_bytes()).collect(),
+                _ => bits.bytes(count * dtype.bytes() as usize),
+            });
         }
         Trial { kernel, dims, args }
     }
@@ -68,7 +72,10 @@ impl Trial<'_> {
         let mut args = Vec::new();
         for (i, bytes) in after.iter_mut().enumerate() {
             args.push(match self.shape(i) {
-                None => Arg::Scalar(Scalar::F32(f32::from_bits(self.bits(i) as u32))),
+                None => Arg::Scalar(match self.kernel.params.values().nth(i).map(|p| &p.kind) {
+                    Some(ParamKind::Scalar { dtype: DType::I32 }) => Scalar::I32(self.bits(i) as i32),
+                    _ => Scalar::F32(f32::from_bits(self.bits(i) as u32)),
+                }),
                 Some((dtype, dims, Access::In)) => {
                     Arg::In(TensorView::contiguous(dtype, bytes, &dims).map_err(|e| e.to_string())?)
                 }
