@@ -52,7 +52,7 @@ pub mod cli;
 pub use atlas_codegen as codegen;
 pub use atlas_dsl as dsl;
 pub use atlas_interp as interp;
-pub use atlas_macros::atlas_kernel;
+pub use atlas_macros::{atlas_kernel, fuse};
 pub use atlas_ops as ops;
 pub use atlas_runtime as runtime;
 pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
@@ -65,7 +65,7 @@ pub use atlas_dsl::__macro;
 /// What a program with kernels needs.
 pub mod prelude {
     pub use atlas_dsl::{Config, DType};
-    pub use atlas_macros::atlas_kernel;
+    pub use atlas_macros::{atlas_kernel, fuse};
     pub use atlas_runtime::{Chain, Device, Launch, Tensor, args};
     pub use half::{bf16, f16};
     /// Numbers for kernels, where an upper-case name is a Rust constant in scope.

@@ -12,6 +12,7 @@ mod determinism;
 #[cfg(feature = "llvm")]
 mod exact;
 mod executor;
+mod fusion;
 mod kernels;
 #[cfg(feature = "mutations")]
 mod mutations;
@@ -21,6 +22,7 @@ mod omega;
 mod pipeline;
 #[cfg(feature = "llvm")]
 mod random;
+mod rewrite;
 #[cfg(feature = "llvm")]
 mod simulate;
 #[cfg(feature = "llvm")]

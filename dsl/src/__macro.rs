@@ -2,8 +2,11 @@
 
 pub use crate::builder::{Builder, Index, Operand};
 pub use crate::config::{Config, Order, Setting, WarpGrid};
-pub use crate::def::{DTypeRef, DimDef, KernelDef, ParamDef, Registered, TuneDef, TypeParamDef};
+pub use crate::def::{
+    DTypeRef, Declared, DimDef, GridDef, GridSize, KernelDef, ParamDef, Registered, TuneDef, TypeParamDef,
+};
 pub use crate::diag::Diagnostics;
+pub use crate::fuse::{Fused, Fusion, Part};
 pub use crate::ir::{Access, Kernel, Loc};
 pub use crate::op::{BinaryOp, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 pub use crate::specialization::Specialization;

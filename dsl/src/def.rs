@@ -5,6 +5,8 @@ use crate::diag::Diagnostics;
 use crate::ir::{Access, Kernel};
 use crate::specialization::Specialization;
 use crate::types::DType;
+use std::fmt;
+use std::panic::RefUnwindSafe;
 
 /// A dtype in a signature: fixed, or one of the kernel's type parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +76,30 @@ pub struct TuneDef {
     pub values: &'static [Setting],
 }
 
-/// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel.
-#[derive(Debug)]
+/// How one axis of a kernel's grid is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GridSize {
+    /// By elements.
+    Point,
+    /// By tiles of a knob, as an index into [`KernelDef::tune`].
+    Knob(usize),
+    /// By tiles of another size.
+    Other,
+}
+
+/// One axis of a kernel's grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridDef {
+    /// The dim, as an index into [`KernelDef::dims`].
+    pub dim: usize,
+    /// What it is counted by.
+    pub size: GridSize,
+}
+
+/// Builds Tile IR for one specialization and config.
+pub type Build = dyn Fn(&Specialization, &Config) -> Result<Kernel, Diagnostics> + Sync + RefUnwindSafe;
+
+/// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel, `fuse!` one of several.
 pub struct KernelDef {
     /// The kernel's name.
     pub name: &'static str,
@@ -91,8 +115,59 @@ pub struct KernelDef {
     pub params: &'static [ParamDef],
     /// The tune space: the product of the knobs.
     pub tune: &'static [TuneDef],
+    /// The axes of the grid, slowest first.
+    pub grid: &'static [GridDef],
     /// Builds Tile IR for one specialization and config.
-    pub build: fn(&Specialization, &Config) -> Result<Kernel, Diagnostics>,
+    pub build: &'static Build,
+    /// Why there is no such kernel: kernels that `fuse!` cannot bring together by their signatures.
+    pub refused: Option<&'static Diagnostics>,
+}
+
+/// What is declared as a kernel: by `atlas_kernel!`, or from other kernels by `fuse!`.
+pub trait Declared: fmt::Debug + Sync + RefUnwindSafe {
+    /// The declaration.
+    fn declared(&'static self) -> &'static KernelDef;
+
+    /// The tensors between its parts that it does not have, for one specialization and config; none if it has no parts.
+    ///
+    /// # Errors
+    /// What stands against the fusion.
+    fn removed(&'static self, _spec: &Specialization, _config: &Config) -> Result<Vec<Removed>, Diagnostics> {
+        Ok(Vec::new())
+    }
+}
+
+/// A tensor between two kernels that became tiles of one, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The tensor, by its maker's name for it.
+    pub tensor: String,
+    /// Its dims in the fused kernel.
+    pub dims: Vec<String>,
+    /// Its element type.
+    pub dtype: DType,
+    /// Who made it.
+    pub maker: String,
+    /// Who read it.
+    pub reader: String,
+    /// The rule by which it went, and what is equal by it.
+    pub rule: (&'static str, &'static str),
+    /// How many loops its tile is made in.
+    pub loops: usize,
+    /// Dims along which programs make one tile again.
+    pub again: Vec<String>,
+}
+
+impl Declared for KernelDef {
+    fn declared(&'static self) -> &'static KernelDef {
+        self
+    }
+}
+
+impl fmt::Debug for KernelDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelDef").field("name", &self.name).field("params", &self.params).finish_non_exhaustive()
+    }
 }
 
 impl KernelDef {
@@ -116,13 +191,18 @@ impl KernelDef {
 }
 
 /// A registry entry: kernels register themselves where they are declared.
-pub struct Registered(pub &'static KernelDef);
+pub struct Registered(pub &'static dyn Declared);
 
 inventory::collect!(Registered);
 
 /// Every kernel linked into this program, by name.
 pub fn registry() -> Vec<&'static KernelDef> {
-    let mut all: Vec<_> = inventory::iter::<Registered>.into_iter().map(|r| r.0).collect();
+    let mut all: Vec<_> = declarations().map(Declared::declared).collect();
     all.sort_by_key(|k| k.name);
     all
+}
+
+/// Every declaration linked into this program.
+pub fn declarations() -> impl Iterator<Item = &'static dyn Declared> {
+    inventory::iter::<Registered>.into_iter().map(|r| r.0)
 }

@@ -13,6 +13,8 @@
 //! | `reach` | how far a slice may reach out of its dim |
 //! | `validity` | which elements of each tile lie inside their tensors |
 //! | `verify` | the rules of a well-formed kernel |
+//! | `rewrite` | simplification by rules |
+//! | `fuse` | kernels that follow each other, made one |
 //! | `config`, `specialization`, `def` | what a kernel is built for, and what `atlas_kernel!` leaves behind |
 //! | `diag` | diagnostics |
 #![warn(clippy::too_many_lines)]
@@ -26,12 +28,14 @@ pub mod def;
 pub mod diag;
 pub mod entity;
 pub mod fold;
+pub mod fuse;
 pub mod infer;
 pub mod ir;
 pub mod op;
 pub mod parse;
 pub mod print;
 pub mod reach;
+pub mod rewrite;
 pub mod specialization;
 pub mod text;
 pub mod types;

@@ -14,7 +14,9 @@ static ROWS: KernelDef = KernelDef {
     dims: &[DimDef { name: "N", whole: false }, DimDef { name: "D", whole: true }],
     params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Generic(0), dims: &[0, 1], access: Access::In }],
     tune: &[],
-    build: |_, _| Err(Diagnostics::default()),
+    grid: &[],
+    build: &|_, _| Err(Diagnostics::default()),
+    refused: None,
 };
 
 /// The codes and messages of a kernel begun for these facts.

@@ -13,7 +13,7 @@ pub fn verification() -> Vec<Problem> {
 }
 
 fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let p = |dims: &[u64]| on(0, dims);
     match op.name {
         "memory_read" => vec![
@@ -65,6 +65,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "attention_decode" | "windowed_attention" => of_windows(op, dtype),
         "window_sums" => of_sums(op, dtype),
         "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
+        "fused_forward" => of_forwards(op, dtype),
         "omega" => of_omega(op, dtype),
         "rms_norm" => rows(op, dtype)
             .into_iter()
@@ -85,7 +86,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// Problems of maps of features.
 fn of_features(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let p = |dims: &[u64]| on(0, dims);
     match op.name {
         "poly_features" => (0..4)
@@ -130,7 +131,7 @@ fn of_features(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// Problems of attention over windows. Dims: of a sequence B M H D N J S; of decoding S J R D W X.
 fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     if op.name == "attention_decode" {
         return vec![
             on(0, &[3, 2, 4, 64, 200, 3]).note("partly filled"),
@@ -161,7 +162,7 @@ fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// Problems of sums over windows. Dims: B N D, and B N of totals.
 fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mut problems = vec![
         on(0, &[2, 100, 72]).note("ragged"),
         on(0, &[1, 40, 64]).with_scalar("window", 1.0).note("itself alone"),
@@ -180,7 +181,7 @@ fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// Problems of the kernels of a memory's gradients. Dims: G N D H E.
 fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
-    let p = |dims: [u64; 5]| Problem::new(op, op.kernels[kernel], dtype, &dims);
+    let p = |dims: [u64; 5]| Problem::new(op, op.kernel(kernel), dtype, &dims);
     vec![
         p([2, 64, 64, 256, 64]),
         p([3, 37, 48, 192, 48]).note("ragged"),
@@ -197,7 +198,7 @@ fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
 /// Problems of the kernels of the Omega rule. Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K
 /// and, of two layers, M; with Muon B N H D P E C K L M; of gates B N H W.
 fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mixed = (dtype == DType::F32).then(|| {
         [
             on(0, &[2, 23, 2, 5, 3, 8, 16]).note("ragged"),
@@ -223,9 +224,26 @@ fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
     problems
 }
 
+/// Problems of fused read-outs, and of the kernels that only they are made of. Dims: G N D, and of those with a memory H.
+fn of_forwards(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let fused = (0..3).flat_map(|k| {
+        [
+            on(k, &[2, 128, 64, 256]),
+            on(k, &[2, 200, 48, 192]).note("ragged"),
+            on(k, &[3, 1, 64, 256]).note("one token"),
+            on(k, &[1, 33, 16, 40]).note("ragged H"),
+            on(k, &[2, 0, 64, 256]).note("no token"),
+            on(k, &[2, 37, 64, 256]).layout("q", Layout::Swapped).layout("y", Layout::Swapped).note("tokens first"),
+            on(k, &[3, 24, 48, 192]).fill("q", Fill::NanAt(1)).note("NaN in one group"),
+        ]
+    });
+    fused.chain((3..7).map(|k| on(k, &[2, 37, 40]).note("ragged"))).collect()
+}
+
 /// Problems of plain kernels: products, attention, and what moves or turns elements.
 fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let p = |dims: &[u64]| Problem::new(op, op.kernels[0], dtype, dims);
+    let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
     match op.name {
         "attention" => vec![
             p(&[3, 130, 64, 200]).note("ragged"),
@@ -263,7 +281,7 @@ fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// Problems of an op that works row by row.
 fn rows(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let p = |dims: &[u64]| Problem::new(op, op.kernels[0], dtype, dims);
+    let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
     vec![
         p(&[5, 8]),
         p(&[37, 40]).note("ragged"),
@@ -286,7 +304,7 @@ pub fn simulation() -> Vec<Problem> {
 }
 
 fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let p = |dims: &[u64]| on(0, dims);
     match op.name {
         "memory_read" => vec![
@@ -330,6 +348,16 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
             small_of_sequences(op, dtype)
         }
         "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
+        "fused_forward" => (0..3)
+            .flat_map(|k| {
+                [
+                    on(k, &[1, 37, 48, 96]).note("ragged"),
+                    on(k, &[2, 32, 32, 64]),
+                    on(k, &[1, 20, 16, 40]).note("ragged H"),
+                ]
+            })
+            .chain((3..7).map(|k| on(k, &[2, 21, 40]).note("ragged")))
+            .collect(),
         "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
         "random_features" => (0..3)
             .flat_map(|k| {
@@ -354,7 +382,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 /// The same of ops on sequences, and of the gradients of their memories.
 fn small_of_sequences(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernels[kernel], dtype, dims);
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     match op.name {
         "memory_grad" => {
             (0..3).flat_map(|k| [on(k, &[2, 37, 32, 72, 32]).note("ragged"), on(k, &[1, 64, 16, 32, 24])]).collect()
@@ -443,7 +471,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 45] = [
+    let rows: [(&str, &str, &[u64]); 48] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -457,6 +485,9 @@ pub fn benches() -> Vec<Bench> {
         ("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
         ("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
         ("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
+        ("fused_forward", "fused_forward", &[128, 2048, 64, 256]),
+        ("mag_forward", "mag_forward", &[128, 2048, 64, 256]),
+        ("lerp_forward", "lerp_forward", &[128, 2048, 64, 256]),
         ("matmul_2048", "matmul", &[2048, 2048, 2048]),
         ("matmul_4096", "matmul", &[4096, 4096, 4096]),
         ("matmul_8192", "matmul", &[8192, 8192, 8192]),
@@ -499,7 +530,7 @@ pub fn benches() -> Vec<Bench> {
 /// A problem of the kernel of this name; `None` if no op has it.
 pub fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
     let op = find(kernel)?;
-    let def: &'static KernelDef = op.kernels.iter().copied().find(|k| k.name == kernel)?;
+    let def: &'static KernelDef = op.defs().find(|k| k.name == kernel)?;
     Some(Problem::new(op, def, dtype, dims))
 }
 

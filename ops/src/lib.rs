@@ -23,6 +23,7 @@ pub mod cases;
 pub mod compare;
 #[cfg(feature = "verify")]
 pub mod cover;
+pub mod fused_forward;
 pub mod log_sum_exp;
 pub mod matmul;
 #[cfg(feature = "verify")]

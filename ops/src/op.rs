@@ -4,8 +4,8 @@ use crate::problem::{Fill, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, attention_decode, log_sum_exp, matmul, memory_grad, memory_read, newton_schulz_small, omega,
-    poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, window_sums,
+    attention, attention_decode, fused_forward, log_sum_exp, matmul, memory_grad, memory_read, newton_schulz_small,
+    omega, poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, window_sums,
     windowed_attention,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 17] = [
+pub static OPS: [Op; 18] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -42,6 +42,29 @@ pub static OPS: [Op; 17] = [
         },
         reference: attention_decode::checked,
         flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
+    },
+    Op {
+        name: "fused_forward",
+        kernels: &[
+            &fused_forward::fused_forward,
+            &fused_forward::mag_forward,
+            &fused_forward::lerp_forward,
+            &fused_forward::group_norm,
+            &fused_forward::silu_gate,
+            &fused_forward::sigmoid_gate,
+            &fused_forward::lerp_gate,
+        ],
+        class: Class::Mlp,
+        batch: "G",
+        scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
+        state: &[],
+        fill: |p, name| match name {
+            "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
+            "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
+            _ => Fill::Normal(1.0),
+        },
+        reference: fused_forward::reference,
+        flops: |p| (4.0 * p.dim("H") as f64 + 15.0) * product(p, &["G", "N", "D"]),
     },
     Op {
         name: "log_sum_exp",
@@ -275,7 +298,7 @@ fn normal(_: &Problem, _: &str) -> Fill {
 
 /// An op by name, or by the name of one of its kernels.
 pub fn find(name: &str) -> Option<&'static Op> {
-    OPS.iter().find(|op| op.name == name || op.kernels.iter().any(|k| k.name == name))
+    OPS.iter().find(|op| op.name == name || op.defs().any(|k| k.name == name))
 }
 
 fn product(p: &Problem, dims: &[&str]) -> f64 {

@@ -4,7 +4,7 @@
 //! rounded to the element type, so the reference and the kernel start from equal numbers.
 
 use crate::tolerance::Class;
-use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 use half::{bf16, f16};
@@ -19,8 +19,8 @@ use std::fmt;
 pub struct Op {
     /// Its name: that of its file.
     pub name: &'static str,
-    /// Its kernels.
-    pub kernels: &'static [&'static KernelDef],
+    /// Its kernels, of which [`Op::kernel`] gives one.
+    pub kernels: &'static [&'static dyn Declared],
     /// Which bound it must meet.
     pub class: Class,
     /// The dim whose indices are independent of each other; a reference may be taken of some of them.
@@ -35,6 +35,18 @@ pub struct Op {
     pub reference: fn(&Problem, &Inputs) -> Vec<Vec<f64>>,
     /// Floating-point operations of a problem.
     pub flops: fn(&Problem) -> f64,
+}
+
+impl Op {
+    /// One of its kernels.
+    pub fn kernel(&self, at: usize) -> &'static KernelDef {
+        self.kernels[at].declared()
+    }
+
+    /// All of its kernels.
+    pub fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
+        self.kernels.iter().map(|k| k.declared())
+    }
 }
 
 /// How the elements of an input are made.

@@ -21,6 +21,11 @@ fn check(op: &str) {
 }
 
 #[test]
+fn fused_forward() {
+    check("fused_forward");
+}
+
+#[test]
 fn memory_grad() {
     check("memory_grad");
 }
@@ -69,7 +74,7 @@ fn every_op_is_verified_in_every_dtype() {
         for dtype in cases::DTYPES {
             assert!(problems.iter().any(|p| p.op.name == op.name && p.dtype == dtype), "{} {dtype}", op.name);
         }
-        for k in op.kernels {
+        for k in op.defs() {
             assert!(problems.iter().any(|p| p.kernel.name == k.name), "{}", k.name);
         }
     }

@@ -5,12 +5,13 @@
 
 use crate::args::Arg;
 use crate::device::Device;
+use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
 use crate::overlap::{overlap, overlaps_itself};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
-use atlas_dsl::{DType, KernelDef};
+use atlas_dsl::{Config, DType, KernelDef};
 use half::{bf16, f16};
 
 /// The largest size of one dim.
@@ -49,16 +50,22 @@ impl BoundLaunch {
     /// Checks the arguments of a launch.
     ///
     /// # Errors
-    /// One [`LaunchError`] for the first mistake found, in parameter order.
-    pub fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<BoundLaunch, LaunchError> {
+    /// One [`LaunchError`] for the first mistake found, in parameter order; [`RuntimeError::Kernel`] if there is no such
+    /// kernel, for its parts cannot be fused.
+    pub fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<BoundLaunch, RuntimeError> {
         let kernel = def.name;
+        if let Some(why) = def.refused {
+            let (kernel, diagnostics) = (kernel.to_owned(), why.clone());
+            return Err(RuntimeError::Kernel { kernel, config: Config::default(), diagnostics });
+        }
         if args.len() != def.params.len() {
             return Err(LaunchError::WrongArgumentCount {
                 kernel,
                 found: args.len(),
                 wanted: def.params.len(),
                 names: def.params.iter().map(ParamDef::name).collect::<Vec<_>>().join(", "),
-            });
+            }
+            .into());
         }
         let mut binder = Binder { def, device, dims: vec![None; def.dims.len()], types: vec![None; def.types.len()] };
         let pairs = || def.params.iter().zip(args);
@@ -75,7 +82,7 @@ impl BoundLaunch {
             Some(b) => Ok(b.size as u64),
             None => Err(LaunchError::UnboundDim { kernel, dim: d.name }),
         });
-        let dims = sizes.collect::<Result<Vec<_>, _>>()?;
+        let dims = sizes.collect::<Result<Vec<_>, LaunchError>>()?;
         Ok(BoundLaunch { def, device: device.clone(), types, dims, args: bound })
     }
 

@@ -17,7 +17,7 @@ use crate::launch::{Launch, PreparedLaunch};
 use crate::launch_error::LaunchError;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
-use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 
@@ -27,7 +27,7 @@ pub struct Chain {
     /// Its name.
     pub name: &'static str,
     /// The kernels in order. Parameters, dims and type parameters of one name are one.
-    pub kernels: &'static [&'static KernelDef],
+    pub kernels: &'static [&'static dyn Declared],
     /// Tensors that the kernels pass to each other, which the caller does not see.
     pub workspace: &'static [&'static str],
 }
@@ -53,11 +53,15 @@ pub struct PreparedChain {
 }
 
 impl Chain {
+    fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
+        self.kernels.iter().map(|k| k.declared())
+    }
+
     /// The parameters that a caller gives, in order of first appearance: those of all kernels without the workspace. One
     /// that some kernel writes is to be given as `&mut`.
     pub fn params(&self) -> Vec<&'static ParamDef> {
         let mut found: Vec<&'static ParamDef> = Vec::new();
-        for p in self.kernels.iter().flat_map(|k| k.params).filter(|p| !self.workspace.contains(&p.name())) {
+        for p in self.defs().flat_map(|k| k.params).filter(|p| !self.workspace.contains(&p.name())) {
             match found.iter_mut().find(|f| f.name() == p.name()) {
                 Some(f) if writes(p) => *f = p,
                 Some(_) => {}
@@ -78,7 +82,7 @@ impl Chain {
     }
 
     fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Tensor> {
-        let declared = self.kernels.iter().find_map(|k| {
+        let declared = self.defs().find_map(|k| {
             let of_name = |p: &&ParamDef| p.name() == name;
             match k.params.iter().find(of_name) {
                 Some(ParamDef::Tensor { dtype, dims, .. }) => Some((k, *dtype, *dims)),
@@ -171,7 +175,7 @@ impl Chain {
         }
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         self.check_dims(&names, args, workspace)?;
-        for (i, &kernel) in self.kernels.iter().enumerate() {
+        for (i, kernel) in self.defs().enumerate() {
             let mut slots: Vec<Option<Arg<'_>>> =
                 args.iter_mut().map(borrowed).chain(workspace.tensors.iter_mut().map(Arg::Out)).map(Some).collect();
             let mut of_kernel = Vec::with_capacity(kernel.params.len());
@@ -189,7 +193,7 @@ impl Chain {
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(workspace.tensors.iter().map(Some)).collect();
         let mut sizes: Vec<(&'static str, usize, &'static str)> = Vec::new();
-        for kernel in self.kernels {
+        for kernel in self.defs() {
             for param in kernel.params {
                 let at = names.iter().position(|&n| n == param.name());
                 let (ParamDef::Tensor { dims, .. }, Some(tensor)) = (param, at.and_then(|at| tensors[at])) else {

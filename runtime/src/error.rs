@@ -67,6 +67,9 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Device(e) => e.fmt(f),
             RuntimeError::Tensor(e) => e.fmt(f),
             RuntimeError::Launch(e) => e.fmt(f),
+            RuntimeError::Kernel { kernel, config, diagnostics } if *config == Config::default() => {
+                write!(f, "kernel `{kernel}`: {diagnostics}")
+            }
             RuntimeError::Kernel { kernel, config, diagnostics } => {
                 write!(f, "kernel `{kernel}` with config `{config}`: {diagnostics}")
             }

@@ -105,7 +105,7 @@ impl Launch for KernelDef {
     }
 
     fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch> {
-        Ok(BoundLaunch::new(self, device, args.as_ref())?)
+        BoundLaunch::new(self, device, args.as_ref())
     }
 
     fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection> {
@@ -410,7 +410,9 @@ mod tests {
         dims: &[DimDef { name: "N", whole: false }],
         params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
         tune: &[],
-        build: |_, _| Err(Diagnostics::default()),
+        grid: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
     };
 
     #[test]

@@ -27,13 +27,19 @@ pub struct OracleOutput {
 /// The arguments stay as they are, on whatever device they live; what an output holds before is its content now.
 ///
 /// # Errors
-/// `RuntimeError::Kernel` if the kernel cannot be built with its default config; `RuntimeError::Cpu`; driver errors.
+/// `RuntimeError::Kernel` if the kernel cannot be built with any config; `RuntimeError::Cpu`; driver errors.
 pub fn run_f64(bound: &BoundLaunch) -> Result<Vec<OracleOutput>> {
     let def = bound.def();
     let mut spec = specialize(bound);
     // The copies are contiguous, which is what a missing entry means.
     spec.tensors.clear();
-    let kernel = build_kernel(def, &spec, &def.default_config())?;
+    // Of kernels that were fused, not every config is one.
+    let mut built = def.configs().into_iter().map(|config| build_kernel(def, &spec, &config));
+    let kernel = match built.next() {
+        Some(Err(e)) => built.find_map(Result::ok).ok_or(e)?,
+        Some(built) => built?,
+        None => build_kernel(def, &spec, &def.default_config())?,
+    };
     let mut copies: Vec<Copy> = bound.args().iter().map(Copy::new).collect::<Result<_>>()?;
     let mut views = Vec::with_capacity(copies.len());
     for copy in &mut copies {

@@ -162,7 +162,9 @@ mod tests {
             ParamDef::Scalar { name: "a", dtype: F32 },
         ],
         tune: &[],
-        build: |_, _| Err(Diagnostics::default()),
+        grid: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
     };
 
     fn bound(n: usize, d: usize) -> BoundLaunch {

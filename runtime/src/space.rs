@@ -183,15 +183,27 @@ impl Space {
 mod tests {
     use super::*;
     use atlas_dsl::Diagnostics;
+    use atlas_dsl::def::Build;
     use atlas_dsl::specialization::DimFact;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    const fn def(build: fn(&Specialization, &Config) -> std::result::Result<Kernel, Diagnostics>) -> KernelDef {
-        KernelDef { name: "none", doc: "", file: "", types: &[], dims: &[], params: &[], tune: &[], build }
+    const fn def(build: &'static Build) -> KernelDef {
+        KernelDef {
+            name: "none",
+            doc: "",
+            file: "",
+            types: &[],
+            dims: &[],
+            params: &[],
+            tune: &[],
+            grid: &[],
+            build,
+            refused: None,
+        }
     }
 
-    static NONE: KernelDef = def(|_, _| Err(Diagnostics::default()));
+    static NONE: KernelDef = def(&|_, _| Err(Diagnostics::default()));
 
     fn spec(n: u64) -> Specialization {
         Specialization::default().with_dim("N", DimFact::Const(n))
@@ -226,7 +238,7 @@ mod tests {
     #[test]
     fn a_space_is_explored_once_however_many_want_it() {
         static BUILT: AtomicUsize = AtomicUsize::new(0);
-        static SLOW: KernelDef = def(|_, _| {
+        static SLOW: KernelDef = def(&|_, _| {
             BUILT.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(20));
             Err(Diagnostics::default())

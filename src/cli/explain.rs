@@ -7,9 +7,10 @@ use anyhow::Result;
 use atlas_codegen::Explained;
 use atlas_codegen::notes::Note;
 use atlas_dsl::Kernel;
+use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the user typed.
 #[derive(clap::Args)]
@@ -46,6 +47,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     })?;
     let schedule = config.schedule;
     let (axes, programs) = grid(&kernel, &dims);
+    let removed = input::declared(&args.kernel)?.removed(&spec, &config)?;
     let resources = match (ptxas::find(), texts.first()) {
         (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &on.to_string())?),
         _ => None,
@@ -58,6 +60,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         show::json(&json!({
             "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": on.to_string(),
             "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
+            "fused": (0..removed.len()).map(|at| removed_json(&removed, at, &dims)).collect::<Vec<_>>(),
             "threads": schedule.warps * 32, "placement": placement.to_string(), "notes": notes(&placement),
             "sim": counted.map(|c| c.json()),
             "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
@@ -73,6 +76,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         programs.map_or_else(|| "?".to_owned(), |n| n.to_string()),
         schedule.warps * 32
     );
+    if !removed.is_empty() {
+        let makers: BTreeSet<&str> = removed.iter().map(|r| r.maker.as_str()).collect();
+        println!("fused    1 launch for {}\n{}", makers.len() + 1, removed_text(&removed, &dims));
+    }
     match resources {
         Some(r) => println!(
             "ptxas    {} registers, {} bytes spilled, {} bytes of static shared memory",
@@ -99,6 +106,38 @@ fn notes(explained: &Explained) -> Vec<serde_json::Value> {
         })
     };
     explained.notes.iter().map(row).collect()
+}
+
+/// Bytes of a tensor that is not read, and, where it is named first, not written.
+fn saved(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) -> Option<u64> {
+    let r = &removed[at];
+    let elements = r.dims.iter().try_fold(1, |n, d| dims.get(d).map(|size| n * size));
+    let known = removed[..at].iter().any(|o| (&o.maker, &o.tensor) == (&r.maker, &r.tensor));
+    elements.map(|n| if known { 1 } else { 2 } * n * u64::from(r.dtype.bytes()))
+}
+
+fn removed_json(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) -> serde_json::Value {
+    let r = &removed[at];
+    json!({
+        "tensor": r.tensor, "dims": r.dims, "dtype": r.dtype.name(), "maker": r.maker, "reader": r.reader,
+        "rule": r.rule.0, "algebra": r.rule.1, "loops": r.loops, "again": r.again, "bytes_saved": saved(removed, at, dims),
+    })
+}
+
+/// A line for each tensor that a fused kernel does not have.
+fn removed_text(removed: &[Removed], dims: &BTreeMap<String, u64>) -> String {
+    let line = |(at, r): (usize, &Removed)| {
+        let saved = saved(removed, at, dims).map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let again =
+            if r.again.is_empty() { String::new() } else { format!(", made again along {}", r.again.join(", ")) };
+        let looped = if r.loops == 0 { "" } else { ", in a loop" };
+        let (tensor, shape) = (&r.tensor, r.dims.join(", "));
+        format!(
+            "         {tensor} {}[{shape}] of {} for {} ({}: {}){looped}{again}: {saved} bytes less",
+            r.dtype, r.maker, r.reader, r.rule.0, r.rule.1
+        )
+    };
+    removed.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The grid as text, and its number of programs if every size is known.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
+use atlas_dsl::def::Declared;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
@@ -24,9 +25,17 @@ pub(super) struct ProblemArgs {
 
 /// A kernel by name.
 pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
-    let all = atlas_dsl::registry();
-    all.iter().copied().find(|k| k.name == name).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|k| k.name).collect();
+    let def = declared(name)?.declared();
+    match def.refused {
+        Some(why) => bail!("kernel `{name}`: {why}"),
+        None => Ok(def),
+    }
+}
+
+/// What declares a kernel, by the kernel's name.
+pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
+    atlas_dsl::def::declarations().find(|d| d.declared().name == name).ok_or_else(|| {
+        let names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
         anyhow!("there is no kernel `{name}`; the kernels are {}", names.join(", "))
     })
 }

@@ -67,6 +67,10 @@ pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
 fn jobs(on: Platform) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
+        if let Some(why) = def.refused {
+            eprintln!("skipped: {}: {why}", def.name);
+            continue;
+        }
         let dims = input::dims(def, None)?;
         for &dtype in def.types.first().map_or(&[DType::F32][..], |t| t.allowed) {
             // A user's kernel has no usual sizes; one that uses a dim whole cannot be compiled without them.
@@ -101,7 +105,13 @@ fn compile(job: &Job, on: Platform, dir: &Path) -> Result<Value> {
     let mut row = json!({
         "kernel": def.name, "dtype": dtype.name(), "dims": dims, "config": config.to_string(), "arch": on.to_string(),
     });
-    let kernel = (def.build)(spec, config)?;
+    let kernel = match (def.build)(spec, config) {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            row["refused"] = json!(why.to_string());
+            return Ok(row);
+        }
+    };
     match stages::image(kernel, &config.schedule, on) {
         Ok(image) => {
             let file = format!("{}.{dtype}.{}.{on}.ptx", def.name, slug(config));

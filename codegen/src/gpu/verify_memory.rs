@@ -50,8 +50,8 @@ impl Verifier<'_> {
             Some(format!("has the swizzle {s}, which does not keep 16 bytes together or mixes a bit into itself"))
         } else if u64::from(b.layout.cols) * u64::from(b.dtype.bytes()) > b.layout.pitch.into() {
             Some(format!("has a pitch of {} bytes for {} columns of {}", b.layout.pitch, b.layout.cols, b.dtype))
-        } else if !b.layout.pitch.is_multiple_of(16) {
-            Some(format!("has a pitch of {} bytes, no multiple of 16", b.layout.pitch))
+        } else if !b.layout.pitch.is_multiple_of(16) && (b.layout.pitch > 16 || !b.layout.pitch.is_power_of_two()) {
+            Some(format!("has a pitch of {} bytes, no multiple of 16 and no power of two below", b.layout.pitch))
         } else if bytes(b).is_none() {
             Some("is larger than any shared memory".to_owned())
         } else {

@@ -8,7 +8,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, BufferData, Inst, Kernel, Op, Owner, SharedRef, Type, Value};
-use crate::layout::{Fragment, SharedLayout};
+use crate::layout::{Fragment, SharedLayout, Swizzle};
 use atlas_dsl::DType;
 use atlas_dsl::op::Predicate;
 
@@ -28,8 +28,7 @@ pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
                     None => (1, 1),
                     Some((&cols, outer)) => (cols, outer.iter().product::<u32>()),
                 };
-                let vector = 16 / dtype.bytes();
-                let layout = SharedLayout::conflict_free(rows, cols.next_multiple_of(vector), dtype.bytes());
+                let layout = scratch(rows, cols, dtype.bytes());
                 let (bytes, most) = (layout.bytes(), machine.cta_shared_bytes);
                 if bytes > most {
                     return Err(CompileError::refusal(format!(
@@ -66,6 +65,15 @@ pub fn lower_converts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
         k.blocks[block].insts = out;
     }
     Ok(())
+}
+
+/// Rows of whole pieces of 16 bytes; shorter ones lie as close as they can be aligned, for then most of them lie in banks of
+/// their own.
+fn scratch(rows: u32, cols: u32, bytes: u32) -> SharedLayout {
+    match cols.next_power_of_two() * bytes {
+        pitch if pitch < 16 => SharedLayout { rows, cols: pitch / bytes, pitch, swizzle: Swizzle::NONE },
+        _ => SharedLayout::conflict_free(rows, cols.next_multiple_of(16 / bytes), bytes),
+    }
 }
 
 /// What a `convert` moves, and the instruction that becomes its load: bits are made whole numbers first.

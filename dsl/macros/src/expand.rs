@@ -76,7 +76,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         quote!(#root::TuneDef { name: #name, values: &[#(#values),*] })
     });
     let build = if k.broken {
-        quote!(|_, _| ::core::result::Result::Err(::core::default::Default::default()))
+        quote!(&|_, _| ::core::result::Result::Err(::core::default::Default::default()))
     } else {
         let body = kernel_body(k, file, root);
         quote!({
@@ -90,9 +90,13 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
                 #body
                 __builder.finish()
             }
-            build
+            &build
         })
     };
+    let grid = k.axes.iter().map(|axis| {
+        let (dim, size) = (axis.dim, grid_size(axis.size.as_ref(), root));
+        quote!(#root::GridDef { dim: #dim, size: #size })
+    });
     let register = (!k.broken).then(|| {
         quote! {
             #(#cfgs)*
@@ -110,7 +114,9 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
             dims: &[#(#dims),*],
             params: &[#(#params),*],
             tune: &[#(#tune),*],
+            grid: &[#(#grid),*],
             build: #build,
+            refused: ::core::option::Option::None,
         };
         #register
     }
@@ -152,6 +158,15 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     out
 }
 
+/// What an axis of the grid is counted by.
+fn grid_size(size: Option<&Extent>, root: &TokenStream) -> TokenStream {
+    match size {
+        None => quote!(#root::GridSize::Point),
+        Some(Extent::Knob(i)) => quote!(#root::GridSize::Knob(#i)),
+        Some(_) => quote!(#root::GridSize::Other),
+    }
+}
+
 /// A value of a knob.
 fn setting(value: Setting, root: &TokenStream) -> TokenStream {
     match value {
@@ -176,7 +191,7 @@ fn axis_span(k: &Kernel, coord: LocalId) -> Span {
     k.locals[coord].name.span()
 }
 
-fn doc_text(attrs: &[syn::Attribute]) -> String {
+pub(crate) fn doc_text(attrs: &[syn::Attribute]) -> String {
     let line = |a: &syn::Attribute| match &a.meta {
         syn::Meta::NameValue(m) if m.path.is_ident("doc") => match &m.value {
             syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) => Some(s.value()),

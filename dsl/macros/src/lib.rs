@@ -6,6 +6,7 @@
 //! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
 //! | `check*`, `symbolic` | element types, extents and edges, by name; who writes what |
 //! | `expand` | Rust that calls the builder |
+//! | `fuse` | `fuse!`, which names kernels and sees none |
 //! | `error` | every mistake, at the user's tokens |
 //!
 //! Codes. Where a mistake is also one of Tile IR, it has the code that it has there (ATL1xx, ATL2xx).
@@ -40,6 +41,7 @@ mod check_memory;
 mod check_operations;
 mod error;
 mod expand;
+mod fuse;
 mod names;
 mod parse;
 mod parse_tune;
@@ -66,6 +68,13 @@ pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let mut out = errors.into_tokens();
     out.extend(expand::expand(&file, &root()));
     out.into()
+}
+
+/// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
+/// `dsl/LANGUAGE.md` says which can be fused.
+#[proc_macro]
+pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    fuse::fuse(input.into(), &root()).into()
 }
 
 /// The path of what emitted code calls, in the crate that is being compiled.

@@ -127,7 +127,9 @@ static AXPY: KernelDef = KernelDef {
         ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out },
     ],
     tune: &[TuneDef { name: "BN", values: &[Number(32)] }],
-    build: build_axpy,
+    grid: &[],
+    build: &build_axpy,
+    refused: None,
 };
 
 fn build_axpy(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {

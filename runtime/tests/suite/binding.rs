@@ -217,7 +217,9 @@ fn a_dim_that_no_tensor_has() {
         dims: &[DimDef { name: "Q", whole: false }],
         params: &[],
         tune: &[],
-        build: |_, _| Err(Diagnostics::default()),
+        grid: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
     };
     let none: [Arg<'_>; 0] = [];
     let error = LOST.launch(&Device::cpu(), none).unwrap_err();

@@ -21,7 +21,9 @@ static SILENT: KernelDef = KernelDef {
     dims: N,
     params: Y,
     tune: &[],
-    build: |_, _| Err(Diagnostics::default()),
+    grid: &[],
+    build: &|_, _| Err(Diagnostics::default()),
+    refused: None,
 };
 
 /// Reads a table of two numbers at the size of `N`.
@@ -33,7 +35,8 @@ static PICK: KernelDef = KernelDef {
     dims: N,
     params: Y,
     tune: &[],
-    build: |spec, config| {
+    grid: &[],
+    build: &|spec, config| {
         let mut b = Builder::new(&PICK, spec, config);
         let n = b.grid_tiles(b.dim(0), 4);
         let at = b.dim_size(AT, b.dim(0));
@@ -42,6 +45,7 @@ static PICK: KernelDef = KernelDef {
         b.store(AT, b.param(0), &[Index::At(n)], x);
         b.finish()
     },
+    refused: None,
 };
 
 fn zeros(n: usize) -> Tensor {

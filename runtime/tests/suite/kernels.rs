@@ -37,7 +37,9 @@ pub(crate) static SCALE: KernelDef = KernelDef {
         TuneDef { name: "BN", values: &[Number(16), Number(64)] },
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
-    build: build_scale,
+    grid: &[],
+    build: &build_scale,
+    refused: None,
 };
 
 /// [`SCALE`] with knobs that change nothing in it.
@@ -54,7 +56,9 @@ pub(crate) static SCALE_IDLE: KernelDef = KernelDef {
         TuneDef { name: "stages", values: &[Number(0), Number(2), Number(3)] },
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
-    build: build_scale,
+    grid: &[],
+    build: &build_scale,
+    refused: None,
 };
 
 fn build_scale(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {
@@ -88,7 +92,9 @@ pub(crate) static GEMM: KernelDef = KernelDef {
         TuneDef { name: "stages", values: &[Number(2), Number(3), Number(4)] },
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
-    build: build_gemm,
+    grid: &[],
+    build: &build_gemm,
+    refused: None,
 };
 
 fn build_gemm(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {
@@ -121,7 +127,9 @@ pub(crate) static SUMS: KernelDef = KernelDef {
         ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0, 1], access: Access::Out },
     ],
     tune: &[TuneDef { name: "BN", values: &[Number(8)] }],
-    build: build_sums,
+    grid: &[],
+    build: &build_sums,
+    refused: None,
 };
 
 fn build_sums(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {
@@ -149,7 +157,9 @@ pub(crate) static BUMP: KernelDef = KernelDef {
         ParamDef::Scalar { name: "by", dtype: DTypeRef::Fixed(DType::I32) },
     ],
     tune: &[],
-    build: build_bump,
+    grid: &[],
+    build: &build_bump,
+    refused: None,
 };
 
 fn build_bump(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {

@@ -1,0 +1,133 @@
+//! Which tile of its maker a load wants: what each coordinate of the maker's grid has to be.
+//!
+//! The maker stores one tile in each program, whose slices name each coordinate of its grid once as an element or a tile
+//! (rule 213). A load that wants tiles of the same size, or elements where the maker stores elements, says what the
+//! coordinates are. A load by a computed start (`span`) moves the maker's tiles: its coordinate, which may then only pick
+//! tiles, stands for the start.
+//!
+//! What is read outside of the tensor is 0 there, and what a maker computes for a place outside may be something else. Tiles
+//! carry their edges with them; an element does not, so it must be one that lies inside wherever it is read.
+
+use crate::entity::{Dim, Value};
+use crate::ir::{DimSize, Kernel, ValueDef};
+use crate::op::{Op, Slice};
+use crate::reach::{Reach, constant};
+use std::fmt;
+
+/// What a coordinate of the maker's grid is in the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The number of an element or of a tile.
+    Index(Value),
+    /// The first element of a tile.
+    Start(Value),
+    /// Zero: the one tile there is.
+    First,
+}
+
+/// Why a load is not covered: how the tensor is read and how it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Uncovered {
+    pub(super) axis: usize,
+    pub(super) read: String,
+    pub(super) made: String,
+}
+
+impl fmt::Display for Uncovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "along axis {} it is read {}, but made {}", self.axis, self.read, self.made)
+    }
+}
+
+/// The number of elements of a slice, for which the maker's grid would have to have tiles; `None` for one element.
+pub(super) fn wanted_size(slice: Slice, dim: DimSize) -> Option<u32> {
+    match (slice, dim) {
+        (Slice::At(_), _) => None,
+        (Slice::Tile { size, .. } | Slice::Span { len: size, .. }, _) => Some(size),
+        (Slice::Whole, DimSize::Const(n)) => u32::try_from(n).ok(),
+        (Slice::Whole, DimSize::Dynamic { .. }) => None,
+    }
+}
+
+/// What the coordinates of a maker are if it stores `stored` and `loaded` is read in `reader`. `dims` are those of the
+/// tensor in `reader`.
+pub(super) fn cover(
+    maker: &Kernel,
+    stored: &[Slice],
+    reader: &Kernel,
+    loaded: &[(Slice, Reach)],
+    dims: &[Dim],
+) -> Result<Vec<(Value, Place)>, Uncovered> {
+    let mut places: Vec<(Value, Place)> = Vec::new();
+    for (axis, ((&s, &(l, reach)), &dim)) in stored.iter().zip(loaded).zip(dims).enumerate() {
+        let size = reader.dims[dim].size;
+        let uncovered = || Uncovered { axis, read: describe(reader, l), made: describe(maker, s) };
+        let whole = |n: u32| size == DimSize::Const(n.into());
+        let place = match (s, l) {
+            (Slice::At(_), Slice::At(v) | Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 }) => {
+                Place::Index(v)
+            }
+            (Slice::Tile { size: m, .. }, Slice::Tile { index: v, size: n }) if m == n => Place::Index(v),
+            (Slice::Tile { size: 1, .. }, Slice::At(v) | Slice::Span { start: v, len: 1 }) => Place::Index(v),
+            (Slice::Tile { size: m, .. }, Slice::Span { start: v, len: n }) if m == n => Place::Start(v),
+            (Slice::Tile { size: n, .. }, Slice::Whole) if whole(n) => Place::First,
+            (Slice::Whole, Slice::Whole) => continue,
+            // All of it, from its first element.
+            (Slice::Whole, Slice::Tile { size: n, .. }) if whole(n) && reach != Reach::Anywhere => continue,
+            (Slice::Whole, Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n })
+                if whole(n) && constant(reader, v) == Some(0) =>
+            {
+                continue;
+            }
+            _ => return Err(uncovered()),
+        };
+        let (Slice::At(coord) | Slice::Tile { index: coord, .. }) = s else { return Err(uncovered()) };
+        if !matches!(maker.values[coord].def, ValueDef::Grid(_)) {
+            return Err(uncovered());
+        }
+        match places.iter().find(|(c, _)| *c == coord) {
+            Some((_, known)) if *known != place => return Err(uncovered()),
+            Some(_) => {}
+            None => places.push((coord, place)),
+        }
+        let is_element = matches!(l, Slice::At(_) | Slice::Tile { size: 1, .. } | Slice::Span { len: 1, .. });
+        let is_safe = match place {
+            _ if is_element => reach == Reach::Inside,
+            Place::Start(_) => picks_tiles_alone(maker, coord),
+            Place::Index(_) => reach != Reach::Anywhere || picks_tiles_alone(maker, coord),
+            Place::First => true,
+        };
+        if !is_safe {
+            return Err(uncovered());
+        }
+    }
+    Ok(places)
+}
+
+/// True if a coordinate is only ever the number of a tile.
+fn picks_tiles_alone(kernel: &Kernel, coord: Value) -> bool {
+    kernel.insts.values().all(|op| {
+        let mut all = 0;
+        op.visit_operands(|v| all += usize::from(v == coord));
+        let slices = match op {
+            Op::Load { slices, .. } | Op::Store { slices, .. } => &slices[..],
+            _ => &[],
+        };
+        all == slices.iter().filter(|s| matches!(s, Slice::Tile { index, .. } if *index == coord)).count()
+    })
+}
+
+fn describe(kernel: &Kernel, slice: Slice) -> String {
+    match slice {
+        Slice::At(v) | Slice::Tile { index: v, size: 1 } if !matches!(kernel.values[v].def, ValueDef::Grid(_)) => {
+            "at a computed place".to_owned()
+        }
+        Slice::At(_) => "element by element".to_owned(),
+        Slice::Tile { size, .. } => format!("in tiles of {size}"),
+        Slice::Span { start, len } => match constant(kernel, start) {
+            Some(at) => format!("from {at} for {len} elements"),
+            None => format!("from a computed place for {len} elements"),
+        },
+        Slice::Whole => "whole".to_owned(),
+    }
+}

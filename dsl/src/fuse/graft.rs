@@ -1,0 +1,518 @@
+//! The operations of all parts of a fusion in one kernel.
+//!
+//! The last part is written out as it stands. Where it loads what another part makes, that part's operations are written
+//! instead, up to its store, with the coordinates of its grid replaced by what the cover says; that part's loads likewise.
+//! They stand in the innermost loop that says where the tile is, so a tile that no loop moves is made once, before the loops;
+//! and a tile that was made in this block, or in one around it, is not made again.
+
+use super::cover::{Place, cover, wanted_size};
+use super::links::{Links, Meaning};
+use super::maker::{coordinate, loads_of, narrowed, reaches, shape_of, the_store, unedged};
+use super::rules;
+use super::signature::{KnobUse, Plan};
+use crate::builder::Builder;
+use crate::config::{Config, Schedule};
+use crate::def::{GridSize, ParamDef, Removed};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::entity::{Block, Dim, Inst, Param, Table, Value};
+use crate::infer::infer;
+use crate::ir::{BlockData, DimSize, GridExtent, Kernel, Loc, ParamKind, TableData};
+use crate::op::{Op, Slice};
+use crate::reach::Reach;
+use crate::rewrite::simplify;
+use crate::specialization::{DimFact, Specialization};
+use crate::types::DType;
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+type Grafted<T> = Result<T, Diagnostics>;
+
+/// The fused kernel, and the tensors that it does not have.
+pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Grafted<(Kernel, Vec<Removed>)> {
+    let kernel = Builder::new(&plan.head, spec, config).finish()?;
+    let body = kernel.body;
+    let mut graft = Graft {
+        plan,
+        spec,
+        config,
+        kernel,
+        open: vec![body],
+        depth: SecondaryMap::new(),
+        made: Vec::new(),
+        unrounded: SecondaryMap::new(),
+        built: Vec::new(),
+        removed: Vec::new(),
+    };
+    graft.root()?;
+    let mut kernel = graft.kernel;
+    simplify(&mut kernel);
+    Ok((kernel, graft.removed))
+}
+
+/// A part as it is written for one tile, and what its names are in the fused kernel.
+struct Written {
+    part: usize,
+    kernel: Rc<Kernel>,
+    values: SecondaryMap<Value, PackedOption<Value>>,
+    places: Vec<(Value, Place)>,
+    /// Coordinates of the axes that it is lifted over.
+    lift: Vec<Value>,
+}
+
+/// A tile that was made: of whom, where, and the value.
+struct Made {
+    part: usize,
+    param: usize,
+    slices: Vec<Slice>,
+    block: Block,
+    value: Value,
+}
+
+struct Graft<'p> {
+    plan: &'p Plan,
+    spec: &'p Specialization,
+    config: &'p Config,
+    kernel: Kernel,
+    /// Blocks that are being written, innermost last.
+    open: Vec<Block>,
+    /// How many loops a value stands in.
+    depth: SecondaryMap<Value, u32>,
+    made: Vec<Made>,
+    /// Of a tile that was rounded for a tensor that is no more, what was rounded.
+    unrounded: SecondaryMap<Value, PackedOption<Value>>,
+    built: Vec<(usize, Config, Rc<Kernel>)>,
+    removed: Vec<Removed>,
+}
+
+impl<'p> Graft<'p> {
+    fn links(&self) -> &'p Links {
+        &self.plan.links
+    }
+
+    fn root(&mut self) -> Grafted<()> {
+        let part = self.links().parts.len() - 1;
+        let root = &self.links().parts[part];
+        let kernel = self.build(part, self.own_config(part))?;
+        let lift: Vec<Value> = root
+            .lift
+            .iter()
+            .map(|&d| self.kernel.push_grid_axis(GridExtent::Points(Dim::from_u32(d as u32))))
+            .collect();
+        let mut written =
+            Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places: Vec::new(), lift };
+        for axis in &kernel.grid {
+            let extent = match axis.extent {
+                GridExtent::Points(d) => GridExtent::Points(self.dim(part, d)),
+                GridExtent::Tiles { dim, size } => GridExtent::Tiles { dim: self.dim(part, dim), size },
+            };
+            written.values[axis.coord] = self.kernel.push_grid_axis(extent).into();
+        }
+        self.block(&mut written, kernel.body, None)?;
+        Ok(())
+    }
+
+    /// A part's own dim in the fused kernel.
+    fn dim(&self, part: usize, dim: Dim) -> Dim {
+        Dim::from_u32(self.links().parts[part].dims[dim.as_u32() as usize] as u32)
+    }
+
+    /// The part's config: its own knobs, as far as the fused kernel's say them.
+    fn own_config(&self, part: usize) -> Config {
+        let mut config = Config { schedule: self.config.schedule, ..Config::default() };
+        for (knob, used) in self.links().parts[part].def.tune.iter().zip(&self.plan.knobs[part]) {
+            if let (KnobUse::Own(name), false) = (used, Schedule::KEYS.contains(&knob.name))
+                && let Some(value) = self.config.get(name)
+            {
+                config.set(knob.name, value);
+            }
+        }
+        config
+    }
+
+    /// Builds a part, once for each config.
+    fn build(&mut self, part: usize, config: Config) -> Grafted<Rc<Kernel>> {
+        if let Some((.., known)) = self.built.iter().find(|b| b.0 == part && b.1 == config) {
+            return Ok(known.clone());
+        }
+        let links = self.links();
+        let linked = &links.parts[part];
+        let mut spec = Specialization::default();
+        for (t, &class) in linked.def.types.iter().zip(&linked.types) {
+            let class = &links.types[class];
+            if let Some(dtype) = class.fixed.or_else(|| self.spec.types.get(&class.name).copied()) {
+                spec = spec.with_type(t.name, dtype);
+            }
+        }
+        for (d, &class) in linked.def.dims.iter().zip(&linked.dims) {
+            let fact = match self.kernel.dims[Dim::from_u32(class as u32)].size {
+                DimSize::Const(n) => DimFact::Const(n),
+                DimSize::Dynamic { divisor } => DimFact::Dynamic(divisor),
+            };
+            spec = spec.with_dim(d.name, fact);
+        }
+        let kernel = Rc::new((linked.def.build)(&spec, &config)?);
+        self.built.push((part, config, kernel.clone()));
+        Ok(kernel)
+    }
+
+    /// Writes a block's operations; with `until`, up to that store, whose value it gives.
+    fn block(&mut self, written: &mut Written, block: Block, until: Option<Inst>) -> Grafted<Option<Value>> {
+        let kernel = written.kernel.clone();
+        for &inst in &kernel.blocks[block].insts {
+            let loc = self.loc(written.part, &kernel, inst);
+            match &kernel.insts[inst] {
+                Op::Store { value, .. } if until == Some(inst) => return Ok(Some(self.value(written, *value)?)),
+                // Another output of a maker, which is made where it is read.
+                Op::Store { .. } if until.is_some() => {}
+                Op::Load { param, slices } => {
+                    let reaches = reaches(&kernel, *param, slices);
+                    let (param, slices) = (param.as_u32() as usize, self.slices(written, *param, slices)?);
+                    let value = match &self.links().parts[written.part].params[param] {
+                        Meaning::Made { part, param: out } => {
+                            self.made((written.part, param), (*part, *out), slices, &reaches, loc)?
+                        }
+                        _ => {
+                            let op = Op::Load { param: self.param(written.part, param, loc)?, slices };
+                            self.put(written, op, loc)?.remove(0)
+                        }
+                    };
+                    written.values[kernel.results[inst][0]] = value.into();
+                }
+                Op::Store { param, slices, value } => {
+                    let slices = self.slices(written, *param, slices)?;
+                    let param = self.param(written.part, param.as_u32() as usize, loc)?;
+                    let mut value = self.value(written, *value)?;
+                    let want = infer(&self.kernel, &Op::Load { param, slices: slices.clone() }, loc)?.remove(0);
+                    if self.kernel.ty(value).shape != want.shape {
+                        value = self.push(Op::Reshape { value, shape: want.shape }, loc)?;
+                    }
+                    self.push_all(Op::Store { param, slices, value }, loc)?;
+                }
+                Op::Loop { kind, lo, hi, inits, body } => {
+                    let inits = inits.iter().map(|&v| self.value(written, v)).collect::<Grafted<Vec<_>>>()?;
+                    let (lo, hi) = (self.value(written, *lo)?, self.value(written, *hi)?);
+                    let inner = self.kernel.blocks.push(BlockData::default());
+                    for &p in &kernel.blocks[*body].params {
+                        let made = self.kernel.push_block_param(inner, kernel.ty(p).clone());
+                        self.depth[made] = self.open.len() as u32;
+                        written.values[p] = made.into();
+                    }
+                    self.open.push(inner);
+                    self.block(written, *body, None)?;
+                    self.open.pop();
+                    let results = self.push_all(Op::Loop { kind: *kind, lo, hi, inits, body: inner }, loc)?;
+                    for (&from, to) in kernel.results[inst].iter().zip(results) {
+                        written.values[from] = to.into();
+                    }
+                }
+                op => {
+                    let op = self.operation(written, op.clone(), loc)?;
+                    if let Op::Cast(DType::F32, v) = op
+                        && let Some(exact) = self.unrounded[v].expand()
+                    {
+                        written.values[kernel.results[inst][0]] = exact.into();
+                        continue;
+                    }
+                    let results = self.put(written, op, loc)?;
+                    for (&from, to) in kernel.results[inst].iter().zip(results) {
+                        written.values[from] = to.into();
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// An operation of a part: the last one's stand where they stood.
+    fn put(&mut self, written: &Written, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+        let is_last = written.part + 1 == self.links().parts.len();
+        if is_last || matches!(op, Op::Yield(_)) { self.push_all(op, loc) } else { self.push_outside(op, loc) }
+    }
+
+    /// An operation with the fused kernel's values, dims, parameters and tables.
+    fn operation(&mut self, written: &mut Written, op: Op, loc: Loc) -> Grafted<Op> {
+        let mut failed = None;
+        let mut op = op.map_operands(|v| match self.value(written, v) {
+            Ok(v) => v,
+            Err(e) => {
+                failed = Some(e);
+                v
+            }
+        });
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        match &mut op {
+            Op::DimSize(dim) | Op::DimTiles { dim, .. } => *dim = self.dim(written.part, *dim),
+            Op::ScalarParam(p) => *p = self.param(written.part, p.as_u32() as usize, loc)?,
+            Op::TableGet { table, .. } => *table = self.table(&written.kernel, *table, written.part),
+            _ => {}
+        }
+        Ok(op)
+    }
+
+    /// A parameter of the fused kernel.
+    fn param(&self, part: usize, param: usize, loc: Loc) -> Grafted<Param> {
+        let linked = &self.links().parts[part];
+        let found = match &linked.params[param] {
+            Meaning::Outside(name) => self.kernel.param_by_name(name),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let name = linked.def.params[param].name();
+            let message = format!("`{}` reads `{name}`, which it makes for another kernel", linked.label);
+            Diagnostic::new(231, loc, message).into()
+        })
+    }
+
+    /// A table by its elements: parts that name different ones alike keep both.
+    fn table(&mut self, kernel: &Kernel, table: Table, part: usize) -> Table {
+        let data = kernel.tables[table].clone();
+        let same = |t: &TableData| (&t.shape, &t.values) == (&data.shape, &data.values);
+        if let Some((known, _)) = self.kernel.tables.iter().find(|(_, t)| same(t)) {
+            return known;
+        }
+        let taken: Vec<String> = self.kernel.tables.values().map(|t| t.name.clone()).collect();
+        let name = super::links::free_name(&data.name, &self.links().parts[part].label, &taken);
+        self.kernel.tables.push(TableData { name, ..data })
+    }
+
+    /// A value in the fused kernel. A coordinate that is always 0 is made where it is used.
+    fn value(&mut self, written: &mut Written, v: Value) -> Grafted<Value> {
+        if let Some(known) = written.values[v].expand() {
+            return Ok(known);
+        }
+        match written.places.iter().find(|(c, _)| *c == v) {
+            Some((_, Place::Index(w))) => Ok(*w),
+            _ => self.push(Op::Splat { value: 0.0, dtype: DType::I32, shape: Vec::new() }, Loc::default()),
+        }
+    }
+
+    /// A tensor's slices in the fused kernel, behind the axes that it is lifted over.
+    fn slices(&mut self, written: &mut Written, param: Param, slices: &[Slice]) -> Grafted<Vec<Slice>> {
+        let part = &self.links().parts[written.part];
+        let lifted = part.is_lifted(param.as_u32() as usize);
+        let mut out: Vec<Slice> =
+            if lifted { written.lift.iter().map(|&v| Slice::At(v)).collect() } else { Vec::new() };
+        let dims = match &written.kernel.params[param].kind {
+            ParamKind::Tensor { dims, .. } => dims.clone(),
+            ParamKind::Scalar { .. } => Vec::new(),
+        };
+        for (&slice, &dim) in slices.iter().zip(&dims) {
+            let size_of_dim = written.kernel.dims[dim].size;
+            let place = |v: Value| written.places.iter().find(|(c, _)| *c == v).map(|p| p.1);
+            out.push(match slice {
+                Slice::Whole => Slice::Whole,
+                Slice::Tile { index, size } => match place(index) {
+                    Some(Place::Start(start)) => Slice::Span { start, len: size },
+                    Some(Place::First) if size_of_dim == DimSize::Const(size.into()) => Slice::Whole,
+                    _ => Slice::Tile { index: self.value(written, index)?, size },
+                },
+                Slice::At(v) => Slice::At(self.value(written, v)?),
+                Slice::Span { start, len } => Slice::Span { start: self.value(written, start)?, len },
+            });
+        }
+        Ok(out)
+    }
+
+    /// The tile of what another part makes that a load wants.
+    fn made(
+        &mut self,
+        reader: (usize, usize),
+        maker: (usize, usize),
+        slices: Vec<Slice>,
+        reaches: &[Reach],
+        loc: Loc,
+    ) -> Grafted<Value> {
+        // Axes that the reader is lifted over stand before its own.
+        let before = slices.len() - reaches.len();
+        let reach = |axis: usize| axis.checked_sub(before).map_or(Reach::Inside, |own| reaches[own]);
+        let (part, param) = maker;
+        let open = &self.open;
+        let is_it = |m: &&Made| (m.part, m.param, &m.slices) == (part, param, &slices) && open.contains(&m.block);
+        if let Some(known) = self.made.iter().find(is_it) {
+            return Ok(known.value);
+        }
+        let refuse = |code: u16, why: String| refusal(&self.plan.links, reader.0, maker, code, &why, loc);
+        let linked = &self.links().parts[part];
+        let dims: Vec<Dim> = linked.dims_of(param).iter().map(|&d| Dim::from_u32(d as u32)).collect();
+        let lifted = dims.len() - rank(&linked.def.params[param]);
+        let mut lift = Vec::with_capacity(lifted);
+        for (axis, slice) in slices[..lifted].iter().enumerate() {
+            match *slice {
+                Slice::At(v) | Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 }
+                    if reach(axis) == Reach::Inside =>
+                {
+                    lift.push(v);
+                }
+                _ => return Err(refuse(231, format!("it is made element by element along axis {axis}"))),
+            }
+        }
+        let (own, own_dims) = (&slices[lifted..], &dims[lifted..]);
+        let kernel = self.build(part, self.covered_config(part, param, own, own_dims))?;
+        let refuse = |code: u16, why: String| refusal(&self.plan.links, reader.0, maker, code, &why, loc);
+        let in_loop = |slice: Slice| coordinate(&slice).is_some_and(|v| self.depth[v] > 0);
+        let (kernel, why_whole) = narrowed(kernel, param, own, in_loop).map_err(|why| refuse(231, why))?;
+        let (store, stored, value) = the_store(&kernel, param).map_err(|why| refuse(231, why))?;
+        let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
+        let places = cover(&kernel, stored, &self.kernel, &loaded, own_dims).map_err(|why| {
+            let whole = why_whole.map(|why| format!(", for {why}")).unwrap_or_default();
+            refuse(231, format!("{why}{whole}"))
+        })?;
+        if let Some(axis) = unedged(&kernel, param, stored, value) {
+            let why = format!("what is stored has no edge along axis {axis}, where the tensor has one");
+            return Err(refuse(232, why));
+        }
+        let moved = places.iter().filter_map(|(_, p)| match *p {
+            Place::Index(v) | Place::Start(v) => Some(v),
+            Place::First => None,
+        });
+        let base = moved.chain(lift.iter().copied()).map(|v| self.depth[v] as usize).max().unwrap_or(0);
+        let inner = self.open.split_off(base + 1);
+        let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, lift };
+        let made = self.block(&mut written, kernel.body, Some(store))?;
+        let want = shape_of(&slices, &dims, &self.kernel);
+        let tile = match made {
+            Some(tile) => self.tile(tile, want, loc)?,
+            None => return Err(refusal(self.links(), reader.0, maker, 231, "it is not stored", loc)),
+        };
+        let block = self.open[base];
+        self.open.extend(inner);
+        self.note(reader, maker, &kernel, value, base, &slices);
+        self.made.push(Made { part, param, slices, block, value: tile });
+        Ok(tile)
+    }
+
+    /// A maker's tile as its reader's load has it.
+    fn tile(&mut self, made: Value, want: Vec<u32>, loc: Loc) -> Grafted<Value> {
+        let tile = self.shaped(made, &want, loc)?;
+        if let (true, Some(exact)) = (self.plan.fusion.keep_f32, self.exact(made)) {
+            self.unrounded[tile] = self.shaped(exact, &want, loc)?.into();
+        }
+        Ok(tile)
+    }
+
+    fn shaped(&mut self, value: Value, want: &[u32], loc: Loc) -> Grafted<Value> {
+        match self.kernel.ty(value).shape == want {
+            true => Ok(value),
+            false => self.push(Op::Reshape { value, shape: want.to_vec() }, loc),
+        }
+    }
+
+    /// The config of a maker: its own knobs, and its grid as the load wants it.
+    fn covered_config(&self, part: usize, param: usize, slices: &[Slice], dims: &[Dim]) -> Config {
+        let linked = &self.links().parts[part];
+        let mut config = self.own_config(part);
+        let ParamDef::Tensor { dims: own, .. } = &linked.def.params[param] else { return config };
+        for axis in linked.def.grid {
+            let GridSize::Knob(knob) = axis.size else { continue };
+            let at = own.iter().position(|&d| d == axis.dim);
+            let wanted = at.and_then(|at| wanted_size(slices[at], self.kernel.dims[dims[at]].size).or(Some(1)));
+            if let Some(size) = wanted {
+                config.set(linked.def.tune[knob].name, size);
+            }
+        }
+        config
+    }
+
+    /// What a rounded tile was before.
+    fn exact(&self, tile: Value) -> Option<Value> {
+        match self.kernel.def_op(tile) {
+            Some((_, &Op::Cast(to, from))) if to.is_float() && self.kernel.ty(from).dtype == DType::F32 => Some(from),
+            _ => None,
+        }
+    }
+
+    fn note(
+        &mut self,
+        (reader, input): (usize, usize),
+        (part, param): (usize, usize),
+        maker: &Kernel,
+        value: Value,
+        loops: usize,
+        slices: &[Slice],
+    ) {
+        let links = self.links();
+        let linked = &links.parts[part];
+        let name_of = |class: usize| links.dims[class].name.clone();
+        let named = self.behind(slices.iter().filter_map(coordinate).collect());
+        let again = self.kernel.grid.iter().filter(|axis| !named.contains(&axis.coord)).map(|axis| match axis.extent {
+            GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. } => self.kernel.dims[d].name.clone(),
+        });
+        let used = match self.built.iter().rev().find(|b| b.0 == reader) {
+            Some((.., kernel)) => loads_of(kernel, input).map(|v| rules::used_by(kernel, v)).max_by_key(|r| *r as u8),
+            None => None,
+        };
+        let rule = rules::rule(rules::made_by(maker, value), used.unwrap_or(rules::Role::Map));
+        let removed = Removed {
+            tensor: linked.def.params[param].name().to_owned(),
+            dims: linked.dims_of(param).into_iter().map(name_of).collect(),
+            dtype: maker.ty(value).dtype,
+            maker: linked.label.clone(),
+            reader: links.parts[reader].label.clone(),
+            rule: (rule.name, rule.algebra),
+            loops,
+            again: again.collect(),
+        };
+        self.removed.push(removed);
+    }
+
+    /// Values, and all that they are computed from.
+    fn behind(&self, mut left: Vec<Value>) -> BTreeSet<Value> {
+        let mut all = BTreeSet::new();
+        while let Some(v) = left.pop() {
+            if let (true, Some((_, op))) = (all.insert(v), self.kernel.def_op(v)) {
+                op.visit_operands(|v| left.push(v));
+            }
+        }
+        all
+    }
+
+    /// Places of the one file that all parts are from; of several files, none.
+    fn loc(&self, part: usize, kernel: &Kernel, inst: Inst) -> Loc {
+        let parts = &self.links().parts;
+        if parts[part].def.file == self.plan.fusion.file { kernel.locs[inst] } else { Loc::default() }
+    }
+
+    fn push(&mut self, op: Op, loc: Loc) -> Grafted<Value> {
+        Ok(self.push_all(op, loc)?.remove(0))
+    }
+
+    fn push_all(&mut self, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+        self.push_at(self.open.len() - 1, op, loc)
+    }
+
+    /// What a maker computes stands as far outside loops as its operands do.
+    fn push_outside(&mut self, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+        let mut depth = 0;
+        op.visit_operands(|v| depth = depth.max(self.depth[v] as usize));
+        self.push_at(depth, op, loc)
+    }
+
+    fn push_at(&mut self, depth: usize, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+        let types = infer(&self.kernel, &op, loc)?;
+        let inst = self.kernel.push_inst(self.open[depth], op, &types, loc);
+        let results = self.kernel.results[inst].clone();
+        for &v in &results {
+            self.depth[v] = depth as u32;
+        }
+        Ok(results)
+    }
+}
+
+/// Why what a part makes stays a tensor.
+fn refusal(links: &Links, reader: usize, (part, param): (usize, usize), code: u16, why: &str, loc: Loc) -> Diagnostics {
+    let (maker, reader) = (&links.parts[part], &links.parts[reader]);
+    let name = maker.def.params[param].name();
+    let message = format!("`{name}` of `{}` cannot become tiles of `{}`: {why}", maker.label, reader.label);
+    Diagnostic::new(code, loc, message).into()
+}
+
+fn rank(p: &ParamDef) -> usize {
+    match p {
+        ParamDef::Tensor { dims, .. } => dims.len(),
+        ParamDef::Scalar { .. } => 0,
+    }
+}

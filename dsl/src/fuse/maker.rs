@@ -1,0 +1,107 @@
+//! What a kernel stores and loads: the one tile of an output, its edges, and tiles that are read.
+
+use super::cover::wanted_size;
+use super::narrow::{is_narrower, narrow};
+use crate::entity::{Dim, Inst, Param, Value};
+use crate::ir::{Kernel, ParamKind};
+use crate::op::{Op, Slice};
+use crate::reach::{Reach, is_counted_point, reach};
+use crate::validity::{Constraint, Validity, same_slice};
+use std::rc::Rc;
+
+/// How far each slice of a load reaches.
+pub(super) fn reaches(kernel: &Kernel, param: Param, slices: &[Slice]) -> Vec<Reach> {
+    let ParamKind::Tensor { dims, .. } = &kernel.params[param].kind else { return Vec::new() };
+    slices.iter().zip(dims).map(|(&slice, &dim)| reach(kernel, slice, dim)).collect()
+}
+
+/// The extents of a load.
+pub(super) fn shape_of(slices: &[Slice], dims: &[Dim], kernel: &Kernel) -> Vec<u32> {
+    let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_)));
+    kept.filter_map(|(&s, &d)| wanted_size(s, kernel.dims[d].size)).collect()
+}
+
+/// A maker that stores tiles as they are wanted where it stored the whole of an axis, if each element is made of its like;
+/// else why it is not.
+pub(super) fn narrowed(
+    kernel: Rc<Kernel>,
+    param: usize,
+    wanted: &[Slice],
+    in_loop: impl Fn(Slice) -> bool,
+) -> Result<(Rc<Kernel>, Option<String>), String> {
+    let mut kernel = kernel;
+    for (axis, &wanted) in wanted.iter().enumerate() {
+        let (store, stored, _) = the_store(&kernel, param)?;
+        let size = match (&kernel.params[Param::from_u32(param as u32)].kind, wanted) {
+            (ParamKind::Tensor { dims, .. }, wanted)
+                if is_narrower(stored[axis], wanted, kernel.dims[dims[axis]].size) =>
+            {
+                wanted_size(wanted, kernel.dims[dims[axis]].size).unwrap_or(1)
+            }
+            _ => continue,
+        };
+        match narrow(&kernel, store, axis, size, in_loop(wanted)) {
+            Ok(made) => kernel = Rc::new(made),
+            Err(why) => return Ok((kernel, Some(why))),
+        }
+    }
+    Ok((kernel, None))
+}
+
+/// The one store to a parameter, its slices and its value; it stands outside loops.
+pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice], Value), String> {
+    let mut found = None;
+    for (inst, op) in kernel.insts.iter() {
+        match op {
+            Op::Store { param: p, .. } if p.as_u32() as usize == param && found.is_some() => {
+                return Err("it is stored in several places".to_owned());
+            }
+            Op::Store { param: p, slices, value } if p.as_u32() as usize == param => {
+                found = Some((inst, &slices[..], *value));
+            }
+            Op::Load { param: p, .. } if !kernel.params[*p].kind.is_read_only() => {
+                return Err(format!("its maker reads `{}`, which it writes", kernel.params[*p].name));
+            }
+            _ => {}
+        }
+    }
+    let found = found.ok_or_else(|| "it is not stored".to_owned())?;
+    match kernel.blocks[kernel.body].insts.contains(&found.0) {
+        true => Ok(found),
+        false => Err("it is stored in a loop".to_owned()),
+    }
+}
+
+/// An axis of the tensor along which tiles may be ragged but the tile stored has no edge.
+pub(super) fn unedged(kernel: &Kernel, param: usize, stored: &[Slice], value: Value) -> Option<usize> {
+    let validity = Validity::by_source(kernel);
+    let ParamKind::Tensor { dims, .. } = &kernel.params[Param::from_u32(param as u32)].kind else { return None };
+    let mut kept = 0;
+    for (axis, (&slice, &dim)) in stored.iter().zip(dims).enumerate() {
+        if matches!(slice, Slice::At(_)) {
+            continue;
+        }
+        let at = kept;
+        kept += 1;
+        let counted = slice == Slice::Whole || is_counted_point(kernel, slice, dim);
+        let has = |c: &Constraint| usize::from(c.axis) == at && c.dim == dim && same_slice(kernel, c.slice, slice);
+        if !counted && !validity.constraints(value).iter().any(has) {
+            return Some(axis);
+        }
+    }
+    None
+}
+
+pub(super) fn loads_of(kernel: &Kernel, input: usize) -> impl Iterator<Item = Value> {
+    kernel.insts.iter().filter_map(move |(inst, op)| match op {
+        Op::Load { param, .. } if param.as_u32() as usize == input => kernel.results[inst].first().copied(),
+        _ => None,
+    })
+}
+
+pub(super) fn coordinate(slice: &Slice) -> Option<Value> {
+    match *slice {
+        Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
+        Slice::Whole => None,
+    }
+}

@@ -1,0 +1,150 @@
+//! The rules of fusion by name: data, each with its algebra.
+//!
+//! They differ in what the maker of a tile does last and in what its reader does with it. The rewriting is the same for all
+//! (`graft`), and so is the condition (`cover`); their names say what is won.
+
+use crate::entity::Value;
+use crate::ir::Kernel;
+use crate::op::Op;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What makes a tile, or what is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Element by element.
+    Map,
+    /// By folding an axis.
+    Reduce,
+    /// By a product.
+    Dot,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Map => "map",
+            Role::Reduce => "reduce",
+            Role::Dot => "dot",
+        })
+    }
+}
+
+/// A rule of fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The name, such as `prologue`.
+    pub name: &'static str,
+    /// What makes the tile.
+    pub maker: Role,
+    /// What is made of it.
+    pub reader: Role,
+    /// What is equal.
+    pub algebra: &'static str,
+}
+
+/// Every rule. With `t` the tensor that disappears, and `[i]` one tile of it.
+pub const RULES: [Rule; 9] = [
+    // g(t)[i] where t[i] = f(x[i]): one pass over x, and t is neither written nor read.
+    Rule { name: "map_map", maker: Role::Map, reader: Role::Map, algebra: "g(f(x))[i] = (g . f)(x[i])" },
+    // A product's operand is made where it is read: feature maps, casts, gathers.
+    Rule {
+        name: "prologue",
+        maker: Role::Map,
+        reader: Role::Dot,
+        algebra: "sum_k f(x)[i,k] w[k] = sum_k f(x[i,k]) w[k]",
+    },
+    // What follows a product is done to its accumulator: bias, activation, residual.
+    Rule { name: "epilogue", maker: Role::Dot, reader: Role::Map, algebra: "g(x w)[i,j] = g(sum_k x[i,k] w[k,j])" },
+    // A fold of computed elements: the norm of features, the loss of a read-out.
+    Rule { name: "map_reduce", maker: Role::Map, reader: Role::Reduce, algebra: "fold_k f(x)[i,k] = fold_k f(x[i,k])" },
+    // Rows that a fold scaled go on in registers: a norm before a gate.
+    Rule { name: "reduce_map", maker: Role::Reduce, reader: Role::Map, algebra: "g(x / |x|)[i] = g(x[i] / |x[i]|)" },
+    // A norm before a product.
+    Rule { name: "reduce_dot", maker: Role::Reduce, reader: Role::Dot, algebra: "(x / |x|)[i] w = (x[i] / |x[i]|) w" },
+    // A norm behind a product: whole rows of the accumulator.
+    Rule {
+        name: "dot_reduce",
+        maker: Role::Dot,
+        reader: Role::Reduce,
+        algebra: "fold_j (x w)[i,j] = fold_j sum_k x[i,k] w[k,j]",
+    },
+    // Two norms, a softmax of a norm.
+    Rule {
+        name: "reduce_reduce",
+        maker: Role::Reduce,
+        reader: Role::Reduce,
+        algebra: "fold (fold x)[i] = fold (fold x[i])",
+    },
+    // Two products with what lies between: a layer and the next, whose hidden tile never leaves the program.
+    Rule { name: "dot_map_dot", maker: Role::Dot, reader: Role::Dot, algebra: "f(x v)[i] w = f(sum_k x[i,k] v[k]) w" },
+];
+
+/// The rule for what made a tile and what is made of it.
+pub(super) fn rule(maker: Role, reader: Role) -> &'static Rule {
+    RULES.iter().find(|r| (r.maker, r.reader) == (maker, reader)).unwrap_or(&RULES[0])
+}
+
+/// How a value is made: by a product if there is one behind it, else by a fold if there is one.
+pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
+    let (mut seen, mut left, mut role) = (BTreeSet::new(), vec![value], Role::Map);
+    while let Some(v) = left.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        let sources: Vec<Value> = match kernel.values[v].def {
+            crate::ir::ValueDef::Result(inst, at) => {
+                let op = &kernel.insts[inst];
+                match op {
+                    Op::Dot { .. } => return Role::Dot,
+                    Op::Reduce { .. } => role = Role::Reduce,
+                    _ => {}
+                }
+                let mut sources = Vec::new();
+                op.visit_operands(|v| sources.push(v));
+                if let Op::Loop { body, .. } = op {
+                    sources.extend(crate::validity::yields(kernel, *body).get(at as usize));
+                }
+                sources
+            }
+            _ => Vec::new(),
+        };
+        left.extend(sources);
+    }
+    role
+}
+
+/// What is made of a value: a product's operand if it becomes one, else what a fold takes if one does.
+pub(super) fn used_by(kernel: &Kernel, value: Value) -> Role {
+    let mut reached = BTreeSet::from([value]);
+    let mut role = Role::Map;
+    loop {
+        let before = reached.len();
+        for (inst, op) in kernel.insts.iter() {
+            let mut takes = false;
+            op.visit_operands(|v| takes |= reached.contains(&v));
+            if !takes {
+                continue;
+            }
+            match op {
+                Op::Dot { a, b, .. } if reached.contains(a) || reached.contains(b) => return Role::Dot,
+                Op::Reduce { .. } => role = Role::Reduce,
+                Op::Loop { inits, body, .. } => {
+                    let carried = inits.iter().zip(kernel.blocks[*body].params.iter().skip(1));
+                    let entered: Vec<Value> = carried.filter(|(i, _)| reached.contains(i)).map(|(_, &p)| p).collect();
+                    reached.extend(entered);
+                }
+                _ => {}
+            }
+            // What a product adds to, or a fold gave, is no longer the tile itself.
+            if op.is_elementwise()
+                || matches!(op, Op::Reshape { .. } | Op::Broadcast { .. } | Op::Transpose(_) | Op::Other { .. })
+            {
+                reached.extend(kernel.results[inst].iter().copied());
+            }
+        }
+        if reached.len() == before {
+            return role;
+        }
+    }
+}

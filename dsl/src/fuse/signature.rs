@@ -1,0 +1,211 @@
+//! The declaration of a fused kernel: parameters, dims, knobs and grid, from those of its parts.
+//!
+//! Knobs. A knob that sizes the grid of a kernel that is not the last is no knob any more: the cover says it. Where the grid
+//! of the last kernel counts the same dim, its knob takes the values that both allow, and if there are none, those of the one
+//! with the larger tiles. All other knobs stay, and are named after their kernel if their name is taken. Keys of the schedule
+//! take the values that all kernels with the key allow, and if there are none, the last kernel's.
+
+use super::Fusion;
+use super::links::{Links, Meaning, free_name, is_output, link};
+use crate::config::{Schedule, Setting};
+use crate::def::{DTypeRef, DimDef, GridDef, GridSize, KernelDef, ParamDef, TuneDef, TypeParamDef};
+use crate::diag::Diagnostics;
+
+/// What a knob of a part is in the fused kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KnobUse {
+    /// A knob, by its name there.
+    Own(String),
+    /// What the cover says.
+    Covered,
+}
+
+/// All that building a fused kernel takes.
+pub(super) struct Plan {
+    pub(super) fusion: Fusion,
+    pub(super) links: Links,
+    /// Of each part's tile sizes, in the order of its knobs.
+    pub(super) knobs: Vec<Vec<KnobUse>>,
+    /// The declaration, but for the function that builds.
+    pub(super) head: KernelDef,
+}
+
+/// A knob of the fused kernel in the making.
+struct Knob {
+    name: String,
+    values: Vec<Setting>,
+}
+
+/// Declares a fused kernel.
+///
+/// # Errors
+/// Why the kernels cannot be brought together.
+pub(super) fn plan(fusion: Fusion) -> Result<&'static Plan, Diagnostics> {
+    let links = link(&fusion)?;
+    let (knobs, tune) = knobs(&links);
+    let tune: Vec<TuneDef> =
+        tune.into_iter().map(|k| TuneDef { name: leak(k.name).as_str(), values: leak(k.values).as_slice() }).collect();
+    let dims: Vec<DimDef> =
+        links.dims.iter().map(|c| DimDef { name: leak(c.name.clone()).as_str(), whole: c.whole }).collect();
+    let types: Vec<TypeParamDef> = links
+        .types
+        .iter()
+        .filter(|c| c.fixed.is_none())
+        .map(|c| TypeParamDef { name: leak(c.name.clone()).as_str(), allowed: leak(c.allowed.clone()).as_slice() })
+        .collect();
+    let grid = grid(&links, &knobs, &tune);
+    let head = KernelDef {
+        types: leak(types).as_slice(),
+        dims: leak(dims).as_slice(),
+        params: leak(params(&links)).as_slice(),
+        tune: leak(tune).as_slice(),
+        grid: leak(grid).as_slice(),
+        ..nothing(fusion)
+    };
+    Ok(leak(Plan { fusion, links, knobs, head }))
+}
+
+/// The declaration of a fusion that cannot be.
+pub(super) fn refused(fusion: Fusion, why: Diagnostics) -> KernelDef {
+    KernelDef { refused: Some(leak(why)), ..nothing(fusion) }
+}
+
+pub(super) fn nothing(fusion: Fusion) -> KernelDef {
+    KernelDef {
+        name: fusion.name,
+        doc: fusion.doc,
+        file: fusion.file,
+        types: &[],
+        dims: &[],
+        params: &[],
+        tune: &[],
+        grid: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    }
+}
+
+/// For the rest of the process: a declaration is never taken back.
+pub(super) fn leak<T>(x: T) -> &'static T {
+    Box::leak(Box::new(x))
+}
+
+/// What a part's type parameter or fixed type is in the fused kernel.
+pub(super) fn dtype_ref(links: &Links, part: usize, dtype: DTypeRef) -> DTypeRef {
+    let DTypeRef::Generic(i) = dtype else { return dtype };
+    let class = links.parts[part].types[i];
+    match links.types[class].fixed {
+        Some(fixed) => DTypeRef::Fixed(fixed),
+        None => DTypeRef::Generic(links.types[..class].iter().filter(|c| c.fixed.is_none()).count()),
+    }
+}
+
+/// The parameters in order of first appearance; one that the last kernel writes is written.
+fn params(links: &Links) -> Vec<ParamDef> {
+    let mut params: Vec<ParamDef> = Vec::new();
+    for (at, part) in links.parts.iter().enumerate() {
+        for (i, (p, meaning)) in part.def.params.iter().zip(&part.params).enumerate() {
+            let Meaning::Outside(name) = meaning else { continue };
+            let known = params.iter().position(|p| p.name() == name);
+            let name = leak(name.clone()).as_str();
+            let made = match p {
+                ParamDef::Scalar { dtype, .. } => ParamDef::Scalar { name, dtype: dtype_ref(links, at, *dtype) },
+                ParamDef::Tensor { dtype, access, .. } => {
+                    let (dtype, dims) = (dtype_ref(links, at, *dtype), leak(part.dims_of(i)).as_slice());
+                    ParamDef::Tensor { name, dtype, dims, access: *access }
+                }
+            };
+            match known {
+                Some(known) if is_output(p) => params[known] = made,
+                Some(_) => {}
+                None => params.push(made),
+            }
+        }
+    }
+    params
+}
+
+/// The grid of the last kernel, behind the axes that it is lifted over.
+fn grid(links: &Links, knobs: &[Vec<KnobUse>], tune: &[TuneDef]) -> Vec<GridDef> {
+    let Some((root, knobs)) = links.parts.last().zip(knobs.last()) else { return Vec::new() };
+    let lifted = root.lift.iter().map(|&dim| GridDef { dim, size: GridSize::Point });
+    let own = root.def.grid.iter().map(|axis| {
+        let size = match axis.size {
+            GridSize::Knob(k) => match &knobs[k] {
+                KnobUse::Own(name) => tune.iter().position(|t| t.name == name).map_or(GridSize::Other, GridSize::Knob),
+                KnobUse::Covered => GridSize::Other,
+            },
+            size => size,
+        };
+        GridDef { dim: root.dims[axis.dim], size }
+    });
+    lifted.chain(own).collect()
+}
+
+/// What becomes of each part's knobs, and the knobs of the fused kernel: the last kernel's first.
+fn knobs(links: &Links) -> (Vec<Vec<KnobUse>>, Vec<Knob>) {
+    let last = links.parts.len() - 1;
+    let mut tune: Vec<Knob> = Vec::new();
+    let mut uses: Vec<Vec<KnobUse>> = vec![Vec::new(); links.parts.len()];
+    for at in std::iter::once(last).chain(0..last) {
+        let part = &links.parts[at];
+        for (k, knob) in part.def.tune.iter().enumerate() {
+            let values = knob.values.to_vec();
+            let is_key = Schedule::KEYS.contains(&knob.name);
+            let covered = at < last && part.def.grid.iter().any(|axis| axis.size == GridSize::Knob(k));
+            uses[at].push(match is_key || !covered {
+                true => {
+                    let known = tune.iter_mut().find(|t| is_key && t.name == knob.name);
+                    let name = match known {
+                        Some(known) => {
+                            let both: Vec<Setting> =
+                                known.values.iter().copied().filter(|v| values.contains(v)).collect();
+                            if !both.is_empty() {
+                                known.values = both;
+                            }
+                            knob.name.to_owned()
+                        }
+                        None => {
+                            let taken: Vec<String> = tune.iter().map(|t| t.name.clone()).collect();
+                            let name = free_name(knob.name, &part.label, &taken);
+                            tune.push(Knob { name: name.clone(), values });
+                            name
+                        }
+                    };
+                    KnobUse::Own(name)
+                }
+                false => {
+                    tie(links, at, k, &mut tune);
+                    KnobUse::Covered
+                }
+            });
+        }
+    }
+    (uses, tune)
+}
+
+/// The last kernel's knob for a dim takes what the grid of an earlier one allows.
+fn tie(links: &Links, at: usize, knob: usize, tune: &mut [Knob]) {
+    let (part, last) = (&links.parts[at], &links.parts[links.parts.len() - 1]);
+    let values = part.def.tune[knob].values;
+    for axis in part.def.grid.iter().filter(|axis| axis.size == GridSize::Knob(knob)) {
+        for own in last.def.grid.iter().filter(|own| last.dims[own.dim] == part.dims[axis.dim]) {
+            let GridSize::Knob(k) = own.size else { continue };
+            let Some(tied) = tune.iter_mut().find(|t| t.name == last.def.tune[k].name) else { continue };
+            let both: Vec<Setting> = tied.values.iter().copied().filter(|v| values.contains(v)).collect();
+            let largest = |values: &[Setting]| values.iter().filter_map(|v| number(*v)).max();
+            if !both.is_empty() {
+                tied.values = both;
+            } else if largest(values) > largest(&tied.values) {
+                tied.values = values.to_vec();
+            }
+        }
+    }
+}
+
+fn number(value: Setting) -> Option<u32> {
+    match value {
+        Setting::Number(n) => Some(n),
+        _ => None,
+    }
+}

@@ -1,0 +1,181 @@
+//! A small engine that rewrites Tile IR by rules, until none applies.
+//!
+//! # Promise
+//! [`simplify`] leaves a kernel that computes the same elements, bit by bit, and keeps the rules that it kept. It ends: each
+//! rule takes an operation away, or puts a simpler one in its place, and rounds are bounded besides.
+//!
+//! # Argument
+//! - A rule sees one operation and what its operands are. It says that the result is another value (`Same`), or what simpler
+//!   operation has it. Each rule's algebra is in its row.
+//! - Values that are equal element by element may still differ in which elements are *valid*, which folds, products and
+//!   stores ask. So a value only takes another's place if both have the same constraints ([`Validity`]).
+//! - Operations without effects, and loads of tensors that are not written, may be computed once for all places that a block
+//!   covers, or not at all.
+//!
+//! # Breaks it
+//! - A rule whose algebra does not hold: tests/rewrite.rs, on random kernels and on a case of each rule, with rules that are
+//!   wrong among its negative controls.
+//! - A value whose edges go: tests/cases/rewrite/select_same.tile keeps such a one.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rules` | the rules, as data |
+//! | `compact` | a kernel without what nothing needs |
+
+mod compact;
+mod rules;
+
+pub use rules::{RULES, Rewrite, Rule};
+
+use crate::entity::{Block, Inst, Value};
+use crate::ir::Kernel;
+use crate::op::{Effect, Op};
+use crate::validity::Validity;
+use compact::compact;
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use std::collections::BTreeMap;
+
+/// Rounds after which a kernel is left as it is: far more than kernels take, each of which goes over all operations.
+const MOST_ROUNDS: usize = 32;
+
+/// How often each rule was applied, by name.
+pub type Applied = BTreeMap<&'static str, usize>;
+
+/// Rewrites by all rules.
+pub fn simplify(kernel: &mut Kernel) -> Applied {
+    rewrite(kernel, &RULES)
+}
+
+/// Rewrites by some rules.
+pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
+    let mut applied = Applied::new();
+    for _ in 0..MOST_ROUNDS {
+        let mut round = Round {
+            validity: Validity::by_source(kernel),
+            same: SecondaryMap::new(),
+            seen: Vec::new(),
+            rules,
+            applied: &mut applied,
+            changed: false,
+        };
+        round.block(kernel, kernel.body);
+        round.settle(kernel);
+        let changed = round.changed;
+        let before = kernel.insts.len();
+        *kernel = compact(kernel);
+        if kernel.insts.len() < before {
+            *applied.entry("unused").or_default() += before - kernel.insts.len();
+        }
+        if !changed {
+            break;
+        }
+    }
+    applied
+}
+
+/// True if two operations give the same bits. Numbers that are equal may differ in the sign of a zero.
+fn is_again(a: &Op, b: &Op) -> bool {
+    match (a, b) {
+        (Op::Splat { value: x, .. }, Op::Splat { value: y, .. }) => a == b && x.to_bits() == y.to_bits(),
+        _ => a == b,
+    }
+}
+
+/// One walk over all operations.
+struct Round<'r> {
+    validity: Validity,
+    /// What stands for a value.
+    same: SecondaryMap<Value, PackedOption<Value>>,
+    /// Operations in this block and in those around it that one like them may refer to, with their results.
+    seen: Vec<(Op, Inst)>,
+    rules: &'r [Rule],
+    applied: &'r mut Applied,
+    changed: bool,
+}
+
+impl Round<'_> {
+    fn block(&mut self, kernel: &mut Kernel, block: Block) {
+        let outside = self.seen.len();
+        for inst in kernel.blocks[block].insts.clone() {
+            let op = kernel.insts[inst].clone().map_operands(|v| self.now(v));
+            kernel.insts[inst] = op.clone();
+            if let Op::Loop { body, .. } = op {
+                self.block(kernel, body);
+            }
+            self.operation(kernel, inst);
+        }
+        self.seen.truncate(outside);
+    }
+
+    fn operation(&mut self, kernel: &mut Kernel, inst: Inst) {
+        for rule in self.rules {
+            let Some(rewrite) = (rule.apply)(kernel, &self.validity, inst) else { continue };
+            let done = match rewrite {
+                Rewrite::Same(pairs) => {
+                    let fits = |&(old, new): &(Value, Value)| {
+                        kernel.ty(old) == kernel.ty(new) && old != new && self.alike(kernel, old, new)
+                    };
+                    let pairs: Vec<_> = pairs.into_iter().filter(fits).collect();
+                    pairs.iter().for_each(|&(old, new)| self.same[old] = new.into());
+                    !pairs.is_empty()
+                }
+                Rewrite::Op(op) => {
+                    let fits = kernel.insts[inst] != op;
+                    if fits {
+                        kernel.insts[inst] = op;
+                    }
+                    fits
+                }
+            };
+            if done {
+                self.changed = true;
+                *self.applied.entry(rule.name).or_default() += 1;
+            }
+        }
+        self.again(kernel, inst);
+    }
+
+    /// What was read before it was known that another value stands for it.
+    fn settle(&self, kernel: &mut Kernel) {
+        for op in kernel.insts.values_mut() {
+            *op = op.clone().map_operands(|v| self.now(v));
+        }
+    }
+
+    /// One operation for all that are alike.
+    fn again(&mut self, kernel: &Kernel, inst: Inst) {
+        let op = &kernel.insts[inst];
+        let repeatable = match op {
+            Op::Load { param, .. } => kernel.params[*param].kind.is_read_only(),
+            op => op.kind().effect() == Effect::None,
+        };
+        let Some(&result) = kernel.results[inst].first().filter(|_| repeatable) else { return };
+        if self.same[result].is_some() {
+            return;
+        }
+        match self.seen.iter().find(|(seen, _)| is_again(seen, op)) {
+            Some(&(_, first)) => {
+                self.same[result] = kernel.results[first][0].into();
+                self.changed = true;
+                *self.applied.entry("again").or_default() += 1;
+            }
+            None => self.seen.push((op.clone(), inst)),
+        }
+    }
+
+    /// What stands for a value.
+    fn now(&self, v: Value) -> Value {
+        let mut v = v;
+        while let Some(w) = self.same[v].expand() {
+            v = w;
+        }
+        v
+    }
+
+    /// True if the same elements of two tiles are valid.
+    fn alike(&self, kernel: &Kernel, v: Value, w: Value) -> bool {
+        let (a, b) = (self.validity.constraints(v), self.validity.constraints(w));
+        a.len() == b.len() && a.iter().all(|c| b.iter().any(|d| c.same(d, kernel)))
+    }
+}

@@ -1,0 +1,8 @@
+//! Fusion: `fuse!`, what it refuses, what it leaves in memory, and that fused kernels compute what their parts do.
+
+mod random;
+mod refusals;
+mod signatures;
+#[cfg(feature = "llvm")]
+mod simulated;
+mod stages;

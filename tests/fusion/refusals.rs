@@ -1,0 +1,109 @@
+//! Kernels that cannot be fused, and what is said of them.
+
+use super::stages::*;
+use atlas::prelude::*;
+
+atlas_kernel! {
+    /// Counts, and reads nothing: its tiles have no edge.
+    kernel numbered<T: Float>(like: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(like[n]).or(1.0));
+        }
+    }
+
+    kernel summed<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<f32, [M]>)
+    {
+        for m in grid(tiles(M, 1)) {
+            let mut acc = zeros::<f32>([1]);
+            for n in tiles(N, 16) {
+                acc += sum(load(x[n]).cast::<f32>(), axis = 0);
+            }
+            store(y[m], acc);
+        }
+    }
+
+    kernel in_place<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(y[n]) + load(x[n]));
+        }
+    }
+
+    kernel doubled<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(x[n]) * 2.0);
+        }
+    }
+
+    /// Each element from the one before.
+    kernel before<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(N) {
+            store(y[n], load(x[span(n - 1, 1)]).or(0.0));
+        }
+    }
+}
+
+fuse! {
+    kernel no_such_name = affine(q = z) >> normed;
+    kernel unread = doubled(y = left) >> doubled(x = right);
+    kernel two_types = totals >> measured;
+    kernel unknown_type = activated >> activated;
+    kernel no_type = activated(U = f33) >> activated;
+    kernel a_number = affine(a = w) >> normed;
+    kernel of_refused = no_such_name >> doubled;
+    kernel no_edge = numbered >> summed;
+    kernel moved_back = doubled >> before;
+    kernel changed = in_place >> doubled;
+    kernel element_by_element = biased >> counted;
+    kernel made_whole = softmaxed >> affine;
+}
+
+/// The error of a launch with as many tensors of rank 1 as it takes.
+fn said(kernel: &'static atlas::dsl::KernelDef, rank: usize) -> String {
+    let cpu = Device::cpu();
+    let shape = [24; 2];
+    let x = Tensor::zeros(&cpu, DType::F32, &shape[..rank]).unwrap();
+    let row = Tensor::zeros(&cpu, DType::F32, [24]).unwrap();
+    let dtype = if kernel.name == "element_by_element" { DType::I32 } else { DType::F32 };
+    let mut y = Tensor::zeros(&cpu, dtype, &shape[..rank]).unwrap();
+    let mut out = Some(&mut y);
+    let args: Vec<atlas::runtime::Arg<'_>> = kernel
+        .params
+        .iter()
+        .map(|p| match p {
+            atlas::dsl::def::ParamDef::Scalar { .. } => atlas::runtime::Arg::F32(1.0),
+            p if p.name() == "y" => atlas::runtime::Arg::Out(out.take().unwrap()),
+            atlas::dsl::def::ParamDef::Tensor { dims, .. } if dims.len() < rank => atlas::runtime::Arg::In(&row),
+            _ => atlas::runtime::Arg::In(&x),
+        })
+        .collect();
+    kernel.launch(&cpu, args).err().map_or_else(|| format!("{} has no error", kernel.name), |e| e.to_string())
+}
+
+fn has(text: &str, code: &str, words: &[&str]) {
+    let missing: Vec<&&str> = words.iter().filter(|w| !text.contains(**w)).collect();
+    assert!(text.contains(code) && missing.is_empty(), "{missing:?} not in: {text}");
+}
+
+#[test]
+fn signatures_that_do_not_fit() {
+    has(&said(&no_such_name, 2), "ATL230", &["no_such_name", "`affine` has no parameter `q`", "x, a, y, T"]);
+    has(&said(&unread, 1), "ATL230", &["nobody reads `left` of `doubled`"]);
+    has(&said(&two_types, 2), "ATL230", &["`y` of `totals` and `x` of `measured`", "f32 and i32"]);
+    has(&said(&unknown_type, 2), "ATL230", &["`U` of `activated`", "activated(U = f32)"]);
+    has(&said(&no_type, 2), "ATL230", &["`f33`", "no element type"]);
+    has(&said(&a_number, 2), "ATL230", &["one is a tensor and one a number"]);
+    has(&said(&of_refused, 2), "ATL230", &["`affine` has no parameter `q`"]);
+}
+
+#[test]
+fn tiles_that_do_not_fit() {
+    has(&said(&no_edge, 1), "ATL232", &["`y` of `numbered`", "`summed`", "no edge along axis 0"]);
+    has(&said(&moved_back, 1), "ATL231", &["`y` of `doubled`", "computed place"]);
+    has(&said(&changed, 1), "ATL231", &["`y` of `in_place`", "which it writes"]);
+    has(&said(&element_by_element, 2), "ATL231", &["`y` of `biased`", "`counted`", "element by element"]);
+    has(&said(&made_whole, 2), "ATL231", &["`y` of `softmaxed`", "made of all of `D`"]);
+}

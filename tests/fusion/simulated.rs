@@ -1,0 +1,109 @@
+//! Fused kernels in the simulator: they agree with the CPU, and no tensor between kernels is in memory.
+
+use super::stages::*;
+use crate::agreement::{agrees, input, noise, output, random};
+use atlas::dsl::KernelDef;
+use atlas::prelude::*;
+use atlas::runtime::{CacheDir, SimOptions, Target};
+
+fuse! {
+    kernel rows = affine >> softmaxed >> differences;
+    kernel layers = normed >> layered(v = v1, w = w1) >> softmaxed;
+    kernel linear = normed >> product(w = m) >> affine;
+    kernel activated_product = activated(U = bf16) >> product;
+    kernel loss = projected >> measured_loss;
+    kernel pipeline_of_maps = affine >> turned;
+    kernel maps = affine >> softmaxed >> activated;
+}
+
+atlas_kernel! {
+    kernel measured_loss<T: Float>(x: &Tensor<T, [N, D]>, v: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [16, 32] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let e = load(x[n, ..]).cast::<f32>() - load(v[n, ..]).cast::<f32>();
+            store(y[n], sum(e * e, axis = 1));
+        }
+    }
+}
+
+const BF16: DType = DType::Bf16;
+
+fn small(shape: &[usize]) -> crate::agreement::Given {
+    input(BF16, shape, |i| 0.25 * noise(i + 11))
+}
+
+#[test]
+fn fused_kernels_agree() {
+    agrees(&rows, &[random(BF16, &[37, 40]), crate::agreement::Given::F32(0.5), output(BF16, &[37, 40])], 2e-2);
+    agrees(
+        &pipeline_of_maps,
+        &[random(BF16, &[37, 40]), crate::agreement::Given::F32(0.5), output(BF16, &[40, 37])],
+        1e-2,
+    );
+    agrees(
+        &layers,
+        &[
+            random(BF16, &[37, 32]),
+            random(BF16, &[32]),
+            crate::agreement::Given::F32(0.1),
+            small(&[50, 32]),
+            small(&[32, 50]),
+            output(BF16, &[37, 32]),
+        ],
+        2e-2,
+    );
+}
+
+#[test]
+fn fused_products_agree() {
+    agrees(
+        &linear,
+        &[
+            random(BF16, &[37, 40]),
+            random(BF16, &[40]),
+            crate::agreement::Given::F32(0.1),
+            small(&[40, 50]),
+            crate::agreement::Given::F32(0.5),
+            output(BF16, &[37, 50]),
+        ],
+        2e-2,
+    );
+    agrees(&activated_product, &[random(DType::F32, &[37, 40]), small(&[40, 50]), output(BF16, &[37, 50])], 2e-2);
+    agrees(&loss, &[random(BF16, &[37, 40]), small(&[50, 40]), small(&[37, 50]), output(DType::F32, &[37])], 2e-2);
+}
+
+/// Bytes that a launch loads from global memory, and stores to it.
+fn moved(kernel: &'static KernelDef, target: Target, inputs: &[&[usize]], out: &[usize]) -> (u64, u64) {
+    let device = Device::sim_with(target, SimOptions::default(), CacheDir::Off);
+    let tensors: Vec<Tensor> = inputs.iter().map(|s| Tensor::zeros(&device, BF16, s).unwrap()).collect();
+    let mut y = Tensor::zeros(&device, BF16, out).unwrap();
+    let mut rest = tensors.iter();
+    let mut out = Some(&mut y);
+    let args: Vec<atlas::runtime::Arg<'_>> = kernel
+        .params
+        .iter()
+        .map(|p| match p {
+            atlas::dsl::def::ParamDef::Scalar { .. } => atlas::runtime::Arg::F32(1.0),
+            p if p.name() == "y" => atlas::runtime::Arg::Out(out.take().unwrap()),
+            _ => atlas::runtime::Arg::In(rest.next().unwrap()),
+        })
+        .collect();
+    kernel.launch_with(&device, &kernel.default_config(), args).unwrap();
+    let run = device.simulated().unwrap().report.counters.totals();
+    (run.loads.bytes, run.stores.bytes)
+}
+
+#[test]
+fn no_tensor_between_kernels_is_in_memory() {
+    for target in ["sm_80", "sm_89", "sm_90"] {
+        let target: Target = target.parse().unwrap();
+        // A row fills what a warp loads at once, so that no lane loads what another does.
+        let all = 64 * 256 * 2;
+        // Each row is read twice, as itself and as the one before, and the first one of all is nowhere.
+        let at = moved(&rows, target, &[&[64, 256]], &[64, 256]);
+        assert!(at.0 <= 2 * all && at.1 == all, "{target}: {at:?}");
+        let at = moved(&maps, target, &[&[64, 256]], &[64, 256]);
+        assert_eq!(at, (all, all), "{target}");
+    }
+}

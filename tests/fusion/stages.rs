@@ -1,0 +1,171 @@
+//! Kernels that are fused: each reads `x` first and writes `y`, of as many kinds as there are ways to make a tile.
+
+use atlas::prelude::*;
+
+atlas_kernel! {
+    /// Element by element, in tiles along both axes.
+    pub(crate) kernel affine<T: Float>(x: &Tensor<T, [N, D]>, a: f32, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [4, 8, 16], BD: [8, 32] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            store(y[n, d], (load(x[n, d]).cast::<f32>() * a + 0.25).cast::<T>());
+        }
+    }
+
+    /// Element by element, and an element type of its own.
+    pub(crate) kernel activated<T: Float, U: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<U, [N, D]>)
+    tune { BN: [8, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], gelu(load(x[n, ..]).cast::<f32>()).cast::<U>());
+        }
+    }
+
+    /// A grid of points along one axis.
+    pub(crate) kernel biased<T: Float>(x: &Tensor<T, [N, D]>, b: &Tensor<f32, [D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BD: [8, 16] }
+    {
+        for (n, d) in grid(N, tiles(D, BD)) {
+            store(y[n, d], (load(x[n, d]).cast::<f32>() + load(b[d])).cast::<T>());
+        }
+    }
+
+    /// Rows scaled by a fold of each.
+    pub(crate) kernel normed<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>, eps: f32)
+    tune { BN: [1, 2, 4, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let v = load(x[n, ..]).cast::<f32>();
+            let mean = sum(v * v, axis = 1) / size(D).cast::<f32>();
+            store(y[n, ..], (v * rsqrt(mean + eps) * load(w[..]).cast::<f32>()).cast::<T>());
+        }
+    }
+
+    /// Two folds.
+    pub(crate) kernel softmaxed<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [2, 4, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let v = load(x[n, ..]).cast::<f32>();
+            let e = exp(v - max(v, axis = 1));
+            store(y[n, ..], (e / sum(e, axis = 1)).cast::<T>());
+        }
+    }
+
+    /// A product whose operand is streamed.
+    pub(crate) kernel product<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, M]>, y: &mut Tensor<T, [N, M]>)
+    tune { BN: [16, 32], BM: [16, 32], BK: [16, 32], stages: 2..=3, warps: [2, 4] }
+    {
+        for (n, m) in grid(tiles(N, BN), tiles(M, BM)) {
+            let mut acc = zeros::<f32>([BN, BM]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(x[n, k]), load(w[k, m]));
+            }
+            store(y[n, m], acc.cast::<T>());
+        }
+    }
+
+    /// A product of whole rows, stored whole.
+    pub(crate) kernel projected<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [M, K]>, y: &mut Tensor<T, [N, M]>)
+    tune { BN: [16, 32], warps: [2, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], dot(load(x[n, ..]), load(w[.., ..]).t()).cast::<T>());
+        }
+    }
+
+    /// Two products, with a layer of its own between.
+    pub(crate) kernel layered<T: Float>(
+        x: &Tensor<T, [N, D]>, v: &Tensor<T, [H, D]>, w: &Tensor<T, [D, H]>, y: &mut Tensor<T, [N, D]>,
+    )
+    tune { BN: [16, 32], BH: [16, 32], warps: [2, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n, ..]);
+            let mut acc = xs.cast::<f32>();
+            for h in pipeline(tiles(H, BH)) {
+                let z = dot(xs, load(v[h, ..]).t());
+                acc += dot(gelu(z).cast::<T>(), load(w[.., h]).t());
+            }
+            store(y[n, ..], acc.cast::<T>());
+        }
+    }
+
+    /// Rows to numbers.
+    pub(crate) kernel totals<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [4, 8, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], sum(load(x[n, ..]).cast::<f32>(), axis = 1));
+        }
+    }
+
+    /// Rows to numbers, tile by tile: what is read stands in a loop.
+    pub(crate) kernel streamed<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [4, 8], BC: [8, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut most = full::<f32>([BN, 1], -60000.0);
+            for d in tiles(D, BC) {
+                most = max(most, max(load(x[n, d]).cast::<f32>(), axis = 1));
+            }
+            store(y[n], most);
+        }
+    }
+
+    /// Numbers to rows.
+    pub(crate) kernel spread<T: Float>(x: &Tensor<f32, [N]>, v: &Tensor<T, [M]>, y: &mut Tensor<T, [N, M]>)
+    tune { BN: [8, 16], BM: [8, 16] }
+    {
+        for (n, m) in grid(tiles(N, BN), tiles(M, BM)) {
+            store(y[n, m], (load(x[n]).t() * load(v[m]).cast::<f32>()).cast::<T>());
+        }
+    }
+
+    /// Numbers to numbers.
+    pub(crate) kernel rooted(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [4, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], sqrt(abs(load(x[n]))));
+        }
+    }
+
+    /// The axes changed about.
+    pub(crate) kernel turned<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [D, N]>)
+    tune { BN: [8, 16], BD: [8, 16] }
+    {
+        for (d, n) in grid(tiles(D, BD), tiles(N, BN)) {
+            store(y[d, n], load(x[n, d]).t());
+        }
+    }
+
+    /// Each row and the one before: tiles that do not begin where tiles do.
+    pub(crate) kernel differences<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [4, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let at = n * BN;
+            let before = load(x[span(at - 1, BN), ..]).or(0.0);
+            store(y[n, ..], load(x[n, ..]) - before);
+        }
+    }
+
+    /// To whole numbers.
+    pub(crate) kernel counted<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<i32, [N, D]>)
+    tune { BN: [8, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], (load(x[n, ..]).cast::<f32>() * 16.0).cast::<i32>());
+        }
+    }
+
+    /// From whole numbers.
+    pub(crate) kernel measured<T: Float>(x: &Tensor<i32, [N, D]>, one: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [8, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], (load(x[n, ..]).cast::<f32>() * load(one[..]).cast::<f32>()).cast::<T>());
+        }
+    }
+}
