@@ -4,3 +4,4 @@ mod cases;
 mod choices;
 mod controls;
 mod omega;
+mod stream;

@@ -25,6 +25,7 @@ pub mod muon;
 pub(crate) mod problem;
 #[cfg(feature = "verify")]
 pub mod reference;
+pub mod stream;
 
 pub use chunking::Chunking;
 pub use gates::{omega_decay_gates, omega_token_gates};
@@ -32,6 +33,7 @@ pub use linear::omega_linear;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
 pub use muon::omega_muon;
+pub use stream::{OmegaStream, StreamRule, StreamSizes, Tokens};
 
 use atlas_runtime::Chain;
 
