@@ -2,10 +2,9 @@
 
 use crate::op::{OPS, find};
 use crate::problem::{Fill, Layout, Op, Problem};
+use crate::small_cases::of_muon;
+pub use crate::small_cases::{DTYPES, simulation};
 use atlas_dsl::{DType, KernelDef};
-
-/// The element types that every op is verified in.
-pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
 
 /// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
 pub fn verification() -> Vec<Problem> {
@@ -66,6 +65,34 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "window_sums" => of_sums(op, dtype),
         "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
         "fused_forward" => of_forwards(op, dtype),
+        "taylor_features" => vec![
+            p(&[40, 64, 4161]),
+            p(&[37, 16, 273]).note("ragged"),
+            p(&[5, 3, 13]).note("odd"),
+            p(&[1, 1, 3]).note("one number"),
+        ],
+        "gated_memory" => (0..4)
+            .flat_map(|k| {
+                [
+                    on(k, &[2, 64, 64, 256, 64]),
+                    on(k, &[3, 37, 48, 72, 40]).note("ragged"),
+                    on(k, &[2, 1, 16, 40, 16]).note("one token"),
+                ]
+            })
+            .collect(),
+        "block_attention" => vec![
+            p(&[2, 200, 4, 64, 200, 2, 4, 4]).note("ragged"),
+            p(&[1, 128, 2, 48, 256, 2, 2, 4]).with_scalar("causal", 0.0).note("more keys than queries"),
+            p(&[1, 40, 2, 32, 40, 1, 1, 1]).note("queries that see nothing"),
+        ],
+        "muon" => of_muon(op, dtype, &[&[2, 100, 300], &[1, 64, 256], &[3, 7, 9], &[1, 1, 40]]),
+        "layer" => (0..6)
+            .filter(|&k| k < 5 || dtype == DType::F32)
+            .flat_map(|k| {
+                let dims = |d: [u64; 4]| on(k, &d[..4 - usize::from(k == 5)]);
+                [dims([2, 37, 3, 40]).note("ragged"), dims([1, 1, 2, 64]).note("one token"), dims([2, 64, 2, 48])]
+            })
+            .collect(),
         "omega" => of_omega(op, dtype),
         "rms_norm" => rows(op, dtype)
             .into_iter()
@@ -196,7 +223,7 @@ fn of_gradients(op: &'static Op, kernel: usize, dtype: DType) -> Vec<Problem> {
 }
 
 /// Problems of the kernels of the Omega rule. Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K
-/// and, of two layers, M; with Muon B N H D P E C K L M; of gates B N H W.
+/// and, of two layers, M; with Muon B N H D P E C K L M; of gates B N H W; of one step G N D E M.
 fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mixed = (dtype == DType::F32).then(|| {
@@ -220,6 +247,11 @@ fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(2, &[1, 64, 1, 64, 72, 100, 2, 32, 40]).note("ragged E"),
         on(5, &[2, 23, 2, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
         on(5, &[1, 40, 1, 48, 48, 48, 2, 40, 32, 192]).note("keys before the first chunk"),
+        on(6, &[2, 37, 16, 24, 40]).note("ragged"),
+        on(6, &[1, 64, 48, 48, 192]),
+        on(6, &[2, 1, 16, 16, 32]).with_scalar("count", 3.0).note("one token"),
+        on(7, &[2, 37, 16, 24, 40]).note("ragged"),
+        on(7, &[1, 64, 64, 64, 256]),
     ]);
     problems
 }
@@ -297,138 +329,6 @@ fn rows(op: &'static Op, dtype: DType) -> Vec<Problem> {
     ]
 }
 
-/// Problems for the simulator, which executes about a million instructions a second: every kernel in every element type
-/// with ragged and single tiles, two and three tiles along each axis of its grid, and strided tensors.
-pub fn simulation() -> Vec<Problem> {
-    DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(move |op| small(op, dtype))).collect()
-}
-
-fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    let p = |dims: &[u64]| on(0, dims);
-    match op.name {
-        "memory_read" => vec![
-            p(&[1, 133, 48, 136]).note("ragged"),
-            p(&[2, 37, 48, 96]).note("ragged N"),
-            p(&[1, 32, 64, 128]),
-            p(&[2, 1, 64, 64]).note("one token"),
-            p(&[1, 20, 16, 40]).note("ragged H"),
-            p(&[2, 17, 32, 64]).layout("w1", Layout::Shared).layout("w2", Layout::Shared).note("shared weights"),
-            p(&[2, 24, 48, 72])
-                .layout("x", Layout::Swapped)
-                .layout("r", Layout::Swapped)
-                .layout("y", Layout::Swapped)
-                .note("tokens first"),
-            p(&[1, 37, 32, 64]).layout("x", Layout::Padded).layout("w1", Layout::Padded).note("padded rows"),
-            p(&[2, 0, 64, 64]).note("no token"),
-        ],
-        "newton_schulz_small" => vec![
-            p(&[2, 16, 64]),
-            p(&[1, 48, 96]),
-            p(&[2, 8, 24]).note("odd"),
-            p(&[1, 24, 40]).note("odd"),
-            p(&[1, 32, 64]).layout("g", Layout::Padded).note("padded rows"),
-            p(&[2, 16, 32]).fill("g", Fill::ZeroAt(1)).note("one zero"),
-        ],
-        "poly_features" => (0..4)
-            .flat_map(|k| {
-                [
-                    on(k, &[133, 48]).note("ragged"),
-                    on(k, &[64, 64]),
-                    on(k, &[1, 64]).note("one row"),
-                    on(k, &[37, 40]).layout("x", Layout::Padded).note("padded rows"),
-                    on(k, &[5, 3]).note("odd"),
-                ]
-            })
-            .collect(),
-        "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
-        "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
-        "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
-        "memory_grad" | "window_sums" | "attention_decode" | "windowed_attention" | "omega" => {
-            small_of_sequences(op, dtype)
-        }
-        "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
-        "fused_forward" => (0..3)
-            .flat_map(|k| {
-                [
-                    on(k, &[1, 37, 48, 96]).note("ragged"),
-                    on(k, &[2, 32, 32, 64]),
-                    on(k, &[1, 20, 16, 40]).note("ragged H"),
-                ]
-            })
-            .chain((3..7).map(|k| on(k, &[2, 21, 40]).note("ragged")))
-            .collect(),
-        "rotary" => vec![p(&[3, 9, 2, 32]).note("ragged"), p(&[2, 8, 2, 5]).note("odd")],
-        "random_features" => (0..3)
-            .flat_map(|k| {
-                let on = |n: u64, d: u64, m: u64| on(k, &[n, d, m, 2][..3 + usize::from(k == 2)]);
-                [on(70, 32, 72).note("ragged"), on(64, 64, 64), on(5, 3, 17).note("odd")]
-            })
-            .collect(),
-        "rbf_features" => vec![p(&[70, 32, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 3, 17]).note("odd")],
-        _ => vec![
-            p(&[5, 40]).note("ragged"),
-            p(&[19, 136]).note("ragged"),
-            p(&[3, 1000]),
-            p(&[2, 4096]),
-            p(&[7, 3]).note("odd"),
-            p(&[6, 1]).note("one column"),
-            p(&[1, 64]).note("one row"),
-            p(&[9, 72]).layout("x", Layout::Padded).note("padded rows"),
-            p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
-        ],
-    }
-}
-
-/// The same of ops on sequences, and of the gradients of their memories.
-fn small_of_sequences(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    match op.name {
-        "memory_grad" => {
-            (0..3).flat_map(|k| [on(k, &[2, 37, 32, 72, 32]).note("ragged"), on(k, &[1, 64, 16, 32, 24])]).collect()
-        }
-        "window_sums" => {
-            let mut problems = vec![
-                on(0, &[1, 70, 40]).with_scalar("window", 5.0).note("ragged"),
-                on(0, &[2, 10, 33]).with_scalar("window", 20.0).note("odd"),
-                on(1, &[2, 9, 72]).note("ragged"),
-            ];
-            problems.extend((dtype == DType::F32).then(|| on(2, &[2, 150]).with_scalar("window", 9.0).note("ragged")));
-            problems
-        }
-        "attention_decode" => vec![
-            on(0, &[2, 1, 4, 32, 70, 2]).fill("tokens", Fill::Around(50.0, 10.0)).note("partly filled"),
-            on(1, &[1, 2, 2, 32, 3]).note("odd"),
-        ],
-        "windowed_attention" => {
-            let with = |window: f32, dims: &[u64]| on(0, dims).with_scalar("window", window);
-            vec![
-                with(20.0, &[1, 70, 2, 32, 70, 1, 5]).fill("first", Fill::Starts(30)).note("documents and prefix"),
-                with(16.0, &[1, 40, 1, 64, 20, 1, 0]).note("queries that see nothing"),
-            ]
-        }
-        _ => {
-            let mixed = (dtype == DType::F32).then(|| {
-                [
-                    on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
-                    on(3, &[1, 40, 2, 5]).note("ragged"),
-                    on(4, &[1, 40, 2, 5]).note("ragged"),
-                ]
-            });
-            mixed
-                .into_iter()
-                .flatten()
-                .chain([
-                    on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
-                    on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
-                    on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
-                    on(5, &[1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
-                ])
-                .collect()
-        }
-    }
-}
-
 /// The ops at the sizes of the ATLAS paper's 170M and 340M models: 16 heads of 48 and 64, T = 2048 and 2000.
 pub fn demo() -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -471,7 +371,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 48] = [
+    let rows: [(&str, &str, &[u64]); 74] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -488,6 +388,23 @@ pub fn benches() -> Vec<Bench> {
         ("fused_forward", "fused_forward", &[128, 2048, 64, 256]),
         ("mag_forward", "mag_forward", &[128, 2048, 64, 256]),
         ("lerp_forward", "lerp_forward", &[128, 2048, 64, 256]),
+        ("group_norm", "group_norm", &[128, 2048, 64]),
+        ("silu_gate", "silu_gate", &[128, 2048, 64]),
+        ("sigmoid_gate", "sigmoid_gate", &[128, 2048, 64]),
+        ("lerp_gate", "lerp_gate", &[128, 2048, 64]),
+        ("layer_features", "layer_features", &[8, 2048, 16, 64]),
+        ("layer_norm", "layer_norm", &[8, 2048, 16, 64]),
+        ("layer_gate", "layer_gate", &[8, 2048, 16, 64]),
+        ("layer_combine", "layer_combine", &[8, 2048, 16, 64]),
+        ("omega_copy_tokens", "omega_copy_tokens", &[8, 2048, 16, 64]),
+        ("omega_copy_gates", "omega_copy_gates", &[8, 2048, 16]),
+        ("ns_squares", "ns_squares", &[24, 1024, 4096]),
+        ("ns_normalise", "ns_normalise", &[24, 1024, 4096]),
+        ("ns_gram", "ns_gram", &[24, 1024, 4096]),
+        ("ns_polynomial", "ns_polynomial", &[24, 1024]),
+        ("ns_apply", "ns_apply", &[24, 1024, 4096]),
+        ("muon_momentum", "muon_momentum", &[1024, 4096]),
+        ("muon_apply", "muon_apply", &[1024, 4096]),
         ("matmul_2048", "matmul", &[2048, 2048, 2048]),
         ("matmul_4096", "matmul", &[4096, 4096, 4096]),
         ("matmul_8192", "matmul", &[8192, 8192, 8192]),
@@ -501,6 +418,12 @@ pub fn benches() -> Vec<Bench> {
         ("window_totals", "window_totals", &[16, 8192]),
         ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
         ("decode_join", "decode_join", &[64, 8, 4, 128, 4]),
+        ("block_attention", "block_attention", &[4, 4096, 16, 128, 4096, 16, 64, 64]),
+        ("taylor2", "taylor2_features", &[262_144, 64, 4161]),
+        ("memory_read_gated", "memory_read_gated", &[512, 64, 64, 256, 64]),
+        ("memory_read_normed", "memory_read_normed", &[512, 64, 64, 256, 64]),
+        ("memory_gated_errors", "memory_gated_errors", &[512, 64, 64, 256, 64]),
+        ("memory_gated_grads", "memory_gated_grads", &[512, 64, 64, 256, 64]),
         ("log_sum_exp", "log_sum_exp", &[8192, 32000]),
         ("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
         ("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
@@ -520,6 +443,9 @@ pub fn benches() -> Vec<Bench> {
         ("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
         ("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
         ("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
+        ("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
+        ("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
+        ("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
         ("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
     ];
     rows.into_iter()

@@ -6,9 +6,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `attention`, `log_sum_exp`, `matmul`, `memory_read`, `newton_schulz_small`, `poly_features`, `rms_norm`, `rotary`, `softmax` | the ops |
+//! | `omega`, `layer` | the Omega rule, and a layer of an ATLAS model around it |
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
-//! | `cases` | the problems to verify, demonstrate and measure |
+//! | `cases`, `small_cases` | the problems to verify, demonstrate and measure; those for the simulator |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
@@ -17,6 +18,7 @@
 
 pub mod attention;
 pub mod attention_decode;
+pub mod block_attention;
 #[cfg(feature = "verify")]
 pub mod cases;
 #[cfg(feature = "verify")]
@@ -24,12 +26,15 @@ pub mod compare;
 #[cfg(feature = "verify")]
 pub mod cover;
 pub mod fused_forward;
+pub mod gated_memory;
+pub mod layer;
 pub mod log_sum_exp;
 pub mod matmul;
 #[cfg(feature = "verify")]
 pub mod memory;
 pub mod memory_grad;
 pub mod memory_read;
+pub mod muon;
 pub mod newton_schulz_small;
 pub mod omega;
 #[cfg(feature = "verify")]
@@ -45,7 +50,10 @@ pub mod rotary;
 pub mod run;
 #[cfg(feature = "verify")]
 pub mod simulate;
+#[cfg(feature = "verify")]
+mod small_cases;
 pub mod softmax;
+pub mod taylor_features;
 #[cfg(feature = "verify")]
 pub mod tolerance;
 pub mod transpose;

@@ -4,16 +4,16 @@ use crate::problem::{Fill, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, attention_decode, fused_forward, log_sum_exp, matmul, memory_grad, memory_read, newton_schulz_small,
-    omega, poly_features, random_features, rbf_features, rms_norm, rotary, softmax, transpose, window_sums,
-    windowed_attention,
+    attention, attention_decode, block_attention, fused_forward, gated_memory, layer, log_sum_exp, matmul, memory_grad,
+    memory_read, muon, newton_schulz_small, omega, poly_features, random_features, rbf_features, rms_norm, rotary,
+    softmax, taylor_features, transpose, window_sums, windowed_attention,
 };
 
 /// Learned coefficients of a polynomial feature map start near those of an exponential.
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 18] = [
+pub static OPS: [Op; 23] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -44,6 +44,18 @@ pub static OPS: [Op; 18] = [
         flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
     },
     Op {
+        name: "block_attention",
+        kernels: &[&block_attention::block_attention],
+        class: Class::Mlp,
+        batch: "B",
+        scalars: &[("scale", 0.18), ("causal", 1.0)],
+        state: &[],
+        // Each block of queries sees as many blocks of keys as its own number says, from the first on.
+        fill: |_, name| if ["blocks", "counts"].contains(&name) { Fill::Starts(1) } else { Fill::Normal(1.0) },
+        reference: block_attention::checked,
+        flops: |p| 4.0 * product(p, &["B", "M", "H", "D", "K"]) * block_attention::BLOCK as f64 / 2.0,
+    },
+    Op {
         name: "fused_forward",
         kernels: &[
             &fused_forward::fused_forward,
@@ -65,6 +77,52 @@ pub static OPS: [Op; 18] = [
         },
         reference: fused_forward::reference,
         flops: |p| (4.0 * p.dim("H") as f64 + 15.0) * product(p, &["G", "N", "D"]),
+    },
+    Op {
+        name: "gated_memory",
+        kernels: &[
+            &gated_memory::memory_read_gated,
+            &gated_memory::memory_read_normed,
+            &gated_memory::memory_gated_errors,
+            &gated_memory::memory_gated_grads,
+        ],
+        class: Class::Mlp,
+        batch: "G",
+        scalars: &[("scale", 2.0), ("eps", 1e-5)],
+        state: &[],
+        fill: |p, name| match name {
+            "w2" | "w3" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
+            "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
+            "c" => Fill::Around(0.5, 0.2),
+            _ => Fill::Normal(1.0),
+        },
+        reference: gated_memory::checked,
+        flops: |p| {
+            let products = match p.kernel.name {
+                "memory_read_normed" => 4.0,
+                "memory_gated_grads" => 12.0,
+                _ => 6.0,
+            };
+            products * product(p, &["G", "N", "H"]) * (p.dim("D") + p.dim("E")) as f64 / 2.0
+        },
+    },
+    Op {
+        name: "layer",
+        kernels: &[
+            &layer::layer_features,
+            &layer::layer_norm,
+            &layer::layer_gate,
+            &layer::layer_combine,
+            &omega::stream::omega_copy_tokens,
+            &omega::stream::omega_copy_gates,
+        ],
+        class: Class::Norm,
+        batch: "B",
+        scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
+        state: &[],
+        fill: normal,
+        reference: layer::reference::checked,
+        flops: |p| 10.0 * product(p, &["B", "N", "H", "D"]),
     },
     Op {
         name: "log_sum_exp",
@@ -130,6 +188,47 @@ pub static OPS: [Op; 18] = [
         flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
     },
     Op {
+        name: "muon",
+        kernels: &[
+            &muon::ns_squares,
+            &muon::ns_normalise,
+            &muon::ns_gram,
+            &muon::ns_polynomial,
+            &muon::ns_apply,
+            &muon::muon_momentum,
+            &muon::muon_apply,
+        ],
+        class: Class::Mlp,
+        batch: "B",
+        scalars: &[
+            ("stretch", 1.02),
+            ("eps", 1e-7),
+            ("safe", 0.0),
+            ("centre", 0.25),
+            ("first", 3.4),
+            ("second", -4.8),
+            ("third", 2.0),
+            ("mu", 0.95),
+            ("fresh", 1.0),
+            ("ahead", 1.0),
+            ("momentum", 0.95),
+            ("keep", 0.99),
+            ("step", 0.02),
+        ],
+        state: &["buf", "w"],
+        fill: |p, name| match name {
+            "largest" | "squares" => Fill::Around(3.0, 0.3),
+            "e" | "p" => Fill::Normal((p.dim("M").max(1) as f64).powf(-0.5)),
+            _ => Fill::Normal(1.0),
+        },
+        reference: muon::reference::checked,
+        flops: |p| match p.kernel.name {
+            "ns_gram" | "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
+            "ns_polynomial" => 2.0 * product(p, &["B", "M", "M", "M"]),
+            _ => 4.0 * product(p, &["B", "M", "N"]),
+        },
+    },
+    Op {
         name: "newton_schulz_small",
         kernels: &[&newton_schulz_small::newton_schulz_small],
         class: Class::NewtonSchulz,
@@ -149,10 +248,12 @@ pub static OPS: [Op; 18] = [
             &omega::omega_token_gates,
             &omega::omega_decay_gates,
             &omega::omega_muon,
+            &omega::fused_optimization,
+            &omega::fused_descent,
         ],
         class: Class::Mlp,
         batch: "B",
-        scalars: &[("scale", 2.0), ("commit", 1000.0)],
+        scalars: &[("scale", 2.0), ("commit", 1000.0), ("count", 5.0)],
         state: &["w", "s", "w1", "w2", "s1", "s2"],
         fill: omega::problem::fill,
         reference: omega::problem::checked,
@@ -239,6 +340,17 @@ pub static OPS: [Op; 18] = [
         fill: normal,
         reference: |p, i| vec![softmax::reference(&i.get("x"), p.dim("D"))],
         flops: |p| 5.0 * product(p, &["N", "D"]),
+    },
+    Op {
+        name: "taylor_features",
+        kernels: &[&taylor_features::taylor2_features],
+        class: Class::Features,
+        batch: "N",
+        scalars: &[],
+        state: &[],
+        fill: normal,
+        reference: |p, i| vec![taylor_features::reference(&i.get("x"), p.dim("D"))],
+        flops: |p| 2.0 * product(p, &["N", "D", "D"]),
     },
     Op {
         name: "transpose",

@@ -23,6 +23,9 @@ fn check(op: &str) {
 #[test]
 fn fused_forward() {
     check("fused_forward");
+    check("gated_memory");
+    check("taylor_features");
+    check("layer");
 }
 
 #[test]
@@ -36,6 +39,11 @@ fn memory_read() {
 }
 
 #[test]
+fn muon() {
+    check("muon");
+}
+
+#[test]
 fn newton_schulz_small() {
     check("newton_schulz_small");
 }
@@ -43,6 +51,7 @@ fn newton_schulz_small() {
 #[test]
 fn attention_over_windows() {
     check("attention_decode");
+    check("block_attention");
     check("window_sums");
     check("windowed_attention");
 }

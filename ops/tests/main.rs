@@ -3,5 +3,7 @@
 mod cases;
 mod choices;
 mod controls;
+mod layer;
+mod muon;
 mod omega;
 mod stream;

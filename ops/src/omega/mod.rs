@@ -32,7 +32,8 @@ pub use gates::{omega_decay_gates, omega_token_gates};
 pub use linear::omega_linear;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
-pub use muon::omega_muon;
+pub use muon::{fused_descent, fused_optimization, omega_muon};
+pub(crate) use stream::copy_tokens;
 pub use stream::{OmegaStream, StreamRule, StreamSizes, Tokens};
 
 use atlas_runtime::Chain;

@@ -92,6 +92,115 @@ atlas_kernel! {
             }
         }
     }
+
+    /// One step of both matrices of a memory on a window of tokens: weighted gradients, momentum, `count` steps of
+    /// Newton-Schulz, and the update, in place.
+    ///
+    /// `S <- theta S + sum_i c_i grad l_i`, `W <- alpha W - eta NS(S)`; `loss = sum_i c_i l_i`. A token of weight 0 may be
+    /// anything.
+    pub kernel fused_optimization<T: Float>(
+        x: &Tensor<T, [G, N, D]>,
+        v: &Tensor<T, [G, N, E]>,
+        r: &Tensor<T, [G, N, E]>,
+        c: &Tensor<f32, [G, N]>,
+        alpha: &Tensor<f32, [G]>,
+        theta: &Tensor<f32, [G]>,
+        eta: &Tensor<f32, [G]>,
+        w1: &mut Tensor<f32, [G, E, M]>,
+        w2: &mut Tensor<f32, [G, D, M]>,
+        s1: &mut Tensor<f32, [G, E, M]>,
+        s2: &mut Tensor<f32, [G, D, M]>,
+        loss: &mut Tensor<f32, [G]>,
+        scale: f32,
+        count: i32,
+    )
+    tune { BM: [32, 16, 64], warps: [8, 4] }
+    {
+        for g in grid(G) {
+            let weight = load(c[g, ..]).t();
+            let xs = select(weight == 0.0, 0.0, load(x[g, .., ..]));
+            let wanted = select(weight == 0.0, 0.0, load(v[g, .., ..]));
+            let skipped = select(weight == 0.0, 0.0, load(r[g, .., ..]));
+            let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
+            for m in tiles(M, BM) {
+                let w1m = load(w1[g, .., m]).cast::<T>();
+                e += dot(gelu(dot(xs, load(w2[g, .., m]).cast::<T>())).cast::<T>(), w1m.t());
+            }
+            store(loss[g], 0.5 * scale * sum(weight * e * e));
+            let error = e * scale;
+            let errors = error.cast::<T>();
+            let weighted = (error * weight).cast::<T>();
+            let kept = load(theta[g]);
+            for m in tiles(M, BM) {
+                let z = dot(xs, load(w2[g, .., m]).cast::<T>());
+                let delta = weight * grad(gelu)(z) * dot(errors, load(w1[g, .., m]).cast::<T>());
+                store(s1[g, .., m], kept * load(s1[g, .., m]) + dot(weighted.t(), gelu(z).cast::<T>()));
+                store(s2[g, .., m], kept * load(s2[g, .., m]) + dot(xs.t(), delta.cast::<T>()));
+            }
+            let held = load(alpha[g]);
+            let step = load(eta[g]);
+            let mut along1 = normalised(load(s1[g, .., ..]), xs);
+            for _ in 0..count {
+                along1 = orthogonal_step(along1, iota([E, E], 0) == iota([E, E], 1));
+            }
+            store(w1[g, .., ..], held * load(w1[g, .., ..]) - step * along1.cast::<f32>());
+            let mut along2 = normalised(load(s2[g, .., ..]), xs);
+            for _ in 0..count {
+                along2 = orthogonal_step(along2, iota([D, D], 0) == iota([D, D], 1));
+            }
+            store(w2[g, .., ..], held * load(w2[g, .., ..]) - step * along2.cast::<f32>());
+        }
+    }
+
+    /// The same along the momentum itself: `W <- alpha W - eta S`.
+    pub kernel fused_descent<T: Float>(
+        x: &Tensor<T, [G, N, D]>,
+        v: &Tensor<T, [G, N, E]>,
+        r: &Tensor<T, [G, N, E]>,
+        c: &Tensor<f32, [G, N]>,
+        alpha: &Tensor<f32, [G]>,
+        theta: &Tensor<f32, [G]>,
+        eta: &Tensor<f32, [G]>,
+        w1: &mut Tensor<f32, [G, E, M]>,
+        w2: &mut Tensor<f32, [G, D, M]>,
+        s1: &mut Tensor<f32, [G, E, M]>,
+        s2: &mut Tensor<f32, [G, D, M]>,
+        loss: &mut Tensor<f32, [G]>,
+        scale: f32,
+    )
+    tune { BM: [32, 16, 64], warps: [8, 4] }
+    {
+        for g in grid(G) {
+            let weight = load(c[g, ..]).t();
+            let xs = select(weight == 0.0, 0.0, load(x[g, .., ..]));
+            let wanted = select(weight == 0.0, 0.0, load(v[g, .., ..]));
+            let skipped = select(weight == 0.0, 0.0, load(r[g, .., ..]));
+            let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
+            for m in tiles(M, BM) {
+                let w1m = load(w1[g, .., m]).cast::<T>();
+                e += dot(gelu(dot(xs, load(w2[g, .., m]).cast::<T>())).cast::<T>(), w1m.t());
+            }
+            store(loss[g], 0.5 * scale * sum(weight * e * e));
+            let error = e * scale;
+            let errors = error.cast::<T>();
+            let weighted = (error * weight).cast::<T>();
+            let held = load(alpha[g]);
+            let kept = load(theta[g]);
+            let step = load(eta[g]);
+            for m in tiles(M, BM) {
+                let w1m = load(w1[g, .., m]);
+                let w2m = load(w2[g, .., m]);
+                let z = dot(xs, w2m.cast::<T>());
+                let delta = weight * grad(gelu)(z) * dot(errors, w1m.cast::<T>());
+                let s1m = kept * load(s1[g, .., m]) + dot(weighted.t(), gelu(z).cast::<T>());
+                let s2m = kept * load(s2[g, .., m]) + dot(xs.t(), delta.cast::<T>());
+                store(s1[g, .., m], s1m);
+                store(s2[g, .., m], s2m);
+                store(w1[g, .., m], held * w1m - step * s1m);
+                store(w2[g, .., m], held * w2m - step * s2m);
+            }
+        }
+    }
 }
 
 /// The coefficients of every step.

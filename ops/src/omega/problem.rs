@@ -1,6 +1,6 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and their references.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, of_head};
+use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, of_head, step};
 use crate::problem::{Fill, Inputs, Problem};
 
 /// Fills of the inputs of all of the kernels: gates that forget slowly, and weights so small that no memory diverges.
@@ -20,6 +20,8 @@ pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
         "live" => Fill::Around(1.0, 0.1),
         "lam" | "lam_end" | "beta_end" => Fill::Around(0.8, 0.05),
         "old" | "old_end" => Fill::Normal(weight),
+        "x" | "r" => Fill::Normal(unit("D")),
+        "c" => Fill::Around(0.5, 0.1),
         "w1" => Fill::Normal(unit("M")),
         "w" => Fill::Normal(unit("D")),
         "s" | "s1" | "s2" => Fill::Normal(0.01),
@@ -48,6 +50,7 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     match p.kernel.name {
         "omega_mix" => mixed(p, inputs),
         "omega_token_gates" | "omega_decay_gates" => vec![band(p, inputs)],
+        "fused_optimization" | "fused_descent" => stepped(p, inputs),
         _ => trained(p, inputs),
     }
 }
@@ -148,9 +151,41 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     after
 }
 
+/// The reference of one step of a memory on a window.
+fn stepped(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let [n, d, e, m] = ["N", "D", "E", "M"].map(|dim| p.dim(dim));
+    let s = Sizes { n, p: n, h: 1, d, e, m, l: n, w: 1, k: n };
+    let [x, v, r, c] = ["x", "v", "r", "c"].map(|name| inputs.get(name));
+    let gates = ["alpha", "theta", "eta"].map(|name| inputs.get(name));
+    let matrices = ["w1", "w2", "s1", "s2"].map(|name| inputs.get(name));
+    let is_muon = p.kernel.name == "fused_optimization";
+    let (scale, count) = (f64::from(p.scalar("scale")), if is_muon { p.scalar("count") as usize } else { 0 });
+    let mut after = vec![vec![]; 5];
+    for g in 0..p.dim("G") {
+        let tokens = [&x[g * n * d..][..n * d], &v[g * n * e..][..n * e], &r[g * n * e..][..n * e]];
+        let part = |i: usize| {
+            let len = if i & 1 == 0 { e * m } else { d * m };
+            matrices[i][g * len..][..len].to_vec()
+        };
+        let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
+        let gates = [gates[0][g], gates[1][g], gates[2][g]];
+        let loss = step(&s, tokens, &c[g * n..][..n], gates, &mut state, (scale, count));
+        let done = state.w.into_iter().chain(state.s).chain([vec![loss]]);
+        after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
+    }
+    after
+}
+
 /// Operations of a memory's chunks.
 pub(crate) fn flops(p: &Problem) -> f64 {
     let [b, h, c, l, k, d, e, m] = ["B", "H", "C", "L", "K", "D", "E", "M"].map(|dim| p.dim(dim) as f64);
+    if p.kernel.name.starts_with("fused_") {
+        let [g, n] = ["G", "N"].map(|dim| p.dim(dim) as f64);
+        let is_muon = f64::from(u8::from(p.kernel.name == "fused_optimization"));
+        let iterations =
+            is_muon * f64::from(p.scalar("count")) * (4.0 * (d * d + e * e) * m + 2.0 * (d.powi(3) + e.powi(3)));
+        return g * (5.0 * n * (d + e) * m + iterations);
+    }
     let heads = b * h * c;
     if p.kernel.name == "omega_mix" {
         return 6.0 * heads * l * k;

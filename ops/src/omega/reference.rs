@@ -4,6 +4,7 @@
 //! kernels' are; one sequence at a time.
 
 use crate::memory::{gelu, gelu_slope};
+use crate::newton_schulz_small::CLASSIC;
 use rayon::prelude::*;
 
 /// Sizes of one sequence.
@@ -226,6 +227,36 @@ pub fn muon(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -
         }
     }
     out
+}
+
+/// One step of a memory on a window of tokens of these weights, `W2` lying `[D, M]`: the weighted loss before it.
+pub fn step(
+    s: &Sizes,
+    [x, v, r]: [&[f64]; 3],
+    weights: &[f64],
+    [alpha, theta, eta]: [f64; 3],
+    state: &mut State,
+    (scale, count): (f64, usize),
+) -> f64 {
+    let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
+    let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
+    let mut loss = 0.0;
+    for (t, &weight) in weights.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+        let f = Factors::of(s, &anchor, [&x[t * s.d..][..s.d], &v[t * s.e..][..s.e], &r[t * s.e..][..s.e]], scale);
+        loss += weight * f.e.iter().map(|e| e * e).sum::<f64>() / (2.0 * scale);
+        f.add(&mut u, weight);
+    }
+    u[1] = turned(&u[1], s.m);
+    let iteration = crate::muon::NewtonSchulz { steps: vec![CLASSIC; count], ..crate::muon::NewtonSchulz::classic() };
+    for (i, rows) in [s.e, s.d].into_iter().enumerate() {
+        state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = theta * *s + u);
+        let along = match count {
+            0 => state.s[i].clone(),
+            _ => crate::muon::reference::iterate(&iteration, &state.s[i], [rows, s.m]),
+        };
+        state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = alpha * *w - eta * o);
+    }
+    loss
 }
 
 /// The mixing weights of one head.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 atlas_kernel! {
     /// y = x
-    kernel omega_copy_tokens<T: Float>(x: &Tensor<T, [B, N, H, D]>, y: &mut Tensor<T, [B, N, H, D]>)
+    pub kernel omega_copy_tokens<T: Float>(x: &Tensor<T, [B, N, H, D]>, y: &mut Tensor<T, [B, N, H, D]>)
     tune { BN: [16, 1, 64], warps: [4, 1] }
     {
         for (b, n, h) in grid(B, tiles(N, BN), H) {
@@ -23,7 +23,7 @@ atlas_kernel! {
     }
 
     /// y = x
-    kernel omega_copy_gates(x: &Tensor<f32, [B, N, H]>, y: &mut Tensor<f32, [B, N, H]>)
+    pub kernel omega_copy_gates(x: &Tensor<f32, [B, N, H]>, y: &mut Tensor<f32, [B, N, H]>)
     tune { BN: [16, 1, 64], warps: [4, 1] }
     {
         for (b, n) in grid(B, tiles(N, BN)) {
@@ -274,10 +274,15 @@ impl OmegaStream {
     }
 }
 
+/// y = x of tokens `[B, N, H, D]`.
+pub(crate) fn copy_tokens(device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
+    omega_copy_tokens.launch(device, args!(x, &mut *y))
+}
+
 /// y = x, of tokens or of gates.
 fn copy(device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
     if x.rank() == 3 {
         return omega_copy_gates.launch(device, args!(x, &mut *y));
     }
-    omega_copy_tokens.launch(device, args!(x, &mut *y))
+    copy_tokens(device, x, y)
 }

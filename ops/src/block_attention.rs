@@ -1,0 +1,112 @@
+//! Attention over chosen blocks of keys: each tile of queries lists the tiles of keys that it sees.
+//!
+//! Queries and keys are cut into blocks of 64. Of each head `h` and block of queries `p`, `blocks[h, p, ..counts[h, p]]` are the
+//! blocks of keys that are read, in any order and each at most once; the others cost nothing. With `causal` above 0 a query sees
+//! no key behind its own place, which is the key's with the same number from the end. A query that sees none gets 0, and
+//! -infinity for its log-sum-exp.
+//!
+//! Source: block-sparse masks as FlexAttention (arXiv 2412.05496) takes them; the online softmax of
+//! [`windowed_attention`](crate::windowed_attention), with `scale` as there. FLOPs: `4 B H D` times the keys that are read.
+
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    /// One step of an online softmax over scores: see `windowed_attention`.
+    tile fn step(z, v, scale, top, total, acc) {
+        let higher = max(top, max(z, axis = 1) * scale);
+        let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
+        let e = exp2(z * scale - base);
+        let kept = exp2(top - base);
+        let mut weighted = acc * kept;
+        weighted += dot(e.cast_like(v), v);
+        (higher, total * kept + sum(e, axis = 1), weighted)
+    }
+
+    /// o = softmax over the listed blocks (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
+    pub kernel block_attention<T: Float>(
+        q: &Tensor<T, [B, M, H, D]>,
+        k: &Tensor<T, [B, N, J, D]>,
+        v: &Tensor<T, [B, N, J, D]>,
+        blocks: &Tensor<i32, [H, P, K]>,
+        counts: &Tensor<i32, [H, P]>,
+        causal: i32,
+        scale: f32,
+        o: &mut Tensor<T, [B, M, H, D]>,
+        lse: &mut Tensor<f32, [B, H, M]>,
+    )
+    tune { BM: [64], stages: 2..=3, warps: [4, 8] }
+    {
+        for (b, h, m) in grid(B, H, tiles(M, BM)) {
+            let j = h / (size(H) / size(J));
+            let qs = load(q[b, m, h, ..]);
+            let mut top = full::<f32>([BM, 1], f32::NEG_INFINITY);
+            let mut total = zeros::<f32>([BM, 1]);
+            let mut acc = zeros::<f32>([BM, D]);
+            let row = m * BM + size(N) - size(M) + iota([BM, 1], 0);
+            let block = m * BM / BM;
+            for i in 0..load(counts[h, block]) {
+                let at = load(blocks[h, block, i]) * BM;
+                let key = at + iota([1, BM], 1);
+                let seen = (key < size(N)) && ((key <= row) || (causal < 1));
+                let z = select(seen, dot(qs, load(k[b, span(at, BM), j, ..]).t()), f32::NEG_INFINITY);
+                (top, total, acc) = step(z, load(v[b, span(at, BM), j, ..]), scale, top, total, acc);
+            }
+            store(o[b, m, h, ..], select(total == 0.0, 0.0, acc / total).cast::<T>());
+            store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
+        }
+    }
+}
+
+use std::f32::consts::{LN_2, LOG2_E};
+
+/// Elements of a block.
+pub const BLOCK: usize = 64;
+
+#[cfg(feature = "verify")]
+pub(crate) use checked::checked;
+
+#[cfg(feature = "verify")]
+mod checked {
+    use super::BLOCK;
+    use crate::problem::{Inputs, Problem};
+    use rayon::prelude::*;
+
+    /// Softmax over the keys of the listed blocks, row by row.
+    pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
+        let [b, m, h, d, n, j] = ["B", "M", "H", "D", "N", "J"].map(|dim| p.dim(dim));
+        let [blocks, most] = ["P", "K"].map(|dim| p.dim(dim));
+        let (q, k, v) = (i.get("q"), i.get("k"), i.get("v"));
+        let (listed, counts) = (i.get("blocks"), i.get("counts"));
+        let scale = f64::from(p.scalar("scale")) / std::f64::consts::LOG2_E;
+        let row = |at: usize| {
+            let (t, head, sequence) = (at % m, at / m % h, at / m / h);
+            let list = head * blocks + t / BLOCK;
+            let place = (t + n) as i64 - m as i64;
+            let mut seen = Vec::new();
+            for block in &listed[list * most..][..(counts[list].max(0.0) as usize).min(most)] {
+                let first = *block as i64 * BLOCK as i64;
+                let inside = |key: &i64| *key >= 0 && *key < n as i64 && (p.scalar("causal") < 1.0 || *key <= place);
+                seen.extend((first..first + BLOCK as i64).filter(inside));
+            }
+            let q = &q[((sequence * m + t) * h + head) * d..][..d];
+            let of = |key: i64| ((sequence * n + key as usize) * j + head / (h / j)) * d;
+            let score = |&key: &i64| scale * k[of(key)..][..d].iter().zip(q).map(|(a, b)| a * b).sum::<f64>();
+            let scores: Vec<f64> = seen.iter().map(score).collect();
+            let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = scores.iter().map(|z| (z - top).exp()).sum();
+            let mut o = vec![0.0; d];
+            for (z, &key) in scores.iter().zip(&seen) {
+                let e = (z - top).exp() / total;
+                o.iter_mut().zip(&v[of(key)..][..d]).for_each(|(o, v)| *o += e * v);
+            }
+            (o, if seen.is_empty() { f64::NEG_INFINITY } else { top + total.ln() })
+        };
+        let rows: Vec<(Vec<f64>, f64)> = (0..b * h * m).into_par_iter().map(row).collect();
+        let mut o = vec![0.0; b * m * h * d];
+        for (at, (of_row, _)) in rows.iter().enumerate() {
+            let (t, head, sequence) = (at % m, at / m % h, at / m / h);
+            o[((sequence * m + t) * h + head) * d..][..d].copy_from_slice(of_row);
+        }
+        vec![o, rows.into_iter().map(|r| r.1).collect()]
+    }
+}

@@ -1,0 +1,135 @@
+//! Newton-Schulz and Muon on matrices of any size, against the same polynomial in f64.
+
+use atlas_dsl::DType;
+use atlas_ops::Comparison;
+use atlas_ops::muon::reference::{iterate, step};
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
+use atlas_runtime::{Device, Stream, Tensor};
+use half::{bf16, f16};
+
+fn noise(i: usize) -> f64 {
+    let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
+}
+
+fn matrix(seed: usize, len: usize, scale: f64) -> Vec<f64> {
+    (0..len).map(|i| f64::from((scale * noise(i + 7919 * seed)) as f32)).collect()
+}
+
+fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Tensor {
+    match dtype {
+        DType::F16 => device.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape),
+        DType::Bf16 => device.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
+        _ => device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape),
+    }
+    .unwrap()
+}
+
+/// What the launches make of matrices of one shape, and of the numbers as their element type holds them, f64.
+fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (Vec<f64>, Vec<f64>) {
+    let stream = Stream::default_of(&Device::cpu());
+    let given = tensor(stream.device(), dtype, g, &[b, m, n]);
+    let mut y = Tensor::zeros(stream.device(), dtype, [b, m, n]).unwrap();
+    let mut space = MuonSpace::new(&stream, dtype, b, m, n).unwrap();
+    of.launch(&stream, &given, &mut y, &mut space).unwrap();
+    let held = given.to_f64_vec().unwrap();
+    (y.to_f64_vec().unwrap(), held.chunks(m * n).flat_map(|g| iterate(of, g, [m, n])).collect())
+}
+
+fn error(found: &[f64], wanted: &[f64]) -> f64 {
+    let c = Comparison::of_all([(found, wanted)]);
+    if c.same_places { c.rel_f } else { f64::INFINITY }
+}
+
+#[test]
+fn iterations_of_any_shape_and_coefficients() {
+    for of in [NewtonSchulz::classic(), NewtonSchulz::you(), NewtonSchulz::polar_express()] {
+        for shape in [[1, 40, 160], [2, 70, 33], [1, 1, 50], [1, 64, 64], [3, 9, 17]] {
+            let g = matrix(1, shape.iter().product(), 0.7);
+            // Of nearly square matrices the smallest singular values are next to 0, where the polynomial is steep.
+            let bounds = [(DType::F32, 1e-5), (DType::F16, 5e-3), (DType::Bf16, 3e-2)];
+            for (dtype, bound) in bounds {
+                let (found, wanted) = both(&of, dtype, &g, shape);
+                // A row alone has one singular value, near 1, where the first step of Polar Express magnifies by 17.
+                let bound = match shape {
+                    [_, 1, _] => 17.0 * bound,
+                    [_, m, n] if m < 2 * n && n < 2 * m => 4.0 * bound,
+                    _ => bound,
+                };
+                let e = error(&found, &wanted);
+                assert!(e <= bound, "{shape:?} {dtype}: {e:.1e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn scales_zeros_and_neighbours() {
+    let shape = [1, 24, 40];
+    let g = matrix(3, 960, 1.0);
+    let safe = NewtonSchulz { scale_safe: true, ..NewtonSchulz::classic() };
+    let (usual, _) = both(&safe, DType::F32, &g, shape);
+    for power in [-100, 100] {
+        let scaled: Vec<f64> = g.iter().map(|v| v * f64::from(power).exp2()).collect();
+        let (found, wanted) = both(&safe, DType::F32, &scaled, shape);
+        assert_eq!(found, usual, "2^{power}");
+        assert!(error(&found, &wanted) < 1e-5);
+        // As Muon defines it, what is far below `eps` fades.
+        let (found, wanted) = both(&NewtonSchulz::classic(), DType::F32, &scaled, shape);
+        assert!(error(&found, &wanted) < 1e-5, "2^{power}");
+    }
+    for of in [&safe, &NewtonSchulz::classic()] {
+        let (zero, _) = both(of, DType::F32, &vec![0.0; 960], shape);
+        assert!(zero.iter().all(|&v| v == 0.0));
+    }
+    let mut two = matrix(5, 1920, 1.0);
+    two[17] = f64::NAN;
+    let (found, _) = both(&NewtonSchulz::classic(), DType::F32, &two, [2, 24, 40]);
+    assert!(found[..960].iter().all(|v| v.is_nan()) && found[960..].iter().all(|v| v.is_finite()));
+}
+
+#[test]
+fn another_polynomial_is_noticed() {
+    let g = matrix(1, 6400, 0.7);
+    let (found, _) = both(&NewtonSchulz::classic(), DType::Bf16, &g, [1, 40, 160]);
+    let wanted = iterate(&NewtonSchulz::you(), &g, [40, 160]);
+    assert!(error(&found, &wanted) > 3e-2);
+    let short = NewtonSchulz { steps: NewtonSchulz::classic().steps[..4].to_vec(), ..NewtonSchulz::classic() };
+    assert!(error(&found, &iterate(&short, &g, [40, 160])) > 3e-2);
+}
+
+#[test]
+fn a_step_on_a_list_of_matrices() {
+    let shapes = [[24, 40], [40, 24], [24, 40], [8, 8], [24, 40]];
+    for (nesterov, mean, scale) in
+        [(true, true, StepScale::Tall), (false, false, StepScale::Size), (true, false, StepScale::One)]
+    {
+        let (iteration, dtype) = (NewtonSchulz::classic(), DType::F32);
+        let of = Muon { iteration, rate: 0.02, momentum: 0.95, nesterov, mean, decay: 0.1, scale, dtype };
+        let stream = Stream::default_of(&Device::cpu());
+        let host: Vec<[Vec<f64>; 3]> =
+            shapes.iter().enumerate().map(|(i, [m, n])| [0, 1, 2].map(|k| matrix(10 * i + k, m * n, 0.5))).collect();
+        let mut tensors: Vec<[Tensor; 3]> = host
+            .iter()
+            .zip(&shapes)
+            .map(|(x, shape)| x.each_ref().map(|v| tensor(stream.device(), DType::F32, v, shape)))
+            .collect();
+        let mut spaces = MuonSpaces::default();
+        let mut wanted = host.clone();
+        for _ in 0..2 {
+            let mut list: Vec<MuonMatrix<'_>> =
+                tensors.iter_mut().map(|[w, buf, g]| MuonMatrix { w, buf, g }).collect();
+            of.step(&stream, &mut list, &mut spaces).unwrap();
+            for (x, shape) in wanted.iter_mut().zip(&shapes) {
+                let [w, buf] = step(&of, [&x[0], &x[1], &x[2]], *shape);
+                (x[0], x[1]) = (w, buf);
+            }
+        }
+        for (t, x) in tensors.iter().zip(&wanted) {
+            let e = [0, 1].map(|k| error(&t[k].to_f64_vec().unwrap(), &x[k]));
+            assert!(e[0] < 1e-5 && e[1] < 1e-6, "{e:?}");
+        }
+        // Five matrices, three shapes; the second step allocates nothing.
+        assert!(spaces.bytes() > 0);
+    }
+}
