@@ -30,6 +30,23 @@ atlas_kernel! {
         }
     }
 
+    /// Writes `state` and reads `t` afterwards.
+    kernel written_first<T: Float>(t: &Tensor<T, [N]>, state: &mut Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(state[n], load(state[n]) * 2.0);
+            store(y[n], load(t[n]));
+        }
+    }
+
+    /// Reads `t` and writes `state` afterwards.
+    kernel read_first<T: Float>(t: &Tensor<T, [N]>, state: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(state[n], load(state[n]) + load(t[n]));
+        }
+    }
+
     kernel doubled<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
     {
         for n in grid(tiles(N, 16)) {
@@ -57,6 +74,8 @@ fuse! {
     kernel no_edge = numbered >> summed;
     kernel moved_back = doubled >> before;
     kernel changed = in_place >> doubled;
+    kernel too_late = doubled(x = s) >> written_first(state = s);
+    kernel in_time = doubled(x = s) >> read_first(state = s);
     kernel element_by_element = biased >> counted;
     kernel made_whole = softmaxed >> affine;
 }
@@ -97,6 +116,16 @@ fn signatures_that_do_not_fit() {
     has(&said(&no_type, 2), "ATL230", &["`f33`", "no element type"]);
     has(&said(&a_number, 2), "ATL230", &["one is a tensor and one a number"]);
     has(&said(&of_refused, 2), "ATL230", &["`affine` has no parameter `q`"]);
+}
+
+#[test]
+fn a_maker_reads_what_was_there_before() {
+    let cpu = Device::cpu();
+    let mut s = cpu.tensor_from(&[1.0_f32, 2.0, 3.0], [3]).unwrap();
+    let mut y = Tensor::zeros(&cpu, DType::F32, [3]).unwrap();
+    has(&too_late.launch(&cpu, args!(&mut s, &mut y)).unwrap_err().to_string(), "ATL231", &["`doubled` reads `s`"]);
+    in_time.launch(&cpu, args!(&mut s)).unwrap();
+    assert_eq!(s.to_vec::<f32>().unwrap(), [3.0, 6.0, 9.0]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! and a tile that was made in this block, or in one around it, is not made again.
 
 use super::cover::{Place, cover, wanted_size};
-use super::links::{Links, Meaning};
+use super::links::{Linked, Links, Meaning};
 use super::maker::{coordinate, loads_of, narrowed, reaches, shape_of, the_store, unedged};
 use super::rules;
 use super::signature::{KnobUse, Plan};
@@ -228,7 +228,32 @@ impl<'p> Graft<'p> {
     /// An operation of a part: the last one's stand where they stood.
     fn put(&mut self, written: &Written, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
         let is_last = written.part + 1 == self.links().parts.len();
+        if let (false, Op::Load { param, .. }) = (is_last, &op) {
+            self.reads_what_was(written.part, *param, loc)?;
+        }
         if is_last || matches!(op, Op::Yield(_)) { self.push_all(op, loc) } else { self.push_outside(op, loc) }
+    }
+
+    /// What a maker reads must be as it was before the last part wrote it.
+    fn reads_what_was(&self, part: usize, param: Param, loc: Loc) -> Grafted<()> {
+        let is_store = |op: &Op| matches!(op, Op::Store { param: p, .. } if *p == param);
+        let name = &self.kernel.params[param].name;
+        if self.kernel.params[param].kind.is_read_only() {
+            return Ok(());
+        }
+        let last = self.links().parts.len() - 1;
+        let written_in_loop = self.open.len() > 1
+            && self
+                .built
+                .iter()
+                .filter(|b| b.0 == last)
+                .any(|(.., kernel)| stores_in_loop(kernel, name, &self.links().parts[last]));
+        if !written_in_loop && !self.kernel.insts.values().any(is_store) {
+            return Ok(());
+        }
+        let (maker, writer) = (&self.links().parts[part].label, &self.links().parts[last].label);
+        let message = format!("`{maker}` reads `{name}`, which `{writer}` has written by then");
+        Err(Diagnostic::new(231, loc, message).note("give one of them a tensor of its own").into())
     }
 
     /// An operation with the fused kernel's values, dims, parameters and tables.
@@ -508,6 +533,17 @@ fn refusal(links: &Links, reader: usize, (part, param): (usize, usize), code: u1
     let name = maker.def.params[param].name();
     let message = format!("`{name}` of `{}` cannot become tiles of `{}`: {why}", maker.label, reader.label);
     Diagnostic::new(code, loc, message).into()
+}
+
+/// True if a part stores to what is called so in the fused kernel, in a loop.
+fn stores_in_loop(kernel: &Kernel, name: &str, part: &Linked) -> bool {
+    kernel.insts.iter().any(|(inst, op)| match op {
+        Op::Store { param, .. } => {
+            part.params[param.as_u32() as usize] == Meaning::Outside(name.to_owned())
+                && !kernel.blocks[kernel.body].insts.contains(&inst)
+        }
+        _ => false,
+    })
 }
 
 fn rank(p: &ParamDef) -> usize {

@@ -22,7 +22,7 @@
 //!   tile has no edge where the tensor has one is refused (232).
 //! - Kernels without effects but their stores may be computed as often as one likes, and anywhere: the maker's tile is made
 //!   as far outside loops as what picks it allows, and once for each place that it is needed in.
-//! - A maker that reads what it writes, or what another kernel of the fusion writes, is refused.
+//! - A maker that reads what it writes is refused, and so is one that would read what the last kernel has written by then.
 //!
 //! | file | does |
 //! |---|---|
