@@ -47,6 +47,6 @@ def find(value, work):
         name = str(result.get("name", ""))
         sizes = tuple(int(n) for n in re.findall(r"\d+", str(result.get("shape", ""))))
         named = name == work.atlas or name.startswith(f"{work.atlas}_")
-        if named and sizes == work.sizes and result.get("dtype") == work.dtype:
+        if named and sizes == (work.atlas_sizes or work.sizes) and result.get("dtype") == work.dtype:
             return result
     return None

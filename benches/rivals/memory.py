@@ -47,7 +47,8 @@ def memory_grad(g, n, d, h, name="memory_grad"):
         return oracle.loss_gradients(x, v, weights, w1, w2)
 
     return Work(
-        name, "memory_grad", (g, n, d, h), 1e-2, g * (4 * n * d + 4 * n + 2 * 2 * d * h + 4 * 2 * d * h),
+        name.replace("memory_grad", "memory_grad_plan"), "memory_grad", (g, n, d, h), 1e-2,
+        g * (4 * n * d + 4 * n + 2 * 2 * d * h + 4 * 2 * d * h),
         10 * g * n * d * h, 128, reference,
         [
             *four_ways(gradients, *args),
@@ -99,7 +100,7 @@ def omega_muon_step(g, n, d, h):
 
     p = 2 * d * h
     return Work(
-        "omega_muon_step", "omega_muon_step", (g, n, d, h), 3e-2, g * (16 * p + 4 * n * d + 4 * n),
+        "omega_muon_step_plan", "omega_muon_step", (g, n, d, h), 3e-2, g * (16 * p + 4 * n * d + 4 * n),
         g * (10 * n * d * h + 2 * (20 * d * d * h + 10 * d**3) + 4 * p), 128, reference,
         [
             *both("torch eager", lambda: lambda: step(w, s, x, v, weights)),
@@ -133,7 +134,7 @@ def fused_forward(batch, heads, t, d, h):
 
     g = batch * heads
     return Work(
-        "fused_forward", "fused_forward", (batch, heads, t, d, h), 1e-2,
+        "fused_forward", "fused_forward", (g, t, d, h), 1e-2,
         2 * g * (3 * t * d + 2 * d * h) + 2 * heads * d, g * t * (4 * d * h + 15 * d), 1, reference,
         four_ways(forward, q, gate, weight, w1, w2),
     )
@@ -188,7 +189,7 @@ def muon_step(count, n, m):
 
     low, high = min(n, m), max(n, m)
     return Work(
-        "muon_step", "muon_step", (count, n, m), 3e-2, 20 * count * n * m,
+        "muon_step_plan", "muon_step", (count, n, m), 3e-2, 20 * count * n * m,
         count * (20 * low * low * high + 10 * low**3), 2, reference,
         [
             Rival("torch.optim.Muon", library),

@@ -147,7 +147,7 @@ def omega_mlp(g, t, d, h, b, c, name="omega_mlp"):
         return lambda: omega(*args, b, **parts)
 
     return Work(
-        name, "omega_mlp", (g, t, d, h, b, c), 1e-2,
+        name.replace("omega_mlp", "omega_mlp_plan"), "omega_mlp", (g, t, d, h, b, c), 1e-2,
         g * (8 * t * d + 4 * t * (c + 3) + 16 * 2 * d * h),
         g * math.ceil(t / b) * ((14 * n + 8 * b) * d * h + 4 * b * n * (d + h)), 128,
         lambda part: tuple(r[part] for r in reference()),

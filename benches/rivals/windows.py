@@ -94,6 +94,7 @@ def windowed_attention(b, h, t, d, w, name="windowed_attention"):
             *both("SDPA cuDNN by blocks", lambda: blocks("CUDNN_ATTENTION"), gpu=True),
             *both("SDPA efficient by blocks", lambda: blocks("EFFICIENT_ATTENTION"), gpu=True),
         ],
+        atlas_sizes=(b, t, h, d, t, h, 0),
     )
 
 

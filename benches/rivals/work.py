@@ -48,6 +48,8 @@ class Work:
     reference: Callable
     rivals: list = field(default_factory=list)
     dtype: str = "bf16"
+    # The sizes as Atlas orders them, where they are others.
+    atlas_sizes: tuple | None = None
     # Puts back what the rivals change in place; called before an output is checked and before a round.
     reset: Callable = lambda: None
 

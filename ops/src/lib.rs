@@ -10,6 +10,7 @@
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
 //! | `cases`, `small_cases` | the problems to verify, demonstrate and measure; those for the simulator |
+//! | `plans` | ops of several launches, to measure |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
@@ -39,6 +40,8 @@ pub mod newton_schulz_small;
 pub mod omega;
 #[cfg(feature = "verify")]
 pub mod op;
+#[cfg(feature = "verify")]
+pub mod plans;
 pub mod poly_features;
 #[cfg(feature = "verify")]
 pub mod problem;

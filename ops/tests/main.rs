@@ -6,4 +6,5 @@ mod controls;
 mod layer;
 mod muon;
 mod omega;
+mod plans;
 mod stream;

@@ -1,10 +1,11 @@
 //! `atlas bench`: measures the kernels on a GPU, with the record of the machine beside the numbers.
 
 use super::show::{self, Progress};
-use super::{input, record, sample};
+use super::{bench_plans, input, record, sample};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
+use atlas_ops::plans::PLANS;
 use atlas_ops::problem::TensorParam;
 use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
@@ -52,8 +53,12 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         .into_iter()
         .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || (!exact && o == b.problem.op.name)))
         .collect();
-    if benches.is_empty() {
-        let names: Vec<&str> = cases::benches().iter().map(|b| b.name).collect();
+    // A plan has the configs that are chosen, at its own sizes.
+    let as_is = args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs;
+    let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
+    if benches.is_empty() && plans.is_empty() {
+        let all = cases::benches();
+        let names: Vec<&str> = all.iter().map(|b| b.name).chain(PLANS.iter().map(|p| p.name)).collect();
         bail!(
             "there is no benchmark `{}`; the benchmarks are {}",
             args.only.as_deref().unwrap_or(""),
@@ -68,11 +73,15 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let mut record = record::record(&device.id().to_string());
     record["device_name"] = json!(device.name());
     record["copy_gb_s"] = json!(copy_bandwidth(&device)?);
-    let mut progress = Progress::new(benches.len());
+    let mut progress = Progress::new(benches.len() + plans.len());
     let mut results = Vec::new();
     for bench in &benches {
         progress.step(&format!("{} {}", bench.name, bench.problem.shape()));
         results.extend(measure(bench, &device, args)?);
+    }
+    for plan in &plans {
+        progress.step(&format!("{} {}", plan.name, plan.shape()));
+        results.push(bench_plans::measure(plan, &device, args.samples)?);
     }
     drop(progress);
     let slower = before.as_ref().map(|b| compare(b, &mut results)).unwrap_or_default();

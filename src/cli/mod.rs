@@ -17,6 +17,7 @@
 //! | `show` | tables, progress, JSON |
 
 mod bench;
+mod bench_plans;
 mod compile;
 mod counts;
 mod demo;
