@@ -12,7 +12,7 @@ use atlas::runtime::{Arg, RuntimeError};
 use std::collections::BTreeMap;
 
 /// Chains that are to be fused and compared.
-const WANTED: usize = 300;
+const WANTED: usize = 600;
 
 const TYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
@@ -27,10 +27,11 @@ enum Kind {
 /// A kernel, what it reads and what it makes of that.
 type Stage = (&'static KernelDef, Kind, Kind);
 
-static STAGES: [Stage; 16] = [
+static STAGES: [Stage; 17] = [
     (&affine, Kind::Rows, Kind::Rows),
     (&activated, Kind::Rows, Kind::Rows),
     (&biased, Kind::Rows, Kind::Rows),
+    (&centred, Kind::Rows, Kind::Rows),
     (&normed, Kind::Rows, Kind::Rows),
     (&softmaxed, Kind::Rows, Kind::Rows),
     (&product, Kind::Rows, Kind::Rows),

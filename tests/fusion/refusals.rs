@@ -23,6 +23,14 @@ atlas_kernel! {
         }
     }
 
+    /// Adds its number to each row.
+    kernel numbered_rows<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    {
+        for n in grid(N) {
+            store(y[n, ..], load(x[n, ..]) + n.cast::<T>());
+        }
+    }
+
     kernel in_place<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
     {
         for n in grid(tiles(N, 16)) {
@@ -76,7 +84,7 @@ fuse! {
     kernel changed = in_place >> doubled;
     kernel too_late = doubled(x = s) >> written_first(state = s);
     kernel in_time = doubled(x = s) >> read_first(state = s);
-    kernel element_by_element = biased >> counted;
+    kernel element_by_element = numbered_rows >> differences;
     kernel made_whole = softmaxed >> affine;
 }
 
@@ -86,8 +94,7 @@ fn said(kernel: &'static atlas::dsl::KernelDef, rank: usize) -> String {
     let shape = [24; 2];
     let x = Tensor::zeros(&cpu, DType::F32, &shape[..rank]).unwrap();
     let row = Tensor::zeros(&cpu, DType::F32, [24]).unwrap();
-    let dtype = if kernel.name == "element_by_element" { DType::I32 } else { DType::F32 };
-    let mut y = Tensor::zeros(&cpu, dtype, &shape[..rank]).unwrap();
+    let mut y = Tensor::zeros(&cpu, DType::F32, &shape[..rank]).unwrap();
     let mut out = Some(&mut y);
     let args: Vec<atlas::runtime::Arg<'_>> = kernel
         .params
@@ -133,6 +140,10 @@ fn tiles_that_do_not_fit() {
     has(&said(&no_edge, 1), "ATL232", &["`y` of `numbered`", "`summed`", "no edge along axis 0"]);
     has(&said(&moved_back, 1), "ATL231", &["`y` of `doubled`", "computed place"]);
     has(&said(&changed, 1), "ATL231", &["`y` of `in_place`", "which it writes"]);
-    has(&said(&element_by_element, 2), "ATL231", &["`y` of `biased`", "`counted`", "element by element"]);
+    has(
+        &said(&element_by_element, 2),
+        "ATL231",
+        &["`y` of `numbered_rows`", "`differences`", "element by element", "its number is computed with"],
+    );
     has(&said(&made_whole, 2), "ATL231", &["`y` of `softmaxed`", "made of all of `D`"]);
 }

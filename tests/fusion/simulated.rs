@@ -12,6 +12,7 @@ fuse! {
     kernel linear = normed >> product(w = m) >> affine;
     kernel activated_product = activated(U = bf16) >> product;
     kernel loss = projected >> measured_loss;
+    kernel widened = centred >> softmaxed;
     kernel pipeline_of_maps = affine >> turned;
     kernel maps = affine >> softmaxed >> activated;
 }
@@ -53,6 +54,12 @@ fn fused_kernels_agree() {
         ],
         2e-2,
     );
+}
+
+#[test]
+fn rows_made_one_by_one_agree_as_tiles() {
+    let given = [random(BF16, &[37, 40]), random(BF16, &[40]), output(BF16, &[37, 40])];
+    agrees(&widened, &given, 2e-2);
 }
 
 #[test]

@@ -30,6 +30,16 @@ atlas_kernel! {
         }
     }
 
+    /// Row by row: a fold of each, and a weight.
+    pub(crate) kernel centred<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>)
+    {
+        for n in grid(N) {
+            let v = load(x[n, ..]).cast::<f32>();
+            let mean = sum(v, axis = 0) / size(D).cast::<f32>();
+            store(y[n, ..], ((v - mean) * load(w[..]).cast::<f32>()).cast::<T>());
+        }
+    }
+
     /// Rows scaled by a fold of each.
     pub(crate) kernel normed<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>, eps: f32)
     tune { BN: [1, 2, 4, 16] }

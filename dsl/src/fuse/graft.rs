@@ -6,8 +6,9 @@
 //! and a tile that was made in this block, or in one around it, is not made again.
 
 use super::cover::{Place, cover, wanted_size};
+use super::fit::fitted;
 use super::links::{Linked, Links, Meaning};
-use super::maker::{coordinate, loads_of, narrowed, reaches, shape_of, the_store, unedged};
+use super::maker::{coordinate, loads_of, reaches, shape_of, the_store, unedged};
 use super::rules;
 use super::signature::{KnobUse, Plan};
 use crate::builder::Builder;
@@ -379,7 +380,7 @@ impl<'p> Graft<'p> {
         let kernel = self.build(part, self.covered_config(part, param, own, own_dims))?;
         let refuse = |code: u16, why: String| refusal(&self.plan.links, reader.0, maker, code, &why, loc);
         let in_loop = |slice: Slice| coordinate(&slice).is_some_and(|v| self.depth[v] > 0);
-        let (kernel, why_whole) = narrowed(kernel, param, own, in_loop).map_err(|why| refuse(231, why))?;
+        let (kernel, why_whole) = fitted(kernel, param, own, in_loop).map_err(|why| refuse(231, why))?;
         let (store, stored, value) = the_store(&kernel, param).map_err(|why| refuse(231, why))?;
         let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
         let places = cover(&kernel, stored, &self.kernel, &loaded, own_dims).map_err(|why| {

@@ -1,13 +1,11 @@
 //! What a kernel stores and loads: the one tile of an output, its edges, and tiles that are read.
 
 use super::cover::wanted_size;
-use super::narrow::{is_narrower, narrow};
 use crate::entity::{Dim, Inst, Param, Value};
 use crate::ir::{Kernel, ParamKind};
 use crate::op::{Op, Slice};
 use crate::reach::{Reach, is_counted_point, reach};
 use crate::validity::{Constraint, Validity, same_slice};
-use std::rc::Rc;
 
 /// How far each slice of a load reaches.
 pub(super) fn reaches(kernel: &Kernel, param: Param, slices: &[Slice]) -> Vec<Reach> {
@@ -21,31 +19,12 @@ pub(super) fn shape_of(slices: &[Slice], dims: &[Dim], kernel: &Kernel) -> Vec<u
     kept.filter_map(|(&s, &d)| wanted_size(s, kernel.dims[d].size)).collect()
 }
 
-/// A maker that stores tiles as they are wanted where it stored the whole of an axis, if each element is made of its like;
-/// else why it is not.
-pub(super) fn narrowed(
-    kernel: Rc<Kernel>,
-    param: usize,
-    wanted: &[Slice],
-    in_loop: impl Fn(Slice) -> bool,
-) -> Result<(Rc<Kernel>, Option<String>), String> {
-    let mut kernel = kernel;
-    for (axis, &wanted) in wanted.iter().enumerate() {
-        let (store, stored, _) = the_store(&kernel, param)?;
-        let size = match (&kernel.params[Param::from_u32(param as u32)].kind, wanted) {
-            (ParamKind::Tensor { dims, .. }, wanted)
-                if is_narrower(stored[axis], wanted, kernel.dims[dims[axis]].size) =>
-            {
-                wanted_size(wanted, kernel.dims[dims[axis]].size).unwrap_or(1)
-            }
-            _ => continue,
-        };
-        match narrow(&kernel, store, axis, size, in_loop(wanted)) {
-            Ok(made) => kernel = Rc::new(made),
-            Err(why) => return Ok((kernel, Some(why))),
-        }
+/// The dim of an axis of a tensor.
+pub(super) fn axis_dim(kernel: &Kernel, param: Param, axis: usize) -> Option<Dim> {
+    match &kernel.params[param].kind {
+        ParamKind::Tensor { dims, .. } => dims.get(axis).copied(),
+        ParamKind::Scalar { .. } => None,
     }
-    Ok((kernel, None))
 }
 
 /// The one store to a parameter, its slices and its value; it stands outside loops.

@@ -30,17 +30,19 @@
 //! | `signature` | the fused kernel's declaration |
 //! | `cover` | which tile of its maker a load wants |
 //! | `maker` | what a kernel stores, and its edges |
-//! | `narrow` | a maker of whole rows as one of tiles |
+//! | `fit`, `narrow`, `widen` | a maker of whole rows, or of single ones, as one of tiles |
 //! | `graft` | the operations of all kernels in one |
 //! | `rules` | the rules by name, and which of them an edge is |
 
 mod cover;
+mod fit;
 mod graft;
 mod links;
 mod maker;
 mod narrow;
 mod rules;
 mod signature;
+mod widen;
 
 pub use rules::{RULES, Role, Rule};
 

@@ -5,9 +5,10 @@
 //! as it is, beside the tiles. Where a loop of the reader goes over the tiles it is made once, before the loop; where programs
 //! do, each would make it again, and the maker is left as it is.
 
-use crate::entity::{Dim, Inst, Param, Value};
+use super::maker::axis_dim;
+use crate::entity::{Dim, Inst, Value};
 use crate::infer::infer;
-use crate::ir::{DimSize, GridExtent, Kernel, ParamKind};
+use crate::ir::{GridExtent, Kernel};
 use crate::op::{BinaryOp, Op, Slice};
 use crate::types::DType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,13 +31,6 @@ pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, besid
     let body = out.body;
     out.blocks[body].insts.push(store);
     Ok(out)
-}
-
-fn axis_dim(kernel: &Kernel, param: Param, axis: usize) -> Option<Dim> {
-    match &kernel.params[param].kind {
-        ParamKind::Tensor { dims, .. } => dims.get(axis).copied(),
-        ParamKind::Scalar { .. } => None,
-    }
 }
 
 /// The walk from a store backwards.
@@ -190,15 +184,4 @@ impl Cut {
         let inst = self.kernel.push_inst(self.kernel.body, op, &types, loc);
         Ok(self.kernel.results[inst].first().copied())
     }
-}
-
-/// True if a tile of `wanted` elements is another part of a dim than all of it.
-pub(super) fn is_narrower(slice: Slice, wanted: Slice, size: DimSize) -> bool {
-    let all = |n: u32| size == DimSize::Const(n.into());
-    slice == Slice::Whole
-        && match wanted {
-            Slice::Tile { size, .. } | Slice::Span { len: size, .. } => !all(size),
-            Slice::At(_) => true,
-            Slice::Whole => false,
-        }
 }

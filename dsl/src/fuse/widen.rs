@@ -1,0 +1,145 @@
+//! A maker of single rows as a maker of tiles of them.
+//!
+//! What is stored for one element of an axis is computed for a tile of them at once: from the store backwards, what depends on
+//! the element gets an axis in front, down to loads, which then read tiles. That is possible where the element's number does
+//! nothing but pick elements, and where no operation is of two axes already, as a product is.
+
+use super::maker::axis_dim;
+use crate::entity::{Dim, Inst, Value};
+use crate::infer::infer;
+use crate::ir::{GridExtent, Kernel, Loc, ValueDef};
+use crate::op::{Op, Slice};
+use std::collections::BTreeMap;
+
+/// A kernel that stores tiles of `size` along an axis of a tensor of which it stored one element; else why it cannot.
+pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Result<Kernel, String> {
+    let Op::Store { param, slices, value } = kernel.insts[store].clone() else { return Err("it is not stored".into()) };
+    let dim = axis_dim(kernel, param, axis).ok_or("it is not stored")?;
+    let Slice::At(point) = slices[axis] else { return Err("it is a tile".into()) };
+    let ValueDef::Grid(_) = kernel.values[point].def else { return Err("it is stored at a computed place".into()) };
+    if slices[..axis].iter().any(|s| !matches!(s, Slice::At(_))) {
+        return Err("an axis of its tile is before it".into());
+    }
+    let mut out = kernel.clone();
+    out.blocks[out.body].insts.retain(|&i| i != store);
+    let coord = out.push_grid_axis(GridExtent::Tiles { dim, size });
+    let mut wide = Wide { kernel: out, dim, point, coord, size, known: BTreeMap::new() };
+    let made = match wide.value(value)? {
+        Some(made) => made,
+        None => wide.repeated(value)?,
+    };
+    let mut slices = slices;
+    slices[axis] = Slice::Tile { index: coord, size };
+    let mut out = wide.kernel;
+    out.insts[store] = Op::Store { param, slices, value: made };
+    let body = out.body;
+    out.blocks[body].insts.push(store);
+    Ok(out)
+}
+
+/// The walk from a store backwards.
+struct Wide {
+    kernel: Kernel,
+    dim: Dim,
+    /// The element that is counted, and the tile that is counted instead.
+    point: Value,
+    coord: Value,
+    size: u32,
+    /// Values with an axis in front; none for what does not depend on the element.
+    known: BTreeMap<Value, Option<Value>>,
+}
+
+impl Wide {
+    /// A value for each element of the tile; none if it is the same for all.
+    fn value(&mut self, v: Value) -> Result<Option<Value>, String> {
+        if let Some(&known) = self.known.get(&v) {
+            return Ok(known);
+        }
+        if v == self.point {
+            return Err("its number is computed with".into());
+        }
+        let made = match self.kernel.def_op(v).map(|d| d.1.clone()) {
+            Some(op) => self.operation(v, op)?,
+            None => None,
+        };
+        self.known.insert(v, made);
+        Ok(made)
+    }
+
+    fn operation(&mut self, v: Value, op: Op) -> Result<Option<Value>, String> {
+        if let Op::Load { param, mut slices } = op {
+            let at = slices.iter().position(|s| *s == Slice::At(self.point));
+            let Some(at) = at else {
+                // Other coordinates are the same for all elements, if they are not made of this one.
+                for slice in &slices {
+                    if let Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } = *slice
+                        && self.value(v)?.is_some()
+                    {
+                        return Err("its number is computed with".into());
+                    }
+                }
+                return Ok(None);
+            };
+            let before = slices[..at].iter().all(|s| matches!(s, Slice::At(_)));
+            if !before || axis_dim(&self.kernel, param, at) != Some(self.dim) {
+                return Err("an axis of what it reads is before it".into());
+            }
+            slices[at] = Slice::Tile { index: self.coord, size: self.size };
+            return self.push(Op::Load { param, slices }).map(Some);
+        }
+        let mut sources = Vec::new();
+        op.visit_operands(|v| sources.push(v));
+        let mut wide = Vec::new();
+        for &source in &sources {
+            wide.push(self.value(source)?);
+        }
+        if wide.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let in_front =
+            |shape: &[u32]| -> Vec<u32> { std::iter::once(self.size).chain(shape.iter().copied()).collect() };
+        let op = match op {
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) | Op::Other { .. } => {
+                let mut operands = Vec::new();
+                for (&source, wide) in sources.iter().zip(&wide) {
+                    operands.push(match wide {
+                        Some(wide) => *wide,
+                        None => self.repeated(source)?,
+                    });
+                }
+                let mut operands = operands.into_iter();
+                op.map_operands(|v| operands.next().unwrap_or(v))
+            }
+            Op::Reshape { shape, .. } => Op::Reshape { value: wide[0].unwrap_or(v), shape: in_front(&shape) },
+            Op::Broadcast { value, shape } => {
+                let from = &self.kernel.ty(value).shape;
+                let shape = in_front(&shape);
+                let mut spread = vec![1; shape.len()];
+                spread[0] = self.size;
+                let first = shape.len() - from.len();
+                spread[first..].copy_from_slice(from);
+                let value = self.push(Op::Reshape { value: wide[0].unwrap_or(v), shape: spread })?;
+                Op::Broadcast { value, shape }
+            }
+            Op::Reduce { op, axes, .. } => {
+                Op::Reduce { op, value: wide[0].unwrap_or(v), axes: axes.into_iter().map(|a| a + 1).collect() }
+            }
+            Op::Loop { .. } => return Err("it is made in a loop".into()),
+            Op::Dot { .. } | Op::Transpose(_) => return Err("it is made of two axes".into()),
+            _ => return Err("its number is computed with".into()),
+        };
+        self.push(op).map(Some)
+    }
+
+    /// What is the same for all elements, for each of them.
+    fn repeated(&mut self, v: Value) -> Result<Value, String> {
+        let shape = std::iter::once(self.size).chain(self.kernel.ty(v).shape.iter().copied()).collect();
+        self.push(Op::Broadcast { value: v, shape })
+    }
+
+    fn push(&mut self, op: Op) -> Result<Value, String> {
+        let types = infer(&self.kernel, &op, Loc::default()).map_err(|e| e.to_string())?;
+        let inst = self.kernel.push_inst(self.kernel.body, op, &types, Loc::default());
+        self.kernel.results[inst].first().copied().ok_or_else(|| "it is not stored".into())
+    }
+}
