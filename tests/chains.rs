@@ -66,6 +66,53 @@ fn kernels_share_tensors_and_numbers_by_name() {
     assert_eq!((t.to_vec::<f32>().unwrap(), prepared.launches().len()), (wanted(20, 8), 3));
 }
 
+atlas_kernel! {
+    /// Written in place, so that a second run shows.
+    kernel raised(s: &mut Tensor<f32, [N]>, mid: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(s[n], load(s[n]) + 1.0);
+            store(mid[n], load(s[n]));
+        }
+    }
+
+    kernel joined(mid: &Tensor<f32, [N]>, x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(mid[n]) + load(x[n]));
+        }
+    }
+}
+
+static RAISED: Chain = Chain { name: "raised", kernels: &[&raised, &joined], workspace: &["mid"] };
+static TURNED: Chain = Chain { name: "turned", kernels: &[&joined, &raised], workspace: &["mid"] };
+static MISNAMED: Chain = Chain { name: "misnamed", kernels: &[&raised, &joined], workspace: &["middle"] };
+
+#[test]
+fn a_mistake_of_the_second_kernel_is_found_before_the_first_runs() {
+    let cpu = Device::cpu();
+    let mut space = RAISED.workspace(&cpu, &[], &[("N", 4)]).unwrap();
+    let mut s = Tensor::zeros(&cpu, DType::F32, [4]).unwrap();
+    let (wrong, mut y) =
+        (Tensor::zeros(&cpu, DType::Bf16, [4]).unwrap(), Tensor::zeros(&cpu, DType::F32, [4]).unwrap());
+    assert!(RAISED.launch(&cpu, args!(&mut s, wrong, &mut y), &mut space).is_err());
+    let x = Tensor::zeros(&cpu, DType::F32, [4]).unwrap();
+    assert!(RAISED.launch(&cpu, args!(&mut s, x, y), &mut space).is_err());
+    assert_eq!(s.to_vec::<f32>().unwrap(), [0.0; 4]);
+    RAISED.launch(&cpu, args!(&mut s, x, &mut y), &mut space).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [1.0; 4]);
+}
+
+#[test]
+fn workspace_is_a_tensor_that_is_written_first() {
+    let cpu = Device::cpu();
+    let said = |chain: &Chain| chain.workspace(&cpu, &[], &[("N", 4)]).unwrap_err().to_string();
+    let text = said(&TURNED);
+    assert!(text.contains("ATL647") && text.contains("`joined` reads `mid`"), "{text}");
+    let text = said(&MISNAMED);
+    assert!(text.contains("ATL646") && text.contains("`middle`") && text.contains("mid, s, x, y"), "{text}");
+}
+
 #[test]
 fn mistakes_are_found_before_anything_runs() {
     let cpu = Device::cpu();
@@ -93,5 +140,5 @@ fn mistakes_are_found_before_anything_runs() {
     has(NORMS.workspace(&cpu, &f32s, &[("N", 20)]).unwrap_err(), "ATL645", "needs `D`");
     has(NORMS.workspace(&cpu, &[], &[("N", 20), ("D", 8)]).unwrap_err(), "ATL645", "needs `T`");
     static WRONG: Chain = Chain { name: "wrong", kernels: &[&totals], workspace: &["w"] };
-    has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL644", "w");
+    has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL646", "`w`");
 }

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::args::Arg;
+use crate::bind::BoundLaunch;
 use crate::device::Device;
 use crate::error::Result;
 use crate::launch::{Launch, PreparedLaunch};
@@ -75,23 +76,27 @@ impl Chain {
     /// workspace has.
     ///
     /// # Errors
-    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given; those of [`Tensor::empty`].
+    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given; [`LaunchError::NoSuchWorkspace`] and
+    /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
     pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
         let of = |name: &&'static str| self.allocate(device, name, types, dims);
         Ok(Workspace { tensors: self.workspace.iter().map(of).collect::<Result<_>>()? })
     }
 
     fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Tensor> {
-        let declared = self.defs().find_map(|k| {
-            let of_name = |p: &&ParamDef| p.name() == name;
-            match k.params.iter().find(of_name) {
-                Some(ParamDef::Tensor { dtype, dims, .. }) => Some((k, *dtype, *dims)),
-                _ => None,
-            }
-        });
-        let Some((kernel, dtype, axes)) = declared else {
-            return Err(LaunchError::NoWorkspace { chain: self.name, name: name.to_owned() }.into());
+        let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
+        let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {
+            let tensors = self.defs().flat_map(|k| k.params).filter(|p| matches!(p, ParamDef::Tensor { .. }));
+            let mut names: Vec<&str> = tensors.map(ParamDef::name).collect();
+            names.sort_unstable();
+            names.dedup();
+            let (name, names) = (name.to_owned(), names.join(", "));
+            return Err(LaunchError::NoSuchWorkspace { chain: self.name, name, names }.into());
         };
+        if !writes(param) {
+            let (name, kernel) = (name.to_owned(), kernel.name);
+            return Err(LaunchError::WorkspaceReadFirst { chain: self.name, name, kernel }.into());
+        }
         let unbound = |dim: &'static str| LaunchError::WorkspaceDim { chain: self.name, name: name.to_owned(), dim };
         let dtype = match dtype {
             DTypeRef::Fixed(dtype) => dtype,
@@ -118,6 +123,7 @@ impl Chain {
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
+        self.check(device, args.as_mut(), workspace)?;
         self.each(args.as_mut(), workspace, |_, kernel, args| kernel.launch(device, args))
     }
 
@@ -131,7 +137,13 @@ impl Chain {
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
+        self.check(stream.device(), args.as_mut(), workspace)?;
         self.each(args.as_mut(), workspace, |_, kernel, args| kernel.launch_on(stream, args))
+    }
+
+    /// Checks the arguments of all kernels, before the first one runs.
+    fn check(&self, device: &Device, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
+        self.each(args, workspace, |_, kernel, args| BoundLaunch::new(kernel, device, &args).map(drop))
     }
 
     /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them.

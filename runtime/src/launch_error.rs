@@ -219,13 +219,31 @@ errors! {
             /// Its size there.
             size: usize,
         } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; the workspace is allocated for one set of sizes";
-        /// A workspace of another chain, or a name in the list that no kernel has as a tensor.
+        /// A workspace of another chain.
         NoWorkspace {
             /// The chain.
             chain: &'static str,
             /// The tensors that it lists.
             name: String,
         } = 644, "the workspace given is not that of the chain `{chain}`: {name}; allocate it by the chain's own `workspace`";
+        /// A name in the list of a chain's workspace that no kernel has as a tensor.
+        NoSuchWorkspace {
+            /// The chain.
+            chain: &'static str,
+            /// The name.
+            name: String,
+            /// The tensors of its kernels.
+            names: String,
+        } = 646, "no kernel of the chain `{chain}` has a tensor `{name}`, which it lists as workspace; they have {names}";
+        /// Workspace that is read before any kernel has written it.
+        WorkspaceReadFirst {
+            /// The chain.
+            chain: &'static str,
+            /// The tensor.
+            name: String,
+            /// The first kernel that has it.
+            kernel: &'static str,
+        } = 647, "`{kernel}` reads `{name}`, workspace of the chain `{chain}`, before a kernel has written it; put the kernel that makes it first";
         /// A dim or a type that the workspace needs and that was not given.
         WorkspaceDim {
             /// The chain.

@@ -347,7 +347,7 @@ impl Checker<'_> {
         let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
         for (ty, arg) in types.iter().zip(args) {
             if ty.is_literal() || !ty.elem.may_be_float() {
-                self.error(121, arg.place, format!("`grad` differentiates by tiles of floats, found {ty}"));
+                self.error(121, arg.place, format!("`grad` differentiates by tiles of floats, found {ty}; a number is given as `full::<f32>([1], 1.5)`"));
                 return vec![Ty::unknown(); args.len()];
             }
         }

@@ -46,7 +46,7 @@ const WRITTEN: [(&str, &str); 48] = [
     ("silu", SILU),
     ("sinh", "`(exp(x) - exp(-x)) / 2`"),
     ("softmax", "`e / sum(e, axis = 1)` of `e = exp(x - max(x, axis = 1))`"),
-    ("softplus", "`max(x, 0) + log(1 + exp(-abs(x)))`"),
+    ("softplus", "`0.5 * (x + abs(x)) + log(1.0 + exp(-abs(x)))`"),
     ("sort", NOTHING),
     ("square", "`x * x`"),
     ("std", "`sqrt(..)` of the mean of squares, by `sum(x, axis = 1)`"),

@@ -316,7 +316,11 @@ impl Resolver<'_> {
                 (ExprKind::CallFn { index, args }, self.fns[index].results)
             }
             _ => {
-                self.errors.push(20, e.place, "only what a tile fn gives, or `grad`, has several names");
+                self.errors.push(
+                    20,
+                    e.place,
+                    "only what a tile fn gives, or `grad`, has several names; write a `let` for each",
+                );
                 return None;
             }
         };

@@ -64,6 +64,7 @@ impl Lower<'_> {
             let n = self.int_op(BinaryOp::Sub, index, lo);
             token = Some(self.fill(&loads, ring, n)?);
         }
+        let outer_reads = std::mem::take(&mut self.read_here);
         self.block(body)?;
 
         let Some(&last) = self.tile.blocks[body].insts.last() else {
@@ -79,8 +80,9 @@ impl Lower<'_> {
             next.push(self.fragment(yields[*k], layout)?);
         }
         self.store_carried(&yields, &params[1..])?;
-        if let Some(token) = token {
-            self.push_effect(GpuOp::Release(token));
+        // The next iterate fills them again.
+        for read in token.into_iter().chain(std::mem::replace(&mut self.read_here, outer_reads)) {
+            self.push_effect(GpuOp::Release(read));
         }
         self.push_effect(GpuOp::Yield(next));
 

@@ -56,7 +56,8 @@ impl Lower<'_> {
             Home::Copied(_) if self.residents[v].is_none() => {
                 let ring = self.new_ring(&[inst])?;
                 let zero = self.int(0);
-                self.fill(&[inst], ring, zero)?;
+                let read = self.fill(&[inst], ring, zero)?;
+                self.read_here.push(read);
                 Ok(())
             }
             Home::Copied(_) => Ok(()),

@@ -54,6 +54,8 @@ struct Lower<'a> {
     residents: SecondaryMap<Value, Option<Resident>>,
     /// Values that stores make, in the layouts that suit them.
     of_stores: SecondaryMap<Value, bool>,
+    /// What is read of rings that this block filled where their loads stood.
+    read_here: Vec<gpu::Value>,
 }
 
 /// Lowers a kernel.
@@ -82,6 +84,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         evaluated: None,
         residents: SecondaryMap::new(),
         of_stores: SecondaryMap::new(),
+        read_here: Vec::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
