@@ -76,7 +76,7 @@ fn examples(root: &Path) -> Result<()> {
     names.sort();
     for name in names {
         let mut example = command::cargo(root);
-        command::run(example.args(["run", "--quiet", "-p", "atlas", "--features", "jit", "--example", &name]))?;
+        command::run(example.args(["run", "--quiet", "-p", "atlas", "--features", "jit,verify", "--example", &name]))?;
     }
     Ok(())
 }
