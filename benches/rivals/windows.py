@@ -126,7 +126,7 @@ def attention_decode(s, hq, hkv, w, d):
         return (F.softmax(scores, -1) @ v[part].double()).view(-1, hq, 1, d)
 
     return Work(
-        "attention_decode", "attention_decode", (s, hq, hkv, w, d), 1e-2, 2 * s * d * (2 * w * hkv + 2 * hq),
+        "attention_decode_plan", "attention_decode", (s, hq, hkv, w, d), 1e-2, 2 * s * d * (2 * w * hkv + 2 * hq),
         4 * s * hq * w * d, 4, reference,
         [
             *both("SDPA enable_gqa", lambda: shared),
@@ -137,6 +137,8 @@ def attention_decode(s, hq, hkv, w, d):
             *four_ways(manual, packed, k, v),
             *both("FlexAttention", flex, compiles=True),
         ],
+        # The keys of a sequence in four parts.
+        atlas_sizes=(s, hkv, group, d, w, 4),
     )
 
 
@@ -193,8 +195,9 @@ def window_sum(b, t, d, c):
     if t % c == 0:
         rivals += both("cuBLAS by blocks", lambda: lambda: by_products(x))
     return Work(
-        "window_sum", "window_sum", (b, t, d, c), 1e-6, 2 * 4 * b * t * d, b * t * d * c, 1,
+        "window_sum_f32", "window_sum", (b, t, d, c), 1e-6, 2 * 4 * b * t * d, b * t * d * c, 1,
         lambda part: oracle.window_sums(x[part], c), rivals, dtype="f32",
+        atlas_sizes=(b, t, d),
     )
 
 
@@ -211,7 +214,7 @@ def window_loss(b, t, d, c):
         return F.conv1d(F.pad(error, (c - 1, 0))[:, None], ones)[:, 0]
 
     return Work(
-        "window_loss", "window_loss", (b, t, d, c), 4e-3, b * t * (4 * d + 4), b * t * (3 * d + c), 1,
+        "window_loss_plan", "window_loss", (b, t, d, c), 4e-3, b * t * (4 * d + 4), b * t * (3 * d + c), 1,
         lambda part: oracle.window_sums((y[part].double() - v[part].double()).square().sum(-1), c),
         [
             *four_ways(loss, y, v),

@@ -8,7 +8,7 @@ use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const OPS: [UnaryOp; 10] = [
+const OPS: [UnaryOp; 11] = [
     UnaryOp::Exp,
     UnaryOp::Exp2,
     UnaryOp::Log,
@@ -19,6 +19,7 @@ const OPS: [UnaryOp; 10] = [
     UnaryOp::Cos,
     UnaryOp::Sigmoid,
     UnaryOp::Gelu,
+    UnaryOp::GeluSlope,
 ];
 
 fn reference(op: UnaryOp, x: f64) -> f64 {
@@ -35,8 +36,28 @@ fn reference(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         UnaryOp::Gelu if x == f64::NEG_INFINITY => -0.0,
         UnaryOp::Gelu => 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+        UnaryOp::GeluSlope => {
+            let below = gelu_slope_below(x.abs());
+            if x < 0.0 { below } else { 1.0 - below }
+        }
         _ => panic!("{} has no expansion", op.name()),
     }
+}
+
+/// The slope of GELU at `-t`, `erfc(t / sqrt 2) / 2 - t phi(t)`, by its Taylor series beside its root, where the terms cancel.
+fn gelu_slope_below(t: f64) -> f64 {
+    use std::f64::consts::{FRAC_1_SQRT_2, PI};
+    let phi = |t: f64| (-0.5 * t * t).exp() / (2.0 * PI).sqrt();
+    // The root in two parts.
+    let (r, lost) = (0.7517915246935645, -1.495_675_917_700_988e-17);
+    let u = (t - r) - lost;
+    if u.abs() < 1e-4 {
+        return phi(r)
+            * u
+            * (r * r - 2.0 + u * ((4.0 * r - r.powi(3)) / 2.0 + u * (4.0 - 7.0 * r * r + r.powi(4)) / 6.0));
+    }
+    let density = phi(t);
+    0.5 * libm::erfc(t * FRAC_1_SQRT_2) - if density == 0.0 { 0.0 } else { t * density }
 }
 
 /// The distance in units of the last place of f32 at `want`; infinite if only one is NaN or infinite
@@ -108,8 +129,8 @@ fn worst_of<A: Arith<F = f32>>(a: &mut A, op: UnaryOp, xs: impl Iterator<Item = 
 
 /// What a hardware's approximate instructions may do to the precise form of `op`.
 fn hosts(op: UnaryOp) -> impl Iterator<Item = Host> {
-    // It alone has one, whose error it takes out again.
-    let errors: &[f64] = if op == UnaryOp::Gelu { &[0.0, 1.0, -1.0] } else { &[0.0] };
+    // They alone have one, whose error they take out again.
+    let errors: &[f64] = if matches!(op, UnaryOp::Gelu | UnaryOp::GeluSlope) { &[0.0, 1.0, -1.0] } else { &[0.0] };
     errors.iter().map(|&error| Host { error, alternating: false })
 }
 
@@ -129,7 +150,7 @@ fn allowance(op: UnaryOp, x: f32, want: f64) -> f64 {
     match op {
         UnaryOp::Sin | UnaryOp::Cos if x.abs() > 1_048_576.0 => f64::INFINITY,
         UnaryOp::Sin | UnaryOp::Cos if x.abs() > 8192.0 => (-14f64).exp2(),
-        UnaryOp::Gelu => relative.max((-24f64).exp2()),
+        UnaryOp::Gelu | UnaryOp::GeluSlope => relative.max((-24f64).exp2()),
         _ => relative,
     }
 }
@@ -180,7 +201,8 @@ macro_rules! each_op {
     };
 }
 each_op!(
-    exp Exp, exp2 Exp2, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid, gelu Gelu; of one form: log Log
+    exp Exp, exp2 Exp2, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid, gelu Gelu, gelu_slope GeluSlope;
+    of one form: log Log
 );
 
 /// `precise` on all of f32, on every core.
@@ -225,6 +247,7 @@ fn specials() {
         (UnaryOp::Cos, [1.0, 1.0, nan, nan]),
         (UnaryOp::Sigmoid, [0.5, 0.5, 1.0, 0.0]),
         (UnaryOp::Gelu, [0.0, -0.0, inf, -0.0]),
+        (UnaryOp::GeluSlope, [0.5, 0.5, 1.0, -0.0]),
     ];
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for (op, want) in cases {
@@ -349,7 +372,7 @@ fn lengths() {
         lengths.push(format!("{} {} {short}", op.name(), fine.count));
     }
     let want = "exp 20 2, exp2 19 1, log 28 -, tanh 28 8, erf 30 12, rsqrt 2 1, sin 22 13, cos 24 15, sigmoid 32 4, \
-                gelu 56 11";
+                gelu 56 11, gelu_slope 63 15";
     assert_eq!(lengths.join(", "), want);
 }
 

@@ -110,6 +110,13 @@ fn gelu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
 }
 
+/// The derivative of [`gelu`], with its limits where infinity would meet 0.
+fn gelu_slope(x: f64) -> f64 {
+    use std::f64::consts::{FRAC_1_SQRT_2, PI};
+    let density = (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
+    0.5 * libm::erfc(-x * FRAC_1_SQRT_2) + if density == 0.0 { 0.0 } else { x * density }
+}
+
 /// The larger by `above`; NaN if either is NaN.
 fn extreme(a: f64, b: f64, above: fn(f64, f64) -> bool, of_zeros: fn(f64) -> bool) -> f64 {
     if above(a, b) || a.is_nan() || (a == b && of_zeros(a)) { a } else { b }
@@ -139,6 +146,7 @@ impl Arithmetic {
             // The vocabulary has no number for these.
             (UnaryOp::Erf, Arithmetic::Real) => Box::new(|x| libm::erf(f64::from_bits(x)).to_bits()),
             (UnaryOp::Gelu, Arithmetic::Real) => Box::new(|x| gelu(f64::from_bits(x)).to_bits()),
+            (UnaryOp::GeluSlope, Arithmetic::Real) => Box::new(|x| gelu_slope(f64::from_bits(x)).to_bits()),
             (_, Arithmetic::Real) => {
                 let f = op.row().of_number.ok_or_else(|| format!("`{}` of a number is not known", op.name()))?;
                 Box::new(move |x| f(f64::from_bits(x)).to_bits())

@@ -207,7 +207,7 @@ binary_int!(binary_i32, i32);
 binary_int!(binary_i64, i64);
 
 macro_rules! unary_float {
-    ($name:ident, $t:ty, erf = $erf:expr, rsqrt = $rsqrt:expr, sigmoid = $sigmoid:expr, gelu = $gelu:expr) => {
+    ($name:ident, $t:ty, erf = $erf:expr, rsqrt = $rsqrt:expr, sigmoid = $sigmoid:expr, gelu = $gelu:expr, gelu_slope = $gelu_slope:expr) => {
         fn $name(op: UnaryOp, x: &[$t]) -> Result<Vec<$t>, InterpError> {
             Ok(match op {
                 UnaryOp::Neg => map(x, |x| -x),
@@ -223,6 +223,7 @@ macro_rules! unary_float {
                 UnaryOp::Cos => map(x, <$t>::cos),
                 UnaryOp::Sigmoid => map(x, $sigmoid),
                 UnaryOp::Gelu => map(x, $gelu),
+                UnaryOp::GeluSlope => map(x, $gelu_slope),
                 UnaryOp::Floor => map(x, <$t>::floor),
                 UnaryOp::Round => map(x, <$t>::round_ties_even),
                 UnaryOp::Not => return Err(mismatch(op.name())),
@@ -236,9 +237,18 @@ unary_float!(
     erf = libm::erff,
     rsqrt = |x| (1.0 / f64::from(x).sqrt()) as f32,
     sigmoid = |x| sigmoid(f64::from(x)) as f32,
-    gelu = |x| gelu(f64::from(x)) as f32
+    gelu = |x| gelu(f64::from(x)) as f32,
+    gelu_slope = |x| gelu_slope(f64::from(x)) as f32
 );
-unary_float!(unary_f64, f64, erf = libm::erf, rsqrt = |x| 1.0 / x.sqrt(), sigmoid = sigmoid, gelu = gelu);
+unary_float!(
+    unary_f64,
+    f64,
+    erf = libm::erf,
+    rsqrt = |x| 1.0 / x.sqrt(),
+    sigmoid = sigmoid,
+    gelu = gelu,
+    gelu_slope = gelu_slope
+);
 
 /// The logistic function without overflow on either side.
 fn sigmoid(x: f64) -> f64 {
@@ -254,6 +264,15 @@ fn sigmoid(x: f64) -> f64 {
 fn gelu(x: f64) -> f64 {
     // Infinity times 0 has no value.
     if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
+}
+
+/// `Phi(x) + x phi(x)`, by erfc.
+fn gelu_slope(x: f64) -> f64 {
+    use std::f64::consts::{FRAC_1_SQRT_2, PI};
+    let density = (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
+    // Infinity times 0 has no value.
+    let moved = if density == 0.0 { 0.0 } else { x * density };
+    0.5 * libm::erfc(-x * FRAC_1_SQRT_2) + moved
 }
 
 #[cfg(test)]

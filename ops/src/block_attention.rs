@@ -15,11 +15,11 @@ atlas_kernel! {
     tile fn step(z, v, scale, top, total, acc) {
         let higher = max(top, max(z, axis = 1) * scale);
         let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let e = exp2(z * scale - base);
+        let e = exp2(z * scale - base).cast_like(v);
         let kept = exp2(top - base);
         let mut weighted = acc * kept;
-        weighted += dot(e.cast_like(v), v);
-        (higher, total * kept + sum(e, axis = 1), weighted)
+        weighted += dot(e, v);
+        (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
     }
 
     /// o = softmax over the listed blocks (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
@@ -44,14 +44,14 @@ atlas_kernel! {
             let mut acc = zeros::<f32>([BM, D]);
             let row = m * BM + size(N) - size(M) + iota([BM, 1], 0);
             let block = m * BM / BM;
-            for i in 0..load(counts[h, block]) {
+            for i in 0..min(load(counts[h, block]), size(K)) {
                 let at = load(blocks[h, block, i]) * BM;
                 let key = at + iota([1, BM], 1);
                 let seen = (key < size(N)) && ((key <= row) || (causal < 1));
                 let z = select(seen, dot(qs, load(k[b, span(at, BM), j, ..]).t()), f32::NEG_INFINITY);
                 (top, total, acc) = step(z, load(v[b, span(at, BM), j, ..]), scale, top, total, acc);
             }
-            store(o[b, m, h, ..], select(total == 0.0, 0.0, acc / total).cast::<T>());
+            store(o[b, m, h, ..], select(top == f32::NEG_INFINITY, 0.0, acc / total).cast::<T>());
             store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
         }
     }

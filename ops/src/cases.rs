@@ -83,7 +83,10 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "block_attention" => vec![
             p(&[2, 200, 4, 64, 200, 2, 4, 4]).note("ragged"),
             p(&[1, 128, 2, 48, 256, 2, 2, 4]).with_scalar("causal", 0.0).note("more keys than queries"),
-            p(&[1, 40, 2, 32, 40, 1, 1, 1]).note("queries that see nothing"),
+            p(&[1, 40, 2, 32, 40, 1, 1, 1]).note("one block"),
+            p(&[2, 150, 2, 64, 300, 1, 3, 5]).fill("blocks", Fill::Down).note("the last blocks first"),
+            p(&[1, 200, 2, 32, 200, 2, 4, 2]).note("counts above what is listed"),
+            p(&[1, 150, 2, 32, 150, 1, 3, 3]).fill("counts", Fill::Starts(1)).note("queries that see nothing"),
         ],
         "muon" => of_muon(op, dtype, &[&[2, 100, 300], &[1, 64, 256], &[3, 7, 9], &[1, 1, 40]]),
         "layer" => (0..6)
@@ -174,6 +177,7 @@ fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
         with(50.0, &[2, 130, 4, 64, 130, 2, 5]).note("prefix and groups of heads"),
         with(1.0, &[1, 70, 2, 64, 70, 2, 0]).note("itself alone"),
         with(1000.0, &[1, 150, 2, 48, 150, 1, 0]).note("a window longer than the sequence"),
+        with(i32::MAX as f32, &[1, 100, 1, 64, 50, 1, 0]).note("no window, and more queries than keys"),
         with(64.0, &[1, 40, 2, 64, 200, 2, 0]).note("more keys than queries"),
         with(16.0, &[1, 100, 1, 64, 40, 1, 0]).note("queries that see nothing"),
         with(33.0, &[2, 1, 2, 128, 1, 1, 0]).note("one token"),
@@ -417,7 +421,7 @@ pub fn benches() -> Vec<Bench> {
         ("token_losses", "token_losses", &[16, 8192, 512]),
         ("window_totals", "window_totals", &[16, 8192]),
         ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
-        ("decode_join", "decode_join", &[64, 8, 4, 128, 4]),
+        ("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
         ("block_attention", "block_attention", &[4, 4096, 16, 128, 4096, 16, 64, 64]),
         ("taylor2", "taylor2_features", &[262_144, 64, 4161]),
         ("memory_read_gated", "memory_read_gated", &[512, 64, 64, 256, 64]),
@@ -448,8 +452,12 @@ pub fn benches() -> Vec<Bench> {
         ("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
         ("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
     ];
-    rows.into_iter()
-        .filter_map(|(name, kernel, dims)| Some(Bench { name, problem: model_problem(kernel, DType::Bf16, dims)? }))
+    let of_bf16 = rows.into_iter().map(|(name, kernel, dims)| (name, kernel, DType::Bf16, dims));
+    // As it is used: of losses and of gradients.
+    let of_f32: [(&str, &str, DType, &[u64]); 1] = [("window_sum_f32", "window_sum", DType::F32, &[16, 8192, 512])];
+    of_bf16
+        .chain(of_f32)
+        .filter_map(|(name, kernel, dtype, dims)| Some(Bench { name, problem: model_problem(kernel, dtype, dims)? }))
         .collect()
 }
 

@@ -50,8 +50,12 @@ pub static OPS: [Op; 23] = [
         batch: "B",
         scalars: &[("scale", 0.18), ("causal", 1.0)],
         state: &[],
-        // Each block of queries sees as many blocks of keys as its own number says, from the first on.
-        fill: |_, name| if ["blocks", "counts"].contains(&name) { Fill::Starts(1) } else { Fill::Normal(1.0) },
+        // Each block of queries sees the blocks of keys up to its own.
+        fill: |_, name| match name {
+            "blocks" => Fill::Starts(1),
+            "counts" => Fill::Ordinals,
+            _ => Fill::Normal(1.0),
+        },
         reference: block_attention::checked,
         flops: |p| 4.0 * product(p, &["B", "M", "H", "D", "K"]) * block_attention::BLOCK as f64 / 2.0,
     },

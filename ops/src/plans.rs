@@ -3,6 +3,7 @@
 //! Each plan is checked against its f64 reference on a smaller problem of the same sizes of heads, chunks and windows, by the
 //! same launches on the same device.
 
+use crate::attention_decode::{self, ATTENTION_DECODE};
 use crate::compare::Comparison;
 use crate::memory_grad::MEMORY_GRAD;
 use crate::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
@@ -11,8 +12,9 @@ use crate::omega::reference::{Sizes, State, step};
 use crate::omega::{Chunking, OMEGA_MLP, fused_optimization};
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
+use crate::window_sums::WINDOW_LOSS;
 use atlas_dsl::DType;
-use atlas_runtime::{Arg, Device, Launch, Result, Stream, Tensor, args};
+use atlas_runtime::{Arg, Device, Launch, Result, Stream, Tensor, Workspace, args};
 
 /// The op of a plan, with its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,10 @@ enum Kind {
     Optimization([usize; 4]),
     /// Matrices, rows, columns.
     Muon([usize; 3]),
+    /// Sequences, heads of keys, queries of each, elements, slots, parts.
+    Decode([usize; 6]),
+    /// Sequences, tokens, elements, tokens of a window.
+    Loss([usize; 4]),
 }
 
 /// An op of several launches at one size.
@@ -36,7 +42,7 @@ pub struct Plan {
 }
 
 /// The plans that `atlas bench` measures.
-pub const PLANS: [Plan; 9] = [
+pub const PLANS: [Plan; 11] = [
     Plan { name: "omega_mlp_plan", kind: Kind::Omega([128, 2048, 64, 256, 64, 16]) },
     Plan { name: "omega_mlp_plan_48", kind: Kind::Omega([128, 2048, 48, 192, 64, 16]) },
     Plan { name: "omega_mlp_plan_few", kind: Kind::Omega([16, 2048, 64, 256, 64, 16]) },
@@ -46,6 +52,8 @@ pub const PLANS: [Plan; 9] = [
     Plan { name: "memory_grad_plan_128x128", kind: Kind::Gradient([256, 128, 128, 512]) },
     Plan { name: "omega_muon_step_plan", kind: Kind::Optimization([128, 64, 64, 256]) },
     Plan { name: "muon_step_plan", kind: Kind::Muon([24, 1024, 4096]) },
+    Plan { name: "attention_decode_plan", kind: Kind::Decode([64, 8, 4, 128, 2048, 4]) },
+    Plan { name: "window_loss_plan", kind: Kind::Loss([16, 8192, 512, 64]) },
 ];
 
 /// Work that is ready to run: all of a plan's launches, queued on the device's default stream.
@@ -61,6 +69,8 @@ impl Plan {
             Kind::Omega(s) => named(&["G", "T", "D", "M", "L", "W"], s),
             Kind::Gradient(s) | Kind::Optimization(s) => named(&["G", "N", "D", "M"], s),
             Kind::Muon(s) => named(&["B", "M", "N"], s),
+            Kind::Decode(s) => named(&["S", "J", "R", "D", "W", "X"], s),
+            Kind::Loss(s) => named(&["B", "N", "D", "W"], s),
         }
     }
 
@@ -76,6 +86,8 @@ impl Plan {
             Kind::Gradient([g, n, d, m]) => (g * (4 * n * d + 4 * n + 12 * d * m)) as f64,
             Kind::Optimization([g, n, d, m]) => (g * (32 * d * m + 4 * n * d + 4 * n)) as f64,
             Kind::Muon([b, m, n]) => (20 * b * m * n) as f64,
+            Kind::Decode([s, j, r, d, w, _]) => (4 * s * j * d * (w + r)) as f64,
+            Kind::Loss([b, n, d, _]) => (b * n * (4 * d + 4)) as f64,
         }
     }
 
@@ -91,12 +103,18 @@ impl Plan {
                 (g * (10 * n * d * m + 2 * (20 * d * d * m + 10 * d * d * d) + 4 * 2 * d * m)) as f64
             }
             Kind::Muon([b, m, n]) => (b * (20 * m * m * n + 10 * m * m * m)) as f64,
+            Kind::Decode([s, j, r, d, w, _]) => (4 * s * j * r * d * w) as f64,
+            Kind::Loss([b, n, d, w]) => (b * n * (3 * d + w)) as f64,
         }
     }
 
     /// The bound on the relative error.
     pub fn bound(&self) -> f64 {
-        if matches!(self.kind, Kind::Muon(_) | Kind::Optimization(_)) { 3e-2 } else { 1e-2 }
+        match self.kind {
+            Kind::Muon(_) | Kind::Optimization(_) => 3e-2,
+            Kind::Loss(_) => 4e-3,
+            _ => 1e-2,
+        }
     }
 
     /// The same on so little that a CPU solves it in a moment.
@@ -107,6 +125,8 @@ impl Plan {
             Kind::Gradient([_, n, d, m]) => Kind::Gradient([2, n, d, m]),
             Kind::Optimization([_, n, d, m]) => Kind::Optimization([2, n, d, m]),
             Kind::Muon(_) => Kind::Muon([2, 64, 256]),
+            Kind::Decode([_, j, r, d, w, x]) => Kind::Decode([2, j, r, d, w, x]),
+            Kind::Loss([_, _, d, w]) => Kind::Loss([2, 3 * w + 5, d, w]),
         };
         Plan { kind, ..*self }
     }
@@ -121,6 +141,8 @@ impl Plan {
             Kind::Gradient(sizes) => Ok(window(device, sizes)?.gradients()),
             Kind::Optimization(sizes) => Ok(window(device, sizes)?.optimization()),
             Kind::Muon(sizes) => muon(device, sizes),
+            Kind::Decode(sizes) => Ok(decode(device, sizes)?.work()),
+            Kind::Loss(sizes) => Ok(losses(device, sizes)?.work()),
         }
     }
 
@@ -137,6 +159,8 @@ impl Plan {
             Kind::Gradient(sizes) => window(device, sizes)?.check_gradients(),
             Kind::Optimization(sizes) => window(device, sizes)?.check_optimization(),
             Kind::Muon(sizes) => check_muon(device, sizes),
+            Kind::Decode(sizes) => decode(device, sizes)?.check(),
+            Kind::Loss(sizes) => losses(device, sizes)?.check(),
         }
     }
 }
@@ -222,13 +246,13 @@ fn window(device: &Device, sizes: [usize; 4]) -> Result<Window> {
 struct Stepped([Tensor; 4], Tensor);
 
 impl Window {
-    fn launch_gradients(&self, made: &mut [Tensor; 3], space: &mut atlas_runtime::Workspace) -> Result<()> {
+    fn launch_gradients(&self, made: &mut [Tensor; 3], space: &mut Workspace) -> Result<()> {
         let Window { x, v, c, w1, w2, .. } = self;
         let [loss, dw2, dw1] = made;
         MEMORY_GRAD.launch(&self.device, args!(x, w2, w1, x, v, c, 2.0, &mut *loss, &mut *dw2, &mut *dw1), space)
     }
 
-    fn made(&self) -> Result<([Tensor; 3], atlas_runtime::Workspace)> {
+    fn made(&self) -> Result<([Tensor; 3], Workspace)> {
         let [g, n, d, m] = self.sizes;
         let zeros = |shape: &[usize]| Tensor::zeros(&self.device, DType::F32, shape);
         let dims = [("G", g), ("N", n), ("E", d)];
@@ -387,4 +411,99 @@ fn check_muon(device: &Device, sizes: [usize; 3]) -> Result<Comparison> {
         found.extend([w.to_f64_vec()?, buf.to_f64_vec()?]);
     }
     Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(wanted.iter().map(Vec::as_slice))))
+}
+
+/// One token of each sequence, and the cache that it attends to.
+struct Decode {
+    device: Device,
+    sizes: [usize; 6],
+    /// q `[S, J, R, D]`, k and v `[S, W, J, D]`.
+    inputs: [Tensor; 3],
+    tokens: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    space: Workspace,
+}
+
+fn decode(device: &Device, sizes: [usize; 6]) -> Result<Decode> {
+    let [s, j, r, d, w, x] = sizes;
+    let of = |name: &str, sizes: &[usize]| tensor(device, DType::Bf16, name, (0.0, 1.0), sizes);
+    let dims = [("S", s), ("J", j), ("X", x), ("R", r), ("D", d)];
+    Ok(Decode {
+        device: device.clone(),
+        sizes,
+        inputs: [of("q", &[s, j, r, d])?, of("k", &[s, w, j, d])?, of("v", &[s, w, j, d])?],
+        tokens: device.tensor_from(&vec![w as i32; s], [s])?,
+        o: Tensor::zeros(device, DType::Bf16, [s, j, r, d])?,
+        lse: Tensor::zeros(device, DType::F32, [s, j, r])?,
+        space: ATTENTION_DECODE.workspace(device, &[], &dims)?,
+    })
+}
+
+impl Decode {
+    fn scale(&self) -> f32 {
+        std::f32::consts::LOG2_E / (self.sizes[3] as f32).sqrt()
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        let scale = self.scale();
+        let Decode { device, inputs: [q, k, v], tokens, o, lse, space, .. } = self;
+        ATTENTION_DECODE.launch(device, args!(q, k, v, tokens, scale, &mut *o, &mut *lse), space)
+    }
+
+    fn work(mut self) -> Work {
+        Box::new(move || self.launch())
+    }
+
+    fn check(mut self) -> Result<Comparison> {
+        self.launch()?;
+        let [s, j, r, d, w, x] = self.sizes;
+        let sizes = attention_decode::Sizes { s, j, r, d, w, x };
+        let [q, k, v] = &self.inputs;
+        let (q, k, v, tokens) = (q.to_f64_vec()?, k.to_f64_vec()?, v.to_f64_vec()?, vec![w as f64; s]);
+        let parts = attention_decode::parts([&q, &k, &v], &tokens, f64::from(self.scale()), sizes);
+        let [o, lse] = attention_decode::join(parts.each_ref().map(Vec::as_slice), sizes);
+        let found = [self.o.to_f64_vec()?, self.lse.to_f64_vec()?];
+        Ok(Comparison::of_all([(&found[0][..], &o[..]), (&found[1][..], &lse[..])]))
+    }
+}
+
+/// Tokens and what was wanted of them.
+struct Losses {
+    device: Device,
+    sizes: [usize; 4],
+    p: Tensor,
+    v: Tensor,
+    y: Tensor,
+    space: Workspace,
+}
+
+fn losses(device: &Device, sizes: [usize; 4]) -> Result<Losses> {
+    let [b, n, d, _] = sizes;
+    let of = |name: &str| tensor(device, DType::Bf16, name, (0.0, 1.0), &[b, n, d]);
+    let space = WINDOW_LOSS.workspace(device, &[], &[("B", b), ("N", n)])?;
+    let y = Tensor::zeros(device, DType::F32, [b, n])?;
+    Ok(Losses { device: device.clone(), sizes, p: of("p")?, v: of("v")?, y, space })
+}
+
+impl Losses {
+    fn launch(&mut self) -> Result<()> {
+        let Losses { device, sizes, p, v, y, space } = self;
+        WINDOW_LOSS.launch(device, args!(p, v, 1.0, &mut *y, sizes[3] as i32), space)
+    }
+
+    fn work(mut self) -> Work {
+        Box::new(move || self.launch())
+    }
+
+    fn check(mut self) -> Result<Comparison> {
+        self.launch()?;
+        let [_, n, d, w] = self.sizes;
+        let (p, v) = (self.p.to_f64_vec()?, self.v.to_f64_vec()?);
+        let loss = |(p, v): (&[f64], &[f64])| p.iter().zip(v).map(|(p, v)| (p - v) * (p - v)).sum::<f64>();
+        let losses: Vec<f64> = p.chunks(d).zip(v.chunks(d)).map(loss).collect();
+        let window = |at: usize| losses[at - (at % n).min(w - 1)..=at].iter().sum::<f64>();
+        let wanted: Vec<f64> = (0..losses.len()).map(window).collect();
+        Ok(Comparison::of_all([(&self.y.to_f64_vec()?[..], &wanted[..])]))
+    }
 }

@@ -62,6 +62,10 @@ pub enum Fill {
     Around(f64, f64),
     /// The index along the last axis, rounded down to a multiple of this number: where the documents of so many tokens start.
     Starts(u64),
+    /// The index along the last axis, and 1.
+    Ordinals,
+    /// The indices along the last axis from the last one down.
+    Down,
 }
 
 /// How an input lies in memory.
@@ -203,6 +207,11 @@ impl Problem {
         tensor.access == Access::In || self.op.state.contains(&tensor.name)
     }
 
+    /// True if a launch changes what the next one reads.
+    pub fn updates_in_place(&self) -> bool {
+        self.tensors().iter().any(|t| t.access == Access::Out && self.reads(t))
+    }
+
     fn make(&self, TensorParam { name, sizes, dtype, .. }: TensorParam) -> HostTensor {
         let len: usize = sizes.iter().product();
         let rest: usize = sizes.iter().skip(1).product();
@@ -211,7 +220,7 @@ impl Problem {
         let spread = |fill: Fill| match fill {
             Fill::Normal(scale) => Some((0.0, scale)),
             Fill::Around(mean, scale) => Some((mean, scale)),
-            Fill::NanAt(_) | Fill::ZeroAt(_) | Fill::Starts(_) => None,
+            _ => None,
         };
         let (mean, scale) = spread(fill).or_else(|| spread(usual)).unwrap_or((0.0, 1.0));
         let shared = self.layout_of(name) == Layout::Shared;
@@ -222,10 +231,15 @@ impl Problem {
         if shared {
             values = values.repeat(sizes.first().copied().unwrap_or(1));
         }
-        if let Fill::Starts(every) = fill {
-            let last = sizes.last().copied().unwrap_or(1).max(1);
-            let start = |i: usize| (i % last) as u64 / every.max(1) * every.max(1);
-            values.iter_mut().enumerate().for_each(|(i, v)| *v = start(i) as f32);
+        let last = sizes.last().copied().unwrap_or(1).max(1) as u64;
+        let by_index: Option<Box<dyn Fn(u64) -> u64>> = match fill {
+            Fill::Starts(every) => Some(Box::new(move |i| i / every.max(1) * every.max(1))),
+            Fill::Ordinals => Some(Box::new(|i| i + 1)),
+            Fill::Down => Some(Box::new(move |i| last - 1 - i)),
+            _ => None,
+        };
+        if let Some(of) = by_index {
+            values.iter_mut().enumerate().for_each(|(i, v)| *v = of(i as u64 % last) as f32);
         }
         let special = match fill {
             Fill::NanAt(at) => Some((at, f32::NAN)),

@@ -20,7 +20,8 @@ atlas_kernel! {
     {
         for (b, n, d) in grid(B, tiles(N, BN), tiles(D, BD)) {
             let mut acc = zeros::<f32>([BN, BD]);
-            for back in 0..window {
+            // Before the first row there is nothing.
+            for back in 0..min(window, (n + 1) * BN) {
                 acc += load(x[b, span(n * BN - back, BN), d]).or(0.0).cast::<f32>();
             }
             store(y[b, n, d], acc.cast::<T>());
@@ -48,7 +49,17 @@ atlas_kernel! {
     {
         for (b, n) in grid(B, tiles(N, BN)) {
             let mut acc = zeros::<f32>([BN]);
-            for back in 0..window {
+            let reach = min(window, (n + 1) * BN);
+            // Eight loads on their way at a time.
+            for eight in 0..reach / 8 {
+                let end = n * BN - eight * 8;
+                let a = load(l[b, span(end, BN)]).or(0.0) + load(l[b, span(end - 1, BN)]).or(0.0);
+                let c = load(l[b, span(end - 2, BN)]).or(0.0) + load(l[b, span(end - 3, BN)]).or(0.0);
+                let d = load(l[b, span(end - 4, BN)]).or(0.0) + load(l[b, span(end - 5, BN)]).or(0.0);
+                let e = load(l[b, span(end - 6, BN)]).or(0.0) + load(l[b, span(end - 7, BN)]).or(0.0);
+                acc += (a + c) + (d + e);
+            }
+            for back in reach / 8 * 8..reach {
                 acc += load(l[b, span(n * BN - back, BN)]).or(0.0);
             }
             store(y[b, n], acc);

@@ -23,11 +23,12 @@ atlas_kernel! {
     tile fn step(z, v, scale, top, total, acc) {
         let higher = max(top, max(z, axis = 1) * scale);
         let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let e = exp2(z * scale - base);
+        // The sum is of the weights as the product takes them.
+        let e = exp2(z * scale - base).cast_like(v);
         let kept = exp2(top - base);
         let mut weighted = acc * kept;
-        weighted += dot(e.cast_like(v), v);
-        (higher, total * kept + sum(e, axis = 1), weighted)
+        weighted += dot(e, v);
+        (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
     }
 
     /// o = softmax over the window, the prefix and the document (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
@@ -56,18 +57,32 @@ atlas_kernel! {
                 (top, total, acc) = step(z, load(pv[j, n, ..]), scale, top, total, acc);
             }
             let start = m * BM + size(N) - size(M);
+            // No window reaches past all keys; a longer one would leave the range of numbers.
+            let reach = min(window, size(N));
             let row = start + iota([BM, 1], 0);
-            let oldest = max(row - window + 1, load(first[b, m]).or(0).t());
-            let begin = max(max(start - window + 1, 0), min(load(first[b, m])));
-            let end = min(start + BM, size(N));
-            for n in pipeline(begin / BN..(end + BN - 1) / BN) {
-                let at = n * BN;
-                let key = at + iota([1, BN], 1);
+            let oldest = max(row - reach + 1, load(first[b, m]).or(0).t());
+            // Every query sees the keys from the last of the oldest to the first query's own: there nothing is chosen.
+            let begin = max(max(start - reach + 1, 0), min(load(first[b, m]))) / BN;
+            let end = (min(start + BM, size(N)) + BN - 1) / BN;
+            let inner = min(max((max(oldest) + BN - 1) / BN, begin), end);
+            let outer = min(max((start + 1) / BN, inner), end);
+            for n in pipeline(begin..inner) {
+                let key = n * BN + iota([1, BN], 1);
                 let seen = (key <= row) && (key >= oldest);
-                let z = select(seen, dot(qs, load(k[b, span(at, BN), j, ..]).t()), f32::NEG_INFINITY);
-                (top, total, acc) = step(z, load(v[b, span(at, BN), j, ..]), scale, top, total, acc);
+                let z = select(seen, dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()), f32::NEG_INFINITY);
+                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
             }
-            store(o[b, m, h, ..], select(total == 0.0, 0.0, acc / total).cast::<T>());
+            for n in pipeline(inner..outer) {
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t());
+                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
+            }
+            for n in pipeline(outer..end) {
+                let key = n * BN + iota([1, BN], 1);
+                let seen = (key <= row) && (key >= oldest);
+                let z = select(seen, dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()), f32::NEG_INFINITY);
+                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
+            }
+            store(o[b, m, h, ..], select(top == f32::NEG_INFINITY, 0.0, acc / total).cast::<T>());
             store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
         }
     }

@@ -113,3 +113,34 @@ fn a_layer_gives_the_same_however_its_sequences_are_cut() {
         assert!(whole.iter().zip(&small).all(|(a, b)| (a - b).abs() <= 1e-6 * (1.0 + a.abs())), "{combine:?}");
     }
 }
+
+#[test]
+fn a_layer_trains_a_memory_of_its_own() {
+    let cpu = Device::cpu();
+    let (s, rule) = (sizes(), rule(Combine::Gate));
+    let of = |shape: &[usize]| {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|i| noise(i) as f32).collect();
+        cpu.tensor_from(&values, shape).unwrap()
+    };
+    let (b, h, d) = (s.sequences, s.heads, s.width);
+    let initial = [of(&[b, h, d, s.hidden]), of(&[b, h, s.hidden, d])];
+    let before = initial[0].to_f64_vec().unwrap();
+    let weights = || LayerWeights {
+        prefix_keys: of(&[h, PREFIX, d]),
+        prefix_values: of(&[h, PREFIX, d]),
+        memory_norm: of(&[h, d]),
+        attention_norm: of(&[h, d]),
+    };
+    let mut layer = AtlasLayer::new(&cpu, s, rule, weights(), initial.clone()).unwrap();
+    let (token, gate) = (of(&[b, TOKENS, h, d]), of(&[b, TOKENS, h]));
+    let gamma = of(&[b, TOKENS, h, rule.chunking.window]);
+    let tokens = LayerTokens { memory: [&token; 3], attention: [&token; 3], gates: [&gate; 3], gamma: &gamma };
+    // What is too short is refused before anything is trained.
+    let start = layer.memory()[0].to_f64_vec().unwrap();
+    let mut short = Tensor::zeros(&cpu, DType::F32, [b, TOKENS - 1, h, d]).unwrap();
+    assert!(layer.push(&tokens, &mut short).is_err());
+    assert_eq!(layer.memory()[0].to_f64_vec().unwrap(), start);
+    layer.push(&tokens, &mut Tensor::zeros(&cpu, DType::F32, [b, TOKENS, h, d]).unwrap()).unwrap();
+    assert_ne!(layer.memory()[0].to_f64_vec().unwrap(), start);
+    assert_eq!(initial[0].to_f64_vec().unwrap(), before);
+}

@@ -133,3 +133,32 @@ fn a_step_on_a_list_of_matrices() {
         assert!(spaces.bytes() > 0);
     }
 }
+
+#[test]
+fn what_is_no_matrix_of_f32_is_refused_before_a_step() {
+    let (stream, of) = (Stream::default_of(&Device::cpu()), optimiser());
+    let make = |dtype, shape: &[usize]| tensor(stream.device(), dtype, &matrix(1, shape.iter().product(), 0.5), shape);
+    let wrong = [(DType::F32, vec![8]), (DType::F32, vec![2, 4, 8]), (DType::F32, vec![]), (DType::Bf16, vec![8, 8])];
+    for (dtype, shape) in wrong {
+        let mut good = [0, 1, 2].map(|_| make(DType::F32, &[8, 8]));
+        let mut bad = [make(dtype, &shape), make(DType::F32, &shape), make(DType::F32, &shape)];
+        let before = good[1].to_f64_vec().unwrap();
+        let ([w, buf, g], [bw, bbuf, bg]) = (&mut good, &mut bad);
+        let mut list = [MuonMatrix { w, buf, g }, MuonMatrix { w: bw, buf: bbuf, g: bg }];
+        assert!(of.step(&stream, &mut list, &mut MuonSpaces::default()).is_err(), "{dtype} {shape:?}");
+        assert_eq!(good[1].to_f64_vec().unwrap(), before);
+    }
+}
+
+fn optimiser() -> Muon {
+    Muon {
+        iteration: NewtonSchulz::classic(),
+        rate: 0.02,
+        momentum: 0.95,
+        nesterov: true,
+        mean: true,
+        decay: 0.1,
+        scale: StepScale::Tall,
+        dtype: DType::F32,
+    }
+}

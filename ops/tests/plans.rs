@@ -15,6 +15,6 @@ fn plans_are_right_and_run_again() {
         assert!(c.passes(plan.bound()), "{}: {c:?}", plan.name);
         let mut work = plan.small().start(&cpu).unwrap();
         work().and_then(|()| work()).unwrap();
-        assert!(plan.flops() > 1e9 && plan.bytes() > 1e6 && plan.shape().starts_with(['G', 'B']));
+        assert!(plan.flops() > 1e8 && plan.bytes() > 1e6 && plan.shape().starts_with(['G', 'B', 'S']));
     }
 }

@@ -189,3 +189,42 @@ fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
     stream.push(&piece, &mut states, &mut y).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), first[0]);
 }
+
+#[test]
+fn what_does_not_fit_is_refused_before_the_memory_changes() {
+    let cpu = Device::cpu();
+    let chunking = Chunking::new(8, 3);
+    let tokens = sequence(&cpu, 3);
+    let mut memory = memory(&cpu, &OMEGA_MLP);
+    let before: Vec<Vec<f32>> = memory.iter().map(|t| t.to_vec().unwrap()).collect();
+    // No token at a time is one.
+    let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 0, dtype: DType::F32 };
+    let rule = StreamRule { read_before: false, scale: 2.0 };
+    let of = |name: &str| &tokens[name];
+    let piece = Tokens {
+        q: of("q"),
+        k: of("k"),
+        v: of("v"),
+        rq: of("rq"),
+        rk: of("rk"),
+        alpha: of("alpha"),
+        theta: of("theta"),
+        eta: of("eta"),
+        gamma: of("gamma"),
+    };
+    let mut push = |piece: &Tokens<'_>, [len, width]: [usize; 2]| {
+        let mut stream = OmegaStream::new(&cpu, &OMEGA_MLP, chunking, rule, sizes).unwrap();
+        let mut y = Tensor::zeros(&cpu, DType::F32, [B, len, H, width]).unwrap();
+        let mut states: Vec<&mut Tensor> = memory.iter_mut().collect();
+        let pushed = stream.push(piece, &mut states, &mut y).is_ok();
+        (pushed, memory.iter().map(|t| t.to_vec::<f32>().unwrap()).collect::<Vec<_>>())
+    };
+    let short = of("theta").slice(1, 0..T - 1).unwrap();
+    for (pushed, after) in
+        [push(&piece, [T - 1, E]), push(&piece, [T, E + 1]), push(&Tokens { theta: &short, ..piece }, [T, E])]
+    {
+        assert!(!pushed && after == before);
+    }
+    let (pushed, after) = push(&piece, [T, E]);
+    assert!(pushed && after != before);
+}

@@ -106,7 +106,7 @@ fn resized(mut bench: Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     let text = format!("{},{}", usual.join(","), asked.dims.as_deref().unwrap_or(""));
     let sizes = input::dims(p.kernel, Some(&text))?;
     let dims: Vec<u64> = p.kernel.dims.iter().map(|d| sizes[d.name]).collect();
-    let dtype = input::dtype(&asked.dtype)?;
+    let dtype = input::dtype_or(asked, p.dtype)?;
     input::specialization(p.kernel, &sizes, dtype)?;
     bench.problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
     Ok(bench)
@@ -127,6 +127,9 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let expected = prepared.sample(&inputs, CHECKED.min(by_cost as usize).max(1));
     let mut rows = Vec::new();
     for config in configs {
+        if args.all_configs && p.updates_in_place() {
+            prepared = p.prepare(device, &inputs)?;
+        }
         let mut row = json!({ "name": bench.name, "shape": p.shape(), "dtype": p.dtype.name() });
         let resolved = prepared.resolve(config.as_ref()).and_then(|launch| {
             launch.launch(prepared.args())?;

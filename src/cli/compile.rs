@@ -5,7 +5,7 @@ use super::stages::{self, Stage, Texts};
 use super::{ship, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform};
-use atlas_dsl::{Config, Schedule};
+use atlas_dsl::{Config, DType, Schedule};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,7 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
         return Ok((stem, config, texts));
     }
     let def = input::kernel(name)?;
-    let dtype = input::dtype(&problem.dtype)?;
+    let dtype = input::dtype_or(problem, DType::Bf16)?;
     let dims = input::dims(def, problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref())?;

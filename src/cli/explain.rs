@@ -6,9 +6,9 @@ use super::{compile, counts, ptxas, show};
 use anyhow::Result;
 use atlas_codegen::Explained;
 use atlas_codegen::notes::Note;
-use atlas_dsl::Kernel;
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
+use atlas_dsl::{DType, Kernel};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<bool> {
     let on = compile::platform(&args.arch)?;
     let def = input::kernel(&args.kernel)?;
-    let dtype = input::dtype(&args.problem.dtype)?;
+    let dtype = input::dtype_or(&args.problem, DType::Bf16)?;
     let dims = input::dims(def, args.problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref())?;

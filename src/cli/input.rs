@@ -15,9 +15,9 @@ pub(super) struct ProblemArgs {
     /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     pub(super) dims: Option<String>,
-    /// Element type: bf16, f16 or f32.
-    #[arg(long, default_value = "bf16")]
-    pub(super) dtype: String,
+    /// Element type: bf16, f16 or f32. bf16, or a benchmark's own, unless it is given.
+    #[arg(long)]
+    pub(super) dtype: Option<String>,
     /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.
     #[arg(long, value_name = "KEY=VALUE ..")]
     pub(super) config: Option<String>,
@@ -40,8 +40,13 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     })
 }
 
+/// The element type that was asked for, or else a usual one.
+pub(super) fn dtype_or(asked: &ProblemArgs, usual: DType) -> Result<DType> {
+    asked.dtype.as_deref().map_or(Ok(usual), dtype)
+}
+
 /// An element type by name.
-pub(super) fn dtype(name: &str) -> Result<DType> {
+fn dtype(name: &str) -> Result<DType> {
     DType::from_name(name).with_context(|| format!("there is no element type `{name}`; use bf16, f16 or f32"))
 }
 

@@ -104,8 +104,8 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     known && by_index && vector_elements(kind, inner_extent(kernel, *param, slices)) * ty.dtype.bytes() >= 4
 }
 
-/// What is known to divide the first element and the extent of a load along the last axis of its tensor.
-fn inner_extent(kernel: &Kernel, param: Param, slices: &[Slice]) -> u64 {
+/// What is known to divide the first element and the extent of an access along the last axis of its tensor.
+pub(super) fn inner_extent(kernel: &Kernel, param: Param, slices: &[Slice]) -> u64 {
     let ParamKind::Tensor { dims, .. } = &kernel.params[param].kind else { return 1 };
     let (Some(slice), Some(&dim)) = (slices.last(), dims.last()) else { return 1 };
     let divisor = kernel.dims[dim].size.divisor();

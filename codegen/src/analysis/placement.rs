@@ -42,12 +42,12 @@
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
-use super::ahead::running_ahead;
+use super::ahead::{inner_extent, running_ahead};
 use super::sources::root;
 use super::splits::splits;
 use crate::error::CompileError;
-use crate::gpu::Split;
 use crate::gpu::atom::MmaAtom;
+use crate::gpu::{Split, vector_elements};
 use crate::layout::Fragment;
 use crate::target::Target;
 use atlas_dsl::ir::ValueDef;
@@ -129,7 +129,7 @@ impl Placement {
         p.free_values(kernel, uses);
         p.tie(kernel, &mut classes);
         p.seed_accumulators(kernel, uses, &mut classes, schedule, target)?;
-        p.solve(kernel, &mut classes);
+        p.solve(kernel, uses, &mut classes);
         p.place(kernel, uses, schedule.stages);
         Ok(p)
     }
@@ -260,7 +260,7 @@ impl Placement {
         Ok(())
     }
 
-    fn solve(&mut self, kernel: &Kernel, classes: &mut Classes) {
+    fn solve(&mut self, kernel: &Kernel, uses: &Uses, classes: &mut Classes) {
         self.propagate(kernel, classes);
         // Largest first: small tiles derive theirs from the tiles they serve.
         let mut open: Vec<Value> = kernel.values.keys().filter(|&v| self.homes[v].is_none()).collect();
@@ -276,7 +276,8 @@ impl Placement {
                 .filter_map(|&m| memory_bytes(kernel, m))
                 .min()
                 .unwrap_or_else(|| kernel.ty(v).dtype.bytes());
-            let layout = Fragment::blocked(&kernel.ty(v).shape, 16 / bytes, self.warps);
+            let widest = widest_access(kernel, uses, &members).unwrap_or(u32::MAX);
+            let layout = Fragment::blocked(&kernel.ty(v).shape, widest.min(16 / bytes), self.warps);
             for m in members {
                 self.layouts[m] = Some(layout.clone());
             }
@@ -450,4 +451,25 @@ fn memory_bytes(kernel: &Kernel, v: Value) -> Option<u32> {
     let loaded = matches!(kernel.def_op(v), Some((_, Op::Load { .. })));
     let stored = kernel.insts.values().any(|op| matches!(op, Op::Store { value, .. } if *value == v));
     (loaded || stored).then(|| kernel.ty(v).dtype.bytes())
+}
+
+/// The widest vector, in elements, of the accesses of global memory that some values are loaded or stored by, in the innermost
+/// loop that has any: lanes hold so many elements in a row. An access that cannot be wider would else write a few bytes here
+/// and there.
+fn widest_access(kernel: &Kernel, uses: &Uses, members: &[Value]) -> Option<u32> {
+    let access = |(inst, op): (Inst, &Op)| {
+        let (param, slices) = match op {
+            Op::Load { param, slices } if members.contains(&kernel.results[inst][0]) => (*param, slices),
+            Op::Store { param, slices, value } if members.contains(value) => (*param, slices),
+            _ => return None,
+        };
+        let mut depth = 0;
+        let mut block = uses.block_of(inst);
+        while let Some(owner) = block.and_then(|b| uses.loop_of(b)) {
+            depth += 1;
+            block = uses.block_of(owner);
+        }
+        Some((depth, vector_elements(&kernel.params[param].kind, inner_extent(kernel, param, slices))))
+    };
+    kernel.insts.iter().filter_map(access).max().map(|(_, width)| width)
 }

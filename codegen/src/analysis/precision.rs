@@ -3,7 +3,7 @@
 //!
 //! # Promise
 //! The approximate forms of the functions that [`Precision`] calls so change what the kernel writes to a 16-bit tensor by a
-//! relative error of at most 2^-12, that of a rounding to f16 or less, and by a few roundings to f32 on the way; gelu where it is
+//! relative error of at most 2^-12, that of a rounding to f16 or less, and by a few roundings to f32 on the way; gelu and its slope where they are
 //! below 2^-10 by 2^-24, which is what a rounding of its `1 + erf` makes, times what it is multiplied by. A number that is
 //! cast to 16 bits is changed no more than that either, whatever is made of it then. What the kernel writes to other tensors,
 //! but for what such casts make of it, they do not change.
@@ -18,8 +18,8 @@
 //! form as well, so no use of them is judged. log has one form, for its approximate instruction is not of this kind: near 1,
 //! where log is small, it is off by 2^-22 whatever the argument.
 //!
-//! *2^-14 of their value.* tanh, erf, sin, cos and gelu; sin and cos up to 2^13, and beyond that 2^-14, which is less than
-//! a rounding of so large an argument makes; gelu down to 2^-10, and below that 2^-24, the least number of f16. The
+//! *2^-14 of their value.* tanh, erf, sin, cos, gelu and its slope; sin and cos up to 2^13, and beyond that 2^-14, which is less than
+//! a rounding of so large an argument makes; gelu and its slope down to 2^-10, and below that 2^-24, the least number of f16. The
 //! analysis gives every value a number of such steps that bounds its relative error, from operands to results:
 //!
 //! - an approximate result of these functions has one step, and for tanh and erf, approximate or not, those of the argument
@@ -32,8 +32,8 @@
 //! - a value of 16 bits has none, for it is rounded;
 //! - what a loop carries has the most of what it starts as and of what the body leaves, by iterating up.
 //!
-//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices, and gelu,
-//! far below 0. If it meets a step, or if a value comes to more than [`MOST`], every function that its operands have a step of becomes precise,
+//! Anything else magnifies: other sums, comparisons, conversions to integers, exponentials, products of matrices, gelu
+//! far below 0, and its slope beside its root. If it meets a step, or if a value comes to more than [`MOST`], every function that its operands have a step of becomes precise,
 //! and the steps are counted anew. A value has a step only of a function or of an operand that has one, so a walk back
 //! along such values meets one of them at least: each round leaves fewer approximate functions, and the last one meets no
 //! fault. A product that grows with each iterate passes any bound, so a round ends too, and at its end the numbers hold in
@@ -220,7 +220,7 @@ impl Errors<'_> {
 
     /// Steps that an operation adds to those of its operands.
     fn own_steps(&self, inst: Inst) -> u32 {
-        let inexact = matches!(self.kernel.insts[inst], Op::Unary(f, _) if matches!(f, UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Gelu));
+        let inexact = matches!(self.kernel.insts[inst], Op::Unary(f, _) if matches!(f, UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Gelu | UnaryOp::GeluSlope));
         u32::from(inexact && self.precision.accuracy(inst) == Accuracy::Approximate)
     }
 

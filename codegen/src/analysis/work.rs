@@ -21,6 +21,10 @@ const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
 /// What a thread may have.
 const MOST_REGISTERS: u32 = 255;
+/// Trips of a loop whose bounds depend on data.
+const UNKNOWN_TRIPS: f64 = 8.0;
+/// Elements that such a loop goes over, where it counts tiles.
+const UNKNOWN_ELEMENTS: f64 = 512.0;
 
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -141,8 +145,8 @@ pub(super) struct Part {
 pub(super) enum Item {
     /// Bytes of a tensor, and the work for each of them.
     Bytes { amount: Formula, each: OfByte, moved: Moved },
-    /// A loop from one number to another, where they are known, and the trips that its loads run ahead.
-    Loop { bounds: Option<(Formula, Formula)>, ahead: Option<f64>, body: Part },
+    /// A loop from one number to another, or of so many trips where data decide them, and the trips that its loads run ahead.
+    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Part },
     /// What runs in some trips or for some programs: where loads run so many trips ahead, else where the condition holds.
     If { ahead: Option<f64>, condition: Option<Formula>, body: Part },
 }
@@ -249,9 +253,10 @@ impl Walk<'_> {
             _ => None,
         });
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
+        let else_trips = self.divisor(hi).map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let mut body = self.block(body, ahead);
         body.fixed.rounds += self.round();
-        part.rest.push(Item::Loop { bounds, ahead, body });
+        part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
     /// Accesses of global memory.
@@ -404,6 +409,25 @@ impl Walk<'_> {
     }
 
     /// The value of a scalar, with grid coordinates in the middle; `None` if it depends on data or on a loop.
+    /// The number by which a count of tiles was divided: the extent of one.
+    fn divisor(&self, v: Value) -> Option<f64> {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
+        match self.k.insts[inst] {
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.divisor(x),
+            Op::Binary(BinaryOp::Div, _, _, by) => match self.k.values[by].def {
+                ValueDef::Result(inst, _) => match self.k.insts[inst] {
+                    Op::Const(extent) if extent >= 1.0 => Some(extent),
+                    _ => None,
+                },
+                _ => None,
+            },
+            Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b) => {
+                self.divisor(a).or_else(|| self.divisor(b))
+            }
+            _ => None,
+        }
+    }
+
     fn scalar(&mut self, v: Value) -> Option<Formula> {
         if let Some(&known) = self.scalars.get(&v) {
             return known;

@@ -8,9 +8,6 @@ use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Work, Wor
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
 
-/// Trips of a loop whose bounds depend on data.
-const UNKNOWN_TRIPS: f64 = 8.0;
-
 /// The work of kernels of one signature, by their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct WorkTable {
@@ -40,7 +37,7 @@ struct Row {
 #[derive(Clone, Debug)]
 enum Step {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
-    Loop { bounds: Option<(Formula, Formula)>, ahead: Option<f64>, body: Body },
+    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Body },
     If { ahead: Option<f64>, condition: Option<Formula>, body: Body },
 }
 
@@ -86,9 +83,17 @@ impl WorkTable {
                 Item::Bytes { amount, each, moved } => {
                     (Step::Bytes { amount: of(*amount), each: *each, moved: *moved }, None)
                 }
-                Item::Loop { bounds, ahead, body } => {
+                Item::Loop { bounds, else_trips, ahead, body } => {
                     let bounds = bounds.map(|(lo, hi)| (of(lo), of(hi)));
-                    (Step::Loop { bounds, ahead: *ahead, body: Body { fixed: body.fixed, end: at } }, Some(body))
+                    (
+                        Step::Loop {
+                            bounds,
+                            else_trips: *else_trips,
+                            ahead: *ahead,
+                            body: Body { fixed: body.fixed, end: at },
+                        },
+                        Some(body),
+                    )
                 }
                 Item::If { ahead, condition, body } => {
                     let condition = condition.map(of);
@@ -173,9 +178,9 @@ fn run(
                 }
                 inside
             }
-            Step::Loop { bounds, ahead, body } => {
+            Step::Loop { bounds, else_trips, ahead, body } => {
                 let bounds = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
-                let own = bounds.map_or(UNKNOWN_TRIPS, |n| n.max(0.0).ceil());
+                let own = bounds.map_or(*else_trips, |n| n.max(0.0).ceil());
                 let inner = run(items, inside..body.end, body.fixed, (trips * own, own), values, work);
                 if let Some(ahead) = *ahead {
                     work.prefetched.push(Prefetched { trips: trips * own, ahead, body: inner });

@@ -9,11 +9,12 @@ use std::f32::consts::{FRAC_1_PI, LOG2_E};
 /// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
 /// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
-/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20), gelu below 2^-10 (2^-24).
+/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20), gelu and its slope
+/// below 2^-10 (2^-24).
 /// x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has none: `lg2.approx` is off by 2^-22 near 1, where log
 /// is that small.
 ///
-/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15, gelu 11.
+/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15, gelu 11, gelu_slope 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -25,6 +26,7 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
         UnaryOp::Gelu => gelu(a, x),
+        UnaryOp::GeluSlope => gelu_slope(a, x),
         UnaryOp::Sqrt => a.approx_sqrt(x),
         _ => return None,
     })
@@ -100,6 +102,20 @@ fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let e = a.neg(e);
     let above = a.maximum(x, zero);
     a.fma(t, e, above)
+}
+
+/// (root - t) 2^Q(t) with t = |x| for a negative x, and 1 less that for others. Past the clamp 2^Q is 0.
+fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, zero, one, root) = (a.f(c::GELU_SHORT_END), a.f(0.0), a.f(1.0), a.f(c::SLOPE_ROOT_HI));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    let q = poly(a, t, &c::SLOPE_SHORT);
+    let e = a.approx_ex2(q);
+    let d = a.sub(root, t);
+    let below = a.mul(d, e);
+    let above = a.sub(one, below);
+    let negative = a.lt(x, zero);
+    a.select(negative, below, above)
 }
 
 /// `sin(x - n pi)` with the sign flipped if `t` is odd.

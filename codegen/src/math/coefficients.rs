@@ -28,6 +28,14 @@ pub(super) const GELU_END: f32 = 14.5;
 pub(super) const GELU_SHIFT: f32 = 3.0;
 /// GELU is a polynomial about this q.
 pub(super) const GELU_CENTRE: f32 = 0.3618164;
+/// A part of the root of the slope of gelu at -t, both rounded toward zero.
+pub(super) const SLOPE_ROOT_HI: f32 = 0.7517915;
+/// A part of the root of the slope of gelu at -t, both rounded toward zero.
+pub(super) const SLOPE_ROOT_LO: f32 = 4.7490193e-8;
+/// From here on the slope of gelu at -t is 0 in f32.
+pub(super) const SLOPE_END: f32 = 14.75;
+/// SLOPE is a polynomial about this q.
+pub(super) const SLOPE_CENTRE: f32 = 0.42773438;
 /// (e^r - 1 - r) / r^2 in r. Error 2^-27.9 (2^-28.3 before rounding).
 pub(super) const EXP: [f32; 5] = [0.49999994, 0.1666652, 0.041668404, 0.008368898, 0.0013814223];
 /// (2^r - 1) / r in r. Error 2^-25.9 (2^-28.9 before rounding).
@@ -63,4 +71,20 @@ pub(super) const GELU: [f32; 11] = [
     -0.09831892,
     -0.009851937,
     0.055761952,
+];
+/// log2(slope(t)) in t; its error is in units of `slope_bound` of fit.py. Error 2^-3.6 (2^-3.8 before rounding).
+pub(super) const SLOPE_SHORT: [f32; 8] =
+    [-0.58841085, -0.38300762, -0.5615329, -0.05333256, 0.013532411, -0.0023839865, 0.0002529169, -1.1945735e-5];
+/// slope(t) exp(t^2 / 2) in q - SLOPE_CENTRE, where q = t / (t + 3). Error 2^-27.9 (2^-28.7 before rounding).
+pub(super) const SLOPE: [f32; 10] = [
+    0.49679998,
+    -0.27270028,
+    0.23876335,
+    -0.11168172,
+    -0.009632462,
+    0.035808954,
+    0.0020073536,
+    -0.015299238,
+    -0.0026302577,
+    0.0057892776,
 ];

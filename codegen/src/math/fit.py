@@ -128,6 +128,20 @@ def gelu_bound(t):
     return mpf(2) ** -14 * max(t * beyond(t), mpf(2) ** -10)
 
 
+# Where the slope of GELU is 0 on the negative side.
+SLOPE_ROOT = mpf("0.7517915246935644574579049467795240396645")
+
+
+def slope(t):
+    """The slope of GELU at -t over `root - t`; the slope at t is 1 less that at -t."""
+    return (beyond(t) - t * exp(-t * t / 2) / sqrt(2 * pi)) / (SLOPE_ROOT - t)
+
+
+def slope_bound(t):
+    """How far the approximate slope of GELU may be off at -t: 2^-14 max(|slope|, 2^-10)."""
+    return mpf(2) ** -14 * max(fabs((SLOPE_ROOT - t) * slope(t)), mpf(2) ** -10)
+
+
 def constant(name, doc, value):
     print(f"/// {doc}\npub(super) const {name}: f32 = {shortest(value)};")
 
@@ -159,6 +173,10 @@ def main():
     constant("GELU_SHIFT", "q = t / (t + shift) is the variable of GELU.", mpf(3))
     # One of the points about which both first coefficients happen to lie near an f32.
     constant("GELU_CENTRE", "GELU is a polynomial about this q.", mpf(741) / 2048)
+    for name, part in zip(("HI", "LO"), split(SLOPE_ROOT, 2)):
+        constant(f"SLOPE_ROOT_{name}", "A part of the root of the slope of gelu at -t, both rounded toward zero.", part)
+    constant("SLOPE_END", "From here on the slope of gelu at -t is 0 in f32.", mpf("14.75"))
+    constant("SLOPE_CENTRE", "SLOPE is a polynomial about this q.", mpf(876) / 2048)
     fit("EXP", "(e^r - 1 - r) / r^2 in r.", 4, "-0.3475", "0.3475",
         lambda r: (expm1(r) - r) / r ** 2, lambda r: r ** 2 / exp(r))
     fit("EXP2", "(2^r - 1) / r in r.", 5, "-0.501", "0.501",
@@ -183,6 +201,11 @@ def main():
     scaled = lambda t: beyond(t) * exp(t * t / 2) * (t + 3)
     fit("GELU", "beyond(t) exp(t^2 / 2) (t + 3) in q - GELU_CENTRE, where q = t / (t + 3).", 10, "0", mpf("14.5") / 17.5,
         lambda q: scaled(t_of(q)), lambda q: 1 / scaled(t_of(q)), lambda q: q - mpf(741) / 2048)
+    fit("SLOPE_SHORT", "log2(slope(t)) in t; its error is in units of `slope_bound` of fit.py.", 7, "0", "5.7",
+        lambda t: log(slope(t), 2), lambda t: LN2 * fabs((SLOPE_ROOT - t) * slope(t)) / slope_bound(t))
+    bare = lambda t: slope(t) * exp(t * t / 2)
+    fit("SLOPE", "slope(t) exp(t^2 / 2) in q - SLOPE_CENTRE, where q = t / (t + 3).", 9, "0", mpf("14.75") / 17.75,
+        lambda q: bare(t_of(q)), lambda q: 1 / bare(t_of(q)), lambda q: q - mpf(876) / 2048)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 /// | sin | 1.660 up to [`SIN_COS_DOMAIN`] | 22 |
 /// | cos | 1.826 up to [`SIN_COS_DOMAIN`] | 24 |
 /// | gelu | 1.934 with the reciprocal as far off as it may be, 1.790 with none | 56, one an approximate reciprocal |
+/// | gelu_slope | 1.67 over samples with the reciprocal as far off as it may be | 63, one an approximate reciprocal |
 pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -35,6 +36,7 @@ pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
         UnaryOp::Gelu => gelu(a, x),
+        UnaryOp::GeluSlope => gelu_slope(a, x),
         UnaryOp::Sqrt => a.sqrt(x),
         _ => return None,
     })
@@ -226,33 +228,39 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.fma(rest, k, y)
 }
 
-/// max(x, 0) - T with T = t Phi(-t) = q G(q) exp(-t^2 / 2), where t = |x|, q = t / (t + 3) and G is a polynomial of
-/// degree 10 for the scaled erfc. Of each part there are two, the second what rounding lost of the first: of q (so that
-/// the error of the approximate reciprocal does not count), G, q G and t^2.
-/// Past the clamp T is 0. Against -0 the maximum is -0 for -0, so that it stays.
-fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
-    let (limit, shift, centre) = (a.f(c::GELU_END), a.f(c::GELU_SHIFT), a.f(c::GELU_CENTRE));
-    let (minus_half, zero) = (a.f(-0.5), a.f(-0.0));
-    let t = a.abs(x);
-    let t = a.minimum(t, limit);
+/// `(q, lost)` of q = t / (t + 3), the second what rounding lost of the first, so that the error of the approximate reciprocal
+/// does not count.
+fn ratio<A: Arith>(a: &mut A, t: A::F) -> (A::F, A::F) {
+    let shift = a.f(c::GELU_SHIFT);
     let d = a.add(t, shift);
     let inverse = a.approx_rcp(d);
     let q = a.mul(t, inverse);
     let minus_q = a.neg(q);
-    let q_lost = a.fma(minus_q, d, t);
-    let q_lost = a.mul(q_lost, inverse);
+    let lost = a.fma(minus_q, d, t);
+    (q, a.mul(lost, inverse))
+}
 
+/// `first G(q - centre) exp(-t^2 / 2)` for a polynomial G. Of `first`, q, G, their product and t^2 there are two parts, the
+/// second what rounding lost of the first.
+fn beneath_bell<A: Arith>(
+    a: &mut A,
+    t: A::F,
+    (q, q_lost): (A::F, A::F),
+    (first, first_lost): (A::F, A::F),
+    (centre, table): (f32, &[f32]),
+) -> A::F {
+    let (centre, minus_half) = (a.f(centre), a.f(-0.5));
     let w = a.sub(q, centre);
     let w = a.add(w, q_lost);
-    let (first, rest) = (a.f(c::GELU[0]), poly(a, w, &c::GELU[1..]));
-    let g = a.fma(rest, w, first);
-    let g_lost = a.sub(first, g);
+    let (constant, rest) = (a.f(table[0]), poly(a, w, &table[1..]));
+    let g = a.fma(rest, w, constant);
+    let g_lost = a.sub(constant, g);
     let g_lost = a.fma(rest, w, g_lost);
-    let s = a.mul(q, g);
+    let s = a.mul(first, g);
     let minus_s = a.neg(s);
-    let s_lost = a.fma(q, g, minus_s);
-    let s_lost = a.fma(q_lost, g, s_lost);
-    let s_lost = a.fma(q, g_lost, s_lost);
+    let s_lost = a.fma(first, g, minus_s);
+    let s_lost = a.fma(first_lost, g, s_lost);
+    let s_lost = a.fma(first, g_lost, s_lost);
 
     let u = a.mul(t, t);
     let minus_u = a.neg(u);
@@ -268,9 +276,41 @@ fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let y = a.fma(s, p, s_lost);
     let y = a.fma(s, r, y);
     let y = a.add(s, y);
-    let y = scale(a, y, n);
+    scale(a, y, n)
+}
+
+/// max(x, 0) - T with T = t Phi(-t) = q G(q) exp(-t^2 / 2), where t = |x|, q = t / (t + 3) and G is a polynomial of
+/// degree 10 for the scaled erfc. Past the clamp T is 0. Against -0 the maximum is -0 for -0, so that it stays.
+fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, zero) = (a.f(c::GELU_END), a.f(-0.0));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    let q = ratio(a, t);
+    let y = beneath_bell(a, t, q, q, (c::GELU_CENTRE, &c::GELU));
     let above = a.maximum(x, zero);
     a.sub(above, y)
+}
+
+/// T for a negative x and 1 - T for others, with T = Phi(-t) - t phi(t) = (root - t) G(q) exp(-t^2 / 2), where t = |x|,
+/// q = t / (t + 3) and G is a polynomial of degree 9. The root has two parts, so that T keeps its digits beside it.
+fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, zero, one) = (a.f(c::SLOPE_END), a.f(0.0), a.f(1.0));
+    let (hi, lo) = (a.f(c::SLOPE_ROOT_HI), a.f(c::SLOPE_ROOT_LO));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    let q = ratio(a, t);
+    // root - t in two parts: what the first difference loses goes to the second.
+    let far = a.sub(hi, t);
+    let back = a.sub(hi, far);
+    let lost = a.sub(back, t);
+    let rest = a.add(lo, lost);
+    let d = a.add(far, rest);
+    let taken = a.sub(d, far);
+    let d_lost = a.sub(rest, taken);
+    let y = beneath_bell(a, t, q, (d, d_lost), (c::SLOPE_CENTRE, &c::SLOPE));
+    let above = a.sub(one, y);
+    let negative = a.lt(x, zero);
+    a.select(negative, y, above)
 }
 
 /// Two correctly rounded steps. rsqrt(±0) = ±inf.

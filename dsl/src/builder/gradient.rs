@@ -12,7 +12,7 @@ use crate::ir::Loc;
 use crate::op::{BinaryOp, Op, Predicate, UnaryOp};
 use crate::types::DType;
 use std::collections::BTreeMap;
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, PI};
 
 impl Builder {
     /// The partial derivatives of `f` by each of its arguments. A number among them has none, and gives 0.
@@ -197,24 +197,21 @@ impl Walk<'_> {
                 let rest = self.b.binary(loc, BinaryOp::Sub, 1.0, y);
                 self.mul(y, rest)
             }
-            UnaryOp::Gelu => self.slope_of_gelu(x),
+            UnaryOp::Gelu => self.of(UnaryOp::GeluSlope, x),
+            UnaryOp::GeluSlope => self.bend_of_gelu(x),
             UnaryOp::Floor | UnaryOp::Round | UnaryOp::Not => 0.0.into(),
         }
     }
 
-    /// `Phi(x) + x phi(x)`, of the standard normal distribution.
-    fn slope_of_gelu(&mut self, x: Value) -> Operand {
+    /// `phi(x) (2 - x²)`, of the standard normal distribution.
+    fn bend_of_gelu(&mut self, x: Value) -> Operand {
         let loc = self.loc;
-        let scaled = self.mul(x, FRAC_1_SQRT_2);
-        let erf = self.of(UnaryOp::Erf, scaled);
-        let twice = self.b.binary(loc, BinaryOp::Add, 1.0, erf);
-        let below = self.mul(twice, 0.5);
-        let square = self.mul(scaled, scaled);
-        let minus = self.of(UnaryOp::Neg, square);
-        let peak = self.of(UnaryOp::Exp, minus);
+        let square = self.mul(x, x);
+        let scaled = self.mul(square, -0.5);
+        let peak = self.of(UnaryOp::Exp, scaled);
         let density = self.mul(peak, 1.0 / (2.0 * PI).sqrt());
-        let moved = self.mul(x, density);
-        self.b.binary(loc, BinaryOp::Add, below, moved)
+        let rest = self.b.binary(loc, BinaryOp::Sub, 2.0, square);
+        self.mul(density, rest)
     }
 
     fn binary(&mut self, op: BinaryOp, (x, y): (Value, Value), result: Value, partial: Operand) {

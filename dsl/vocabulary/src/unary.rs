@@ -85,6 +85,8 @@ table! {
         Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
         /// x/2 (1 + erf(x / sqrt 2)), by the error function, which the standard library lacks.
         Gelu = Unary { of_number: None, ..Unary::function("gelu", f64::abs).at_zero(0.0) },
+        /// The derivative of `gelu`: Phi(x) + x phi(x) of the standard normal distribution.
+        GeluSlope = Unary { of_number: None, ..Unary::function("gelu_slope", f64::abs) },
         /// The greatest whole number that is not above.
         Floor = Unary { leaps: true, ..Unary::function("floor", f64::floor).exact() },
         /// The nearest whole number; of two as near, the even one.

@@ -17,6 +17,7 @@ pub mod reference;
 
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
+use crate::omega::stream::omega_copy_tokens;
 use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
@@ -112,7 +113,8 @@ pub struct AtlasLayer {
 }
 
 impl AtlasLayer {
-    /// A layer at the start of its sequences. `memory` are `W1` `[B, H, D, M]` and `W2` `[B, H, M, D]`, f32; momenta are 0.
+    /// A layer at the start of its sequences. `memory` are `W1` `[B, H, D, M]` and `W2` `[B, H, M, D]`, f32, which the layer
+    /// copies; momenta are 0.
     ///
     /// # Errors
     /// Those of [`Tensor::zeros`].
@@ -123,6 +125,7 @@ impl AtlasLayer {
         weights: LayerWeights,
         memory: [Tensor; 2],
     ) -> Result<AtlasLayer> {
+        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.max(1), ..sizes };
         let LayerSizes { sequences, heads, width, window, piece, dtype, .. } = sizes;
         let tokens = |count: usize| Tensor::zeros(device, dtype, [sequences, count, heads, width]);
         let rows = || tokens(window - 1 + piece);
@@ -130,13 +133,18 @@ impl AtlasLayer {
         let as_rule = StreamRule { read_before: rule.read_before, scale: rule.scale };
         let [w1, w2] = memory;
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
+        let own = |w: &Tensor| -> Result<Tensor> {
+            let mut copy = momentum(w)?;
+            copy_tokens(device, w, &mut copy)?;
+            Ok(copy)
+        };
         Ok(AtlasLayer {
             device: device.clone(),
             sizes,
             rule,
             weights,
             stream: OmegaStream::new(device, &OMEGA_MLP, rule.chunking, as_rule, of)?,
-            memory: [w1.clone(), w2.clone(), momentum(&w1)?, momentum(&w2)?],
+            memory: [own(&w1)?, own(&w2)?, momentum(&w1)?, momentum(&w2)?],
             past: [[rows()?, rows()?], [rows()?, rows()?]],
             seen: 0,
             room: [tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?],
@@ -168,9 +176,10 @@ impl AtlasLayer {
     /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`. It may return before a GPU has done so.
     ///
     /// # Errors
-    /// Those of [`Launch::launch`].
+    /// Those of [`Launch::launch`]; the layer is as it was then.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
         let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
+        self.check(tokens, y, count)?;
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
@@ -199,6 +208,38 @@ impl AtlasLayer {
             from = to;
         }
         Ok(())
+    }
+
+    /// Fails if what comes after the memory has been trained would.
+    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
+        let first = count.min(self.sizes.piece);
+        let part = |t: &Tensor| {
+            t.slice(1, 0..count)?;
+            t.slice(1, 0..first)
+        };
+        let (weights, eps) = (&self.weights, self.rule.eps);
+        let (memory, mut out, mut room) = (part_of(&self.room[2], first)?, part(y)?, part_of(&self.room[4], first)?);
+        let query = match self.rule.combine {
+            Combine::Gate => {
+                for of_past in [&tokens.attention[1], &tokens.attention[2]] {
+                    let mut past = part_of(&self.past[0][0], first)?;
+                    omega_copy_tokens.bind(&self.device, args!(part(of_past)?, &mut past))?;
+                }
+                let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
+                layer_combine.bind(&self.device, args!(&memory, wm, eps, &room, wa, &mut out))?;
+                part(tokens.attention[0])?
+            }
+            Combine::Sequence => {
+                layer_norm.bind(&self.device, args!(&memory, &weights.memory_norm, &mut room, eps))?;
+                omega_copy_tokens.bind(&self.device, args!(&memory, &mut out))?;
+                part_of(&self.room[3], first)?
+            }
+        };
+        let (keys, values) = (part_of(&self.past[0][0], first)?, part_of(&self.past[1][0], first)?);
+        let (prefix_keys, prefix_values) = (&weights.prefix_keys, &weights.prefix_values);
+        let (documents, mut lse) = (part_of(&self.documents, first)?, self.lse.slice(2, 0..first)?);
+        let attend = args!(query, keys, values, prefix_keys, prefix_values, documents, 1, 1.0, &mut room, &mut lse);
+        windowed_attention.bind(&self.device, attend).map(drop)
     }
 
     /// Reads and trains the memory; what it gives is `room[2]`.
@@ -240,4 +281,9 @@ impl AtlasLayer {
         self.seen = kept;
         Ok(())
     }
+}
+
+/// The first tokens of what is held for a piece.
+fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
+    t.slice(1, 0..count)
 }

@@ -222,9 +222,18 @@ impl Muon {
     /// One step on a list of matrices. Those of one shape share the launches of the iteration; momentum and weights take two
     /// launches a matrix, for each is a tensor of its own.
     ///
+    /// The workspaces are for one stream at a time: two steps that share them must not run beside each other.
+    ///
     /// # Errors
-    /// As [`Launch::launch`].
+    /// As [`Launch::launch`]; no matrix has changed then.
     pub fn step(&self, stream: &Stream, list: &mut [MuonMatrix<'_>], spaces: &mut MuonSpaces) -> Result<()> {
+        for m in list.iter_mut() {
+            // Matrices of f32 and one shape, all three.
+            let device = stream.device();
+            muon_apply.bind(device, args!(&mut m.g.clone(), &*m.buf, 1.0, 0.0))?;
+            muon_apply.bind(device, args!(&mut *m.buf, m.g, 1.0, 0.0))?;
+            muon_apply.bind(device, args!(&mut *m.w, m.g, 1.0, 0.0))?;
+        }
         let mut shapes: Vec<[usize; 2]> = Vec::new();
         for m in list.iter() {
             let shape = [m.g.shape()[0], m.g.shape()[m.g.rank() - 1]];

@@ -12,9 +12,9 @@ pub struct Chunking {
 }
 
 impl Chunking {
-    /// With windows that reach over the start of a chunk.
+    /// With windows that reach over the start of a chunk. Both have one token at least.
     pub fn new(chunk: usize, window: usize) -> Chunking {
-        Chunking { chunk, window, halo: true }
+        Chunking { chunk: chunk.max(1), window: window.max(1), halo: true }
     }
 
     /// Keys that a chunk sees: its own, and before them those of its halo, so many that tiles of them lie well.

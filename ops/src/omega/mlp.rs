@@ -54,7 +54,7 @@ atlas_kernel! {
         y: &mut Tensor<T, [B, N, H, E]>,
         scale: f32,
     )
-    tune { BM: [32, 16], warps: [8, 4] }
+    tune { BM: [32, 16, 64], warps: [8, 4] }
     {
         for (b, h) in grid(B, H) {
             for c in 0..size(C) {
@@ -74,12 +74,12 @@ atlas_kernel! {
                 let errors = error.cast::<T>();
                 let to_w = load(psi_end[b, h, c, ..]).t();
                 let to_s = load(phi_end[b, h, c, ..]).t();
-                let error_w = (error * to_w).cast::<T>();
+                // What is taken off is made negative, so that products add to what they meet in place.
+                let less_w = -to_w;
+                let error_w = (error * less_w).cast::<T>();
                 let error_s = (error * to_s).cast::<T>();
                 let xq = load(q[b, span(first, L), h, ..]).or(0.0);
-                let kept = load(lam[b, h, c, ..]).t();
-                let undone = load(old[b, h, c, ..]).t();
-                let mixed = (dot(xq, x.t()) * load(psi[b, h, c, .., ..])).cast::<T>();
+                let mixed = (-dot(xq, x.t()) * load(psi[b, h, c, .., ..])).cast::<T>();
                 let mut out = load(rq[b, span(first, L), h, ..]).or(0.0).cast::<f32>();
                 let mut met = zeros::<f32>([L, K]);
                 for m in tiles(M, BM) {
@@ -90,21 +90,31 @@ atlas_kernel! {
                     let z = dot(x, w2t.t());
                     let a = gelu(z).cast::<T>();
                     let delta = grad(gelu)(z) * dot(errors, w1t);
-                    let zq = kept * dot(xq, w2t.t()) - undone * dot(xq, s2t.t()) - dot(mixed, delta.cast::<T>());
-                    let hq = gelu(zq);
-                    out += dot((hq * kept).cast::<T>(), w1t.t());
-                    out -= dot((hq * undone).cast::<T>(), s1t.t());
-                    met += dot(hq.cast::<T>(), a.t());
                     // Read again: what would be kept from the start takes the registers of the products between.
                     let w_after = load(lam_end[b, h, c]);
                     let s_in_w = load(old_end[b, h, c]);
                     let s_after = load(beta_end[b, h, c]);
                     let s2m = load(s2[b, h, m, ..]);
-                    store(w2[b, h, m, ..], w_after * load(w2[b, h, m, ..]) - s_in_w * s2m - dot((delta * to_w).cast::<T>().t(), x));
-                    store(s2[b, h, m, ..], s_after * s2m + dot((delta * to_s).cast::<T>().t(), x));
+                    let mut w2m = w_after * load(w2[b, h, m, ..]) - s_in_w * s2m;
+                    w2m += dot((delta * less_w).cast::<T>().t(), x);
+                    store(w2[b, h, m, ..], w2m);
+                    let mut s2n = s_after * s2m;
+                    s2n += dot((delta * to_s).cast::<T>().t(), x);
+                    store(s2[b, h, m, ..], s2n);
                     let s1m = load(s1[b, h, .., m]);
-                    store(w1[b, h, .., m], w_after * load(w1[b, h, .., m]) - s_in_w * s1m - dot(error_w.t(), a));
-                    store(s1[b, h, .., m], s_after * s1m + dot(error_s.t(), a));
+                    let mut w1m = w_after * load(w1[b, h, .., m]) - s_in_w * s1m;
+                    w1m += dot(error_w.t(), a);
+                    store(w1[b, h, .., m], w1m);
+                    let mut s1n = s_after * s1m;
+                    s1n += dot(error_s.t(), a);
+                    store(s1[b, h, .., m], s1n);
+                    let kept = load(lam[b, h, c, ..]).t();
+                    let less = -load(old[b, h, c, ..]).t();
+                    let zq = kept * dot(xq, w2t.t()) + less * dot(xq, s2t.t()) + dot(mixed, delta.cast::<T>());
+                    let hq = gelu(zq);
+                    out += dot((hq * kept).cast::<T>(), w1t.t());
+                    out += dot((hq * less).cast::<T>(), s1t.t());
+                    met += dot(hq.cast::<T>(), a.t());
                 }
                 out -= dot((met * load(psi[b, h, c, .., ..])).cast::<T>(), errors);
                 store(y[b, span(first, L), h, ..], out.cast::<T>());

@@ -97,6 +97,9 @@ impl<'t> Tokens<'t> {
     }
 }
 
+/// Workspaces that are kept, of as many numbers of chunks.
+const MOST_WORKSPACES: usize = 4;
+
 /// Tokens that are kept, and room for those of a piece.
 struct Kept {
     name: &'static str,
@@ -132,6 +135,8 @@ impl OmegaStream {
         rule: StreamRule,
         sizes: StreamSizes,
     ) -> Result<OmegaStream> {
+        let chunking = Chunking { chunk: chunking.chunk.max(1), window: chunking.window.max(1), ..chunking };
+        let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
         let room = chunking.keys() - 1 + sizes.piece;
         let shape = |width: Option<usize>| {
             let mut shape = vec![sizes.sequences, room, sizes.heads];
@@ -178,9 +183,16 @@ impl OmegaStream {
     /// tensors that the chain writes, but for `y`, in the order of its parameters: weights, then momenta.
     ///
     /// # Errors
-    /// As [`Chain::launch`].
+    /// As [`Chain::launch`]; the memory is as it was then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         let count = tokens.q.shape().get(1).copied().unwrap_or(0);
+        // What is written after the memory has been trained must fit before.
+        let first = count.min(self.sizes.piece);
+        y.slice(1, 0..count)?;
+        omega_copy_tokens.bind(&self.device, args!(self.y.slice(1, 0..first)?, &mut y.slice(1, 0..first)?))?;
+        for (_, tensor) in tokens.named() {
+            tensor.slice(1, 0..count)?;
+        }
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
@@ -246,6 +258,10 @@ impl OmegaStream {
                     None => memory.next().map(|t| Arg::Out(t)),
                 },
             });
+        }
+        // Pieces of one length have two numbers of chunks; what other lengths have left behind makes room.
+        if !self.workspaces.contains_key(&chunks) && self.workspaces.len() == MOST_WORKSPACES {
+            self.workspaces.pop_first();
         }
         let workspace = match self.workspaces.entry(chunks) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),

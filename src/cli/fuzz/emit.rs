@@ -21,7 +21,7 @@ const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 /// The same of approximate functions, which serve where 16 bits are written.
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
 
-/// The absolute error of the short form of gelu.
+/// The absolute error of the short forms of gelu and its slope.
 const OF_SHORT_GELU: f64 = 1.0 / (1 << 24) as f64;
 
 /// An absolute error of what is near 0.
@@ -379,7 +379,7 @@ impl<'r> Emitter<'r> {
                 if op == UnaryOp::Log { size } else { self.grown_outside_of_domain(size, wide)? }
             }
             // Its short form has an absolute error too, which what is near 0 consists of.
-            UnaryOp::Gelu if self.approximate => {
+            UnaryOp::Gelu | UnaryOp::GeluSlope if self.approximate => {
                 let least = self.splat(OF_SHORT_GELU / relative, &ty.shape)?;
                 let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
                 self.push(Op::Binary(BinaryOp::Max, size, least))?
