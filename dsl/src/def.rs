@@ -3,6 +3,7 @@
 use crate::config::{Config, Setting};
 use crate::diag::Diagnostics;
 use crate::ir::{Access, Kernel};
+use crate::require::Requirement;
 use crate::specialization::Specialization;
 use crate::types::DType;
 use std::fmt;
@@ -117,6 +118,8 @@ pub struct KernelDef {
     pub tune: &'static [TuneDef],
     /// The axes of the grid, slowest first.
     pub grid: &'static [GridDef],
+    /// What must hold of the sizes of its dims.
+    pub requires: &'static [Requirement],
     /// Builds Tile IR for one specialization and config.
     pub build: &'static Build,
     /// Why there is no such kernel: kernels that `fuse!` cannot bring together by their signatures.

@@ -17,6 +17,7 @@ atlas_kernel! {
         y: &mut Tensor<T, [N, H, P, D]>,
     )
     tune { BH: [32, 16, 64, 8], warps: [4, 2, 8, 1] }
+    require { P == 2 }
     {
         for (n, h) in grid(N, tiles(H, BH)) {
             let cos = load(c[n, ..]).cast::<f32>();

@@ -45,6 +45,7 @@ atlas_kernel! {
         lse: &mut Tensor<f32, [B, H, M]>,
     )
     tune { BM: [64, 128, 32], BN: [64, 32], stages: 2..=3, warps: [4, 8] }
+    require { H % J == 0 }
     {
         for (b, h, m) in grid(B, H, tiles(M, BM)) {
             let j = h / (size(H) / size(J));

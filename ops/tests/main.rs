@@ -7,4 +7,5 @@ mod layer;
 mod muon;
 mod omega;
 mod plans;
+mod requirements;
 mod stream;

@@ -83,6 +83,12 @@ impl BoundLaunch {
             None => Err(LaunchError::UnboundDim { kernel, dim: d.name }),
         });
         let dims = sizes.collect::<Result<Vec<_>, LaunchError>>()?;
+        if let Some(unmet) = def.requires.iter().find(|r| !r.holds(&dims)) {
+            let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
+            let sizes: Vec<String> = unmet.dims().iter().map(|&d| format!("{} = {}", names[d], dims[d])).collect();
+            let (requirement, sizes) = (unmet.text(&names).to_string(), sizes.join(", "));
+            return Err(LaunchError::Unmet { kernel, requirement, sizes }.into());
+        }
         Ok(BoundLaunch { def, device: device.clone(), types, dims, args: bound })
     }
 

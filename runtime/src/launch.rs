@@ -411,6 +411,7 @@ mod tests {
         params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
         tune: &[],
         grid: &[],
+        requires: &[],
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     };

@@ -176,6 +176,15 @@ errors! {
             /// The dim.
             dim: &'static str,
         } = 613, "dim `{dim}` of `{kernel}` stands in no tensor parameter, so no argument gives its size";
+        /// Sizes of dims that the kernel does not allow together.
+        Unmet {
+            /// The kernel.
+            kernel: &'static str,
+            /// What it requires, as its source has it.
+            requirement: String,
+            /// The sizes of the dims in it.
+            sizes: String,
+        } = 648, "`{kernel}` requires {requirement}, but {sizes}";
         /// A stream of another device.
         WrongStream {
             /// The stream's device.

@@ -163,6 +163,7 @@ mod tests {
         ],
         tune: &[],
         grid: &[],
+        requires: &[],
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     };

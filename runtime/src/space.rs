@@ -198,6 +198,7 @@ mod tests {
             params: &[],
             tune: &[],
             grid: &[],
+            requires: &[],
             build,
             refused: None,
         }

@@ -26,6 +26,17 @@ atlas_kernel! {
         }
     }
 
+    /// Rows of pairs.
+    kernel paired<T: Float>(x: &Tensor<T, [R, E]>, y: &mut Tensor<T, [R, E]>)
+    tune { BR: [8] }
+    require { E % 2 == 0, R >= 1 + E / 2 }
+    {
+        for r in grid(tiles(R, BR)) {
+            let v = load(x[r, ..]);
+            store(y[r, ..], select(iota([BR, E], 1) % 2 == 0, v, -v));
+        }
+    }
+
     /// Groups of rows.
     kernel grouped<T: Float>(x: &Tensor<T, [G, N, D]>, y: &mut Tensor<T, [G, N, D]>)
     tune { BN: [8] }
@@ -39,6 +50,9 @@ atlas_kernel! {
 fuse! {
     /// Two norms with weights of their own.
     kernel twice_normed = normed(w = v, y = z) >> normed(x = z);
+
+    /// Dims of two names, and what is required of one.
+    kernel normed_pairs = normed >> paired;
 
     /// What one kernel makes twice, another reads twice.
     kernel absolute = parted(low = l, high = h) >> joined(a = h, b = l);
@@ -70,6 +84,22 @@ fn names(def: &atlas::dsl::KernelDef) -> Vec<&'static str> {
 
 fn floats(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37) % 23) as f32 / 4.0 - 2.5).collect()
+}
+
+#[test]
+fn what_a_part_requires_the_whole_requires() -> atlas::Result<()> {
+    let cpu = Device::cpu();
+    let of = |rows: usize, width: usize| -> atlas::Result<String> {
+        let x = cpu.tensor_from(&floats(rows * width), [rows, width])?;
+        let w = cpu.tensor_from(&floats(width), [width])?;
+        let mut y = Tensor::zeros(&cpu, DType::F32, [rows, width])?;
+        let made = normed_pairs.launch(&cpu, args!(x, w, 1e-6, &mut y));
+        Ok(made.err().map_or_else(String::new, |e| e.to_string()))
+    };
+    assert_eq!(of(3, 4)?, "");
+    assert_eq!(of(3, 5)?, "error[ATL648]: `normed_pairs` requires D % 2 == 0, but D = 5");
+    assert_eq!(of(2, 4)?, "error[ATL648]: `normed_pairs` requires N >= 1 + D / 2, but N = 2, D = 4");
+    Ok(())
 }
 
 #[test]

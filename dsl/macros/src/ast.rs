@@ -32,6 +32,8 @@ pub(crate) struct Kernel {
     pub(crate) types: Vec<TypeParam>,
     pub(crate) params: Vec<Param>,
     pub(crate) tune: Vec<Knob>,
+    /// `require { H % J == 0 }`
+    pub(crate) requires: Vec<Expr>,
     pub(crate) body: Vec<Stmt>,
     /// The signature or the body could not be read; it was reported.
     pub(crate) broken: bool,

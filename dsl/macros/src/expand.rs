@@ -3,7 +3,8 @@
 use crate::ast;
 use crate::signature::is_upper;
 use crate::tree::{
-    Callee, DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Range, Stmt, TileFn,
+    Callee, DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range,
+    Stmt, TileFn,
 };
 use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -97,6 +98,10 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         let (dim, size) = (axis.dim, grid_size(axis.size.as_ref(), root));
         quote!(#root::GridDef { dim: #dim, size: #size })
     });
+    let requires = k.requires.iter().map(|r| {
+        let (left, is, right) = (quantity(&r.left, root), variant(r.is.variant()), quantity(&r.right, root));
+        quote!(#root::Requirement { left: #left, is: #root::Predicate::#is, right: #right })
+    });
     let register = (!k.broken).then(|| {
         quote! {
             #(#cfgs)*
@@ -115,6 +120,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
             params: &[#(#params),*],
             tune: &[#(#tune),*],
             grid: &[#(#grid),*],
+            requires: &[#(#requires),*],
             build: #build,
             refused: ::core::option::Option::None,
         };
@@ -156,6 +162,18 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     }
     w.statements(&k.body, &mut out);
     out
+}
+
+/// A quantity of `require`.
+fn quantity(q: &Quantity, root: &TokenStream) -> TokenStream {
+    match q {
+        Quantity::Dim(d) => quote!(#root::Quantity::Dim(#d)),
+        Quantity::Number(n) => quote!(#root::Quantity::Number(#n)),
+        Quantity::Of(op, sides) => {
+            let (op, [a, b]) = (variant(op.variant()), sides.each_ref().map(|side| quantity(side, root)));
+            quote!(#root::Quantity::Of(#root::BinaryOp::#op, &[#a, #b]))
+        }
+    }
 }
 
 /// What an axis of the grid is counted by.

@@ -46,6 +46,7 @@ mod names;
 mod parse;
 mod parse_tune;
 mod parse_unsupported;
+mod require;
 mod resolve;
 mod resolve_access;
 mod resolve_end;

@@ -16,6 +16,7 @@ mod keyword {
     syn::custom_keyword!(kernel);
     syn::custom_keyword!(tile);
     syn::custom_keyword!(tune);
+    syn::custom_keyword!(require);
 }
 
 /// Reads every item of the macro's input.
@@ -81,8 +82,17 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
     }
     input.parse::<keyword::kernel>()?;
     let name: Ident = input.parse()?;
-    let mut kernel =
-        Kernel { attrs, vis, name, types: vec![], params: vec![], tune: vec![], body: vec![], broken: false };
+    let mut kernel = Kernel {
+        attrs,
+        vis,
+        name,
+        types: vec![],
+        params: vec![],
+        tune: vec![],
+        requires: vec![],
+        body: vec![],
+        broken: false,
+    };
     match kernel_rest(input, &mut kernel, errors) {
         Ok(()) => Ok(Item::Kernel(kernel)),
         Err(e) => {
@@ -132,7 +142,17 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors)
         braced!(content in input);
         kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
     }
+    let before = errors.count();
+    if input.peek(keyword::require) {
+        input.parse::<keyword::require>()?;
+        let content;
+        braced!(content in input);
+        let conditions = content.parse_terminated(syn::Expr::parse, Token![,])?;
+        kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
+    }
+    let mistaken = errors.count() > before;
     (kernel.body, kernel.broken) = block(input, errors)?;
+    kernel.broken |= mistaken;
     Ok(())
 }
 

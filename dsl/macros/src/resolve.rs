@@ -3,6 +3,7 @@
 use crate::ast;
 use crate::error::{Errors, Place};
 use crate::names::did_you_mean;
+use crate::require::requirement;
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
@@ -141,6 +142,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
     let before = errors.count();
     check_tune(&ast, errors);
     let (params, dims) = signature(&ast, errors);
+    let requires = ast.requires.iter().filter_map(|e| requirement(e, &dims, errors)).collect();
     let mut r = Resolver::new(fns, errors);
     r.kernel = Some(&ast);
     r.params = params;
@@ -190,7 +192,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
     let (params, dims, locals) = (r.params, r.dims, r.locals);
     check_order(&ast, axes.len(), errors);
     let broken = ast.broken || errors.count() > before;
-    Kernel { ast, params, dims, locals, axes, body, broken }
+    Kernel { ast, params, dims, locals, axes, requires, body, broken }
 }
 
 /// Scopes and what is used of the signature, while a body is resolved.

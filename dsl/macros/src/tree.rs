@@ -31,9 +31,24 @@ pub(crate) struct Kernel {
     pub(crate) dims: Vec<Dim>,
     pub(crate) locals: Vec<Local>,
     pub(crate) axes: Vec<Axis>,
+    pub(crate) requires: Vec<Requirement>,
     pub(crate) body: Vec<Stmt>,
     /// It has a mistake: expand to a stub.
     pub(crate) broken: bool,
+}
+
+/// `H % J == 0`
+pub(crate) struct Requirement {
+    pub(crate) left: Quantity,
+    pub(crate) is: Predicate,
+    pub(crate) right: Quantity,
+}
+
+/// A number made of the sizes of dims, which are indices into [`Kernel::dims`].
+pub(crate) enum Quantity {
+    Dim(usize),
+    Number(u32),
+    Of(BinaryOp, Box<[Quantity; 2]>),
 }
 
 /// A dtype in a signature or a cast.

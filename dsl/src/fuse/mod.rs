@@ -138,7 +138,7 @@ impl Declared for Fused {
 
 /// The declaration of a plan's kernel.
 fn declare(plan: &'static Plan) -> KernelDef {
-    let KernelDef { types, dims, params, tune, grid, .. } = plan.head;
+    let KernelDef { types, dims, params, tune, grid, requires, .. } = plan.head;
     let build = leak(move |spec: &Specialization, config: &Config| graft(plan, spec, config).map(|made| made.0));
-    KernelDef { types, dims, params, tune, grid, build, ..nothing(plan.fusion) }
+    KernelDef { types, dims, params, tune, grid, requires, build, ..nothing(plan.fusion) }
 }

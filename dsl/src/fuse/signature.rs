@@ -10,6 +10,7 @@ use super::links::{Links, Meaning, free_name, is_output, link};
 use crate::config::{Schedule, Setting};
 use crate::def::{DTypeRef, DimDef, GridDef, GridSize, KernelDef, ParamDef, TuneDef, TypeParamDef};
 use crate::diag::Diagnostics;
+use crate::require::Requirement;
 
 /// What a knob of a part is in the fused kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub(super) fn plan(fusion: Fusion) -> Result<&'static Plan, Diagnostics> {
         params: leak(params(&links)).as_slice(),
         tune: leak(tune).as_slice(),
         grid: leak(grid).as_slice(),
+        requires: leak(requires(&links)).as_slice(),
         ..nothing(fusion)
     };
     Ok(leak(Plan { fusion, links, knobs, head }))
@@ -80,6 +82,7 @@ pub(super) fn nothing(fusion: Fusion) -> KernelDef {
         params: &[],
         tune: &[],
         grid: &[],
+        requires: &[],
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     }
@@ -123,6 +126,20 @@ fn params(links: &Links) -> Vec<ParamDef> {
         }
     }
     params
+}
+
+/// What the parts demand of the dims that are left, each demand once.
+fn requires(links: &Links) -> Vec<Requirement> {
+    let mut all: Vec<Requirement> = Vec::new();
+    for part in &links.parts {
+        for demand in part.def.requires {
+            let demand = demand.renumbered(&part.dims);
+            if !all.contains(&demand) {
+                all.push(demand);
+            }
+        }
+    }
+    all
 }
 
 /// The grid of the last kernel, behind the axes that it is lifted over.

@@ -29,6 +29,7 @@ atlas_kernel! {
         scale: f32,
     )
     tune { BE: [32, 16, 64], warps: [4, 8] }
+    require { C * L >= N, K >= L, P >= N }
     {
         for (b, h, e) in grid(B, H, tiles(E, BE)) {
             let mut we = load(w[b, h, e, ..]);

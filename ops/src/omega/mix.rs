@@ -41,6 +41,7 @@ atlas_kernel! {
         commit: i32,
     )
     tune { warps: [1, 2] }
+    require { C * L >= N, K >= L }
     {
         for (b, h, c) in grid(B, H, C) {
             let mut phi_n = zeros::<f32>([1, K]);

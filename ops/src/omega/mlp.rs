@@ -55,6 +55,7 @@ atlas_kernel! {
         scale: f32,
     )
     tune { BM: [32, 16, 64], warps: [8, 4] }
+    require { C * L >= N, K >= L, P >= N }
     {
         for (b, h) in grid(B, H) {
             for c in 0..size(C) {

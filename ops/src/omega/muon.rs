@@ -47,6 +47,7 @@ atlas_kernel! {
         scale: f32,
     )
     tune { BM: [32, 16], warps: [8, 4] }
+    require { C * L >= N, K >= L, P >= N }
     {
         for (b, h) in grid(B, H) {
             for c in 0..size(C) {

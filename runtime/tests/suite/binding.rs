@@ -218,6 +218,7 @@ fn a_dim_that_no_tensor_has() {
         params: &[],
         tune: &[],
         grid: &[],
+        requires: &[],
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     };

@@ -22,6 +22,7 @@ static SILENT: KernelDef = KernelDef {
     params: Y,
     tune: &[],
     grid: &[],
+    requires: &[],
     build: &|_, _| Err(Diagnostics::default()),
     refused: None,
 };
@@ -36,6 +37,7 @@ static PICK: KernelDef = KernelDef {
     params: Y,
     tune: &[],
     grid: &[],
+    requires: &[],
     build: &|spec, config| {
         let mut b = Builder::new(&PICK, spec, config);
         let n = b.grid_tiles(b.dim(0), 4);

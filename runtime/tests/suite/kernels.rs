@@ -38,6 +38,7 @@ pub(crate) static SCALE: KernelDef = KernelDef {
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
     grid: &[],
+    requires: &[],
     build: &build_scale,
     refused: None,
 };
@@ -57,6 +58,7 @@ pub(crate) static SCALE_IDLE: KernelDef = KernelDef {
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
     grid: &[],
+    requires: &[],
     build: &build_scale,
     refused: None,
 };
@@ -93,6 +95,7 @@ pub(crate) static GEMM: KernelDef = KernelDef {
         TuneDef { name: "warps", values: &[Number(4), Number(8)] },
     ],
     grid: &[],
+    requires: &[],
     build: &build_gemm,
     refused: None,
 };
@@ -128,6 +131,7 @@ pub(crate) static SUMS: KernelDef = KernelDef {
     ],
     tune: &[TuneDef { name: "BN", values: &[Number(8)] }],
     grid: &[],
+    requires: &[],
     build: &build_sums,
     refused: None,
 };
@@ -158,6 +162,7 @@ pub(crate) static BUMP: KernelDef = KernelDef {
     ],
     tune: &[],
     grid: &[],
+    requires: &[],
     build: &build_bump,
     refused: None,
 };
