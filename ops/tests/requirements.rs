@@ -42,9 +42,12 @@ fn answer(kernel: &'static KernelDef, sizes: &[(&str, usize)]) -> String {
     kernel.bind(&cpu, args).err().map_or_else(String::new, |e| e.to_string())
 }
 
+/// A kernel, sizes of its dims, and how the answer ends; an empty one if they fit.
+type Row = (&'static KernelDef, &'static [(&'static str, usize)], &'static str);
+
 #[test]
 fn sizes_that_do_not_fit_each_other_are_told() {
-    let table: [(&'static KernelDef, &[(&str, usize)], &str); 10] = [
+    let table: [Row; 10] = [
         (&windowed_attention, &[("H", 6), ("J", 3)], ""),
         (&windowed_attention, &[("H", 6), ("J", 4)], "requires H % J == 0, but H = 6, J = 4"),
         (&block_attention, &[("M", 128), ("P", 2)], ""),

@@ -64,6 +64,27 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    tile fn ratio(x, y) { 0.001 * (x / y) }
+    tile fn inverse_root(x) { rsqrt(x) }
+
+    /// Slopes that are numbers of f16 where what they could be made of is none.
+    kernel steep(x: &Tensor<f16, [N]>, z: &Tensor<f16, [N]>, y: &mut Tensor<f16, [F, N]>)
+    {
+        for n in grid(tiles(N, 64)) {
+            let a = load(x[n]);
+            let b = load(z[n]);
+            store(y[0, n], grad(gelu_slope)(a * 1000.0));
+            store(y[1, n], grad(inverse_root)(b));
+            let (by_a, by_b) = grad(ratio)(a - a, b * 0.03);
+            store(y[2, n], by_a);
+            store(y[3, n], by_b);
+            let (_, by_b) = grad(ratio)(a * 20.0, b * 3000.0);
+            store(y[4, n], by_b);
+        }
+    }
+}
+
 fn soft_of(x: f64) -> f64 {
     (1.0 + x.exp()).ln()
 }
@@ -147,6 +168,23 @@ fn of_two() {
 fn in_sixteen_bits() {
     let args = [random(F16, &[200]), output(F16, &[200])];
     agrees_with(&narrow, &args, 2e-3, |a| vec![a[0].iter().map(|&x| slope(gelu_of, x)).collect()]);
+}
+
+#[test]
+fn slopes_that_are_numbers_stay_so() {
+    let args = [
+        input(F16, &[20], |i| 20.0 + 2.0 * i as f64),
+        input(F16, &[20], |i| 5.0e-4 + 1e-5 * i as f64),
+        output(F16, &[5, 20]),
+    ];
+    agrees_with(&steep, &args, 5e-3, |a| {
+        let (x, z) = (&a[0], &a[1]);
+        let root = z.iter().map(|z| -0.5 * z.powf(-1.5));
+        let by_a = z.iter().map(|z| 0.001 / (0.03 * z));
+        let by_b = x.iter().zip(z).map(|(x, z)| -0.02 * x / (3000.0 * z * 3000.0 * z));
+        let none = || std::iter::repeat_n(0.0, 20);
+        vec![none().chain(root).chain(by_a).chain(none()).chain(by_b).collect()]
+    });
 }
 
 atlas_kernel! {

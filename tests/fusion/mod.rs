@@ -2,6 +2,7 @@
 
 mod random;
 mod refusals;
+mod rows;
 mod signatures;
 #[cfg(feature = "llvm")]
 mod simulated;

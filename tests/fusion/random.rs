@@ -27,7 +27,7 @@ enum Kind {
 /// A kernel, what it reads and what it makes of that.
 type Stage = (&'static KernelDef, Kind, Kind);
 
-static STAGES: [Stage; 17] = [
+static STAGES: [Stage; 19] = [
     (&affine, Kind::Rows, Kind::Rows),
     (&activated, Kind::Rows, Kind::Rows),
     (&biased, Kind::Rows, Kind::Rows),
@@ -41,6 +41,8 @@ static STAGES: [Stage; 17] = [
     (&differences, Kind::Rows, Kind::Rows),
     (&totals, Kind::Rows, Kind::Numbers),
     (&streamed, Kind::Rows, Kind::Numbers),
+    (&gathered, Kind::Rows, Kind::Numbers),
+    (&chosen, Kind::Rows, Kind::Numbers),
     (&spread, Kind::Numbers, Kind::Rows),
     (&rooted, Kind::Numbers, Kind::Numbers),
     (&counted, Kind::Rows, Kind::Whole),

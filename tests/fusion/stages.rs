@@ -123,6 +123,27 @@ atlas_kernel! {
         }
     }
 
+    /// Rows to numbers, one by one, each by a loop.
+    pub(crate) kernel gathered<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BC: [8, 16] }
+    {
+        for n in grid(N) {
+            let mut total = load(x[n, 0]).cast::<f32>();
+            for d in tiles(D, BC) {
+                total += sum(load(x[n, d]).cast::<f32>());
+            }
+            store(y[n], total);
+        }
+    }
+
+    /// Of each row the element that its number picks.
+    pub(crate) kernel chosen<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(N) {
+            store(y[n], load(x[n, n % size(D)]).cast::<f32>());
+        }
+    }
+
     /// Numbers to rows.
     pub(crate) kernel spread<T: Float>(x: &Tensor<f32, [N]>, v: &Tensor<T, [M]>, y: &mut Tensor<T, [N, M]>)
     tune { BN: [8, 16], BM: [8, 16] }

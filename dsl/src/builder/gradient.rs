@@ -184,9 +184,10 @@ impl Walk<'_> {
             }
             UnaryOp::Sqrt => self.b.binary(loc, BinaryOp::Div, 0.5, y),
             UnaryOp::Rsqrt => {
+                // A cube leaves the range of f16 before its half does.
                 let square = self.mul(y, y);
-                let cube = self.mul(square, y);
-                self.mul(cube, -0.5)
+                let half = self.mul(y, -0.5);
+                self.mul(half, square)
             }
             UnaryOp::Sin => self.of(UnaryOp::Cos, x),
             UnaryOp::Cos => {
@@ -203,9 +204,11 @@ impl Walk<'_> {
         }
     }
 
-    /// `phi(x) (2 - x²)`, of the standard normal distribution.
+    /// `phi(x) (2 - x²)`, of the standard normal distribution, which is even, and 0 from 20 on.
     fn bend_of_gelu(&mut self, x: Value) -> Operand {
         let loc = self.loc;
+        let size = self.of(UnaryOp::Abs, x);
+        let x = self.b.binary(loc, BinaryOp::Min, size, 20.0);
         let square = self.mul(x, x);
         let scaled = self.mul(square, -0.5);
         let peak = self.of(UnaryOp::Exp, scaled);
@@ -227,11 +230,20 @@ impl Walk<'_> {
                 self.give(y, x.into(), partial);
             }
             BinaryOp::Div => {
-                let by_x = self.b.binary(loc, BinaryOp::Div, 1.0, y);
-                self.give(x, by_x, partial);
-                let quotient = self.mul(result, by_x);
+                let over = self.b.binary(loc, BinaryOp::Div, partial, y);
+                self.give(x, 1.0.into(), over);
+                // What is divided by less than 1 is divided last, and by more first, so that nothing between is too large.
+                let size = self.of(UnaryOp::Abs, y);
+                let is_small = self.b.compare(loc, Predicate::Lt, size, 1.0);
+                let dtype = self.b.kernel.ty(y).dtype;
+                let one = self.as_tile(1.0.into(), dtype);
+                let before = self.b.select(loc, is_small, result, one);
+                let after = self.b.select(loc, is_small, one, result);
+                let above = self.mul(before, partial);
+                let quotient = self.b.binary(loc, BinaryOp::Div, above, y);
+                let quotient = self.mul(quotient, after);
                 let by_y = self.of(UnaryOp::Neg, quotient);
-                self.give(y, by_y, partial);
+                self.give(y, 1.0.into(), by_y);
             }
             BinaryOp::Min | BinaryOp::Max => {
                 let first = if op == BinaryOp::Max { Predicate::Gt } else { Predicate::Lt };

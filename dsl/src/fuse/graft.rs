@@ -6,9 +6,9 @@
 //! and a tile that was made in this block, or in one around it, is not made again.
 
 use super::cover::{Place, cover, wanted_size};
-use super::fit::fitted;
+use super::fit::{fitted, too_large};
 use super::links::{Linked, Links, Meaning};
-use super::maker::{coordinate, loads_of, reaches, shape_of, the_store, unedged};
+use super::maker::{coordinate, loads_of, reaches, read_by, shape_of, the_store, unedged};
 use super::rules;
 use super::signature::{KnobUse, Plan};
 use crate::builder::Builder;
@@ -58,6 +58,8 @@ struct Written {
     kernel: Rc<Kernel>,
     values: SecondaryMap<Value, PackedOption<Value>>,
     places: Vec<(Value, Place)>,
+    /// Coordinates by which tiles are read that may lie outside the tensor.
+    astray: Vec<Value>,
     /// Coordinates of the axes that it is lifted over.
     lift: Vec<Value>,
 }
@@ -101,8 +103,14 @@ impl<'p> Graft<'p> {
             .iter()
             .map(|&d| self.kernel.push_grid_axis(GridExtent::Points(Dim::from_u32(d as u32))))
             .collect();
-        let mut written =
-            Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places: Vec::new(), lift };
+        let mut written = Written {
+            part,
+            kernel: kernel.clone(),
+            values: SecondaryMap::new(),
+            places: Vec::new(),
+            astray: Vec::new(),
+            lift,
+        };
         for axis in &kernel.grid {
             let extent = match axis.extent {
                 GridExtent::Points(d) => GridExtent::Points(self.dim(part, d)),
@@ -168,7 +176,12 @@ impl<'p> Graft<'p> {
                 // Another output of a maker, which is made where it is read.
                 Op::Store { .. } if until.is_some() => {}
                 Op::Load { param, slices } => {
-                    let reaches = reaches(&kernel, *param, slices);
+                    let mut reaches = reaches(&kernel, *param, slices);
+                    for (slice, reach) in slices.iter().zip(&mut reaches) {
+                        if coordinate(slice).is_some_and(|v| written.astray.contains(&v)) {
+                            *reach = Reach::Anywhere;
+                        }
+                    }
                     let (param, slices) = (param.as_u32() as usize, self.slices(written, *param, slices)?);
                     let value = match &self.links().parts[written.part].params[param] {
                         Meaning::Made { part, param: out } => {
@@ -194,6 +207,17 @@ impl<'p> Graft<'p> {
                 Op::Loop { kind, lo, hi, inits, body } => {
                     let inits = inits.iter().map(|&v| self.value(written, v)).collect::<Grafted<Vec<_>>>()?;
                     let (lo, hi) = (self.value(written, *lo)?, self.value(written, *hi)?);
+                    // A maker's loop stands as far outside as what it reads, as its other operations do.
+                    let mut outside = self.open.len();
+                    if written.part + 1 != self.links().parts.len() {
+                        let mut depth = [lo, hi].iter().chain(&inits).map(|&v| self.depth[v]).max().unwrap_or(0);
+                        for v in read_by(&kernel, *body) {
+                            let v = self.value(written, v)?;
+                            depth = depth.max(self.depth[v]);
+                        }
+                        outside = outside.min(depth as usize + 1);
+                    }
+                    let deeper = self.open.split_off(outside);
                     let inner = self.kernel.blocks.push(BlockData::default());
                     for &p in &kernel.blocks[*body].params {
                         let made = self.kernel.push_block_param(inner, kernel.ty(p).clone());
@@ -204,6 +228,7 @@ impl<'p> Graft<'p> {
                     self.block(written, *body, None)?;
                     self.open.pop();
                     let results = self.push_all(Op::Loop { kind: *kind, lo, hi, inits, body: inner }, loc)?;
+                    self.open.extend(deeper);
                     for (&from, to) in kernel.results[inst].iter().zip(results) {
                         written.values[from] = to.into();
                     }
@@ -296,7 +321,8 @@ impl<'p> Graft<'p> {
     /// A table by its elements: parts that name different ones alike keep both.
     fn table(&mut self, kernel: &Kernel, table: Table, part: usize) -> Table {
         let data = kernel.tables[table].clone();
-        let same = |t: &TableData| (&t.shape, &t.values) == (&data.shape, &data.values);
+        let bits = |t: &TableData| t.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let same = |t: &TableData| t.shape == data.shape && bits(t) == bits(&data);
         if let Some((known, _)) = self.kernel.tables.iter().find(|(_, t)| same(t)) {
             return known;
         }
@@ -312,6 +338,11 @@ impl<'p> Graft<'p> {
         }
         match written.places.iter().find(|(c, _)| *c == v) {
             Some((_, Place::Index(w))) => Ok(*w),
+            None => {
+                let label = &self.links().parts[written.part].label;
+                let message = format!("`{label}` counts what the tile that is read does not say");
+                Err(Diagnostic::new(231, Loc::default(), message).into())
+            }
             _ => self.push(Op::Splat { value: 0.0, dtype: DType::I32, shape: Vec::new() }, Loc::default()),
         }
     }
@@ -377,11 +408,20 @@ impl<'p> Graft<'p> {
             }
         }
         let (own, own_dims) = (&slices[lifted..], &dims[lifted..]);
-        let kernel = self.build(part, self.covered_config(part, param, own, own_dims))?;
+        let config = self.covered_config(part, param, own, own_dims)?;
+        let kernel = self.build(part, config.clone())?;
         let refuse = |code: u16, why: String| refusal(&self.plan.links, reader.0, maker, code, &why, loc);
-        let in_loop = |slice: Slice| coordinate(&slice).is_some_and(|v| self.depth[v] > 0);
+        // A loop goes over tiles of one place if it is deeper than all else that says where they are.
+        let in_loop = |slice: Slice| {
+            let depth = |slice: &Slice| coordinate(slice).map_or(0, |v| self.depth[v]);
+            let others = slices.iter().filter(|s| coordinate(s) != coordinate(&slice)).map(depth);
+            depth(&slice) > others.max().unwrap_or(0)
+        };
         let (kernel, why_whole) = fitted(kernel, param, own, in_loop).map_err(|why| refuse(231, why))?;
         let (store, stored, value) = the_store(&kernel, param).map_err(|why| refuse(231, why))?;
+        if let Some(why) = too_large(linked.def, &config, &kernel) {
+            return Err(refuse(231, why));
+        }
         let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
         let places = cover(&kernel, stored, &self.kernel, &loaded, own_dims).map_err(|why| {
             let whole = why_whole.map(|why| format!(", for {why}")).unwrap_or_default();
@@ -395,9 +435,11 @@ impl<'p> Graft<'p> {
             Place::Index(v) | Place::Start(v) => Some(v),
             Place::First => None,
         });
+        let astray = stored.iter().zip(&loaded).filter(|(_, (_, reach))| *reach == Reach::Anywhere);
+        let astray: Vec<Value> = astray.filter_map(|(slice, _)| coordinate(slice)).collect();
         let base = moved.chain(lift.iter().copied()).map(|v| self.depth[v] as usize).max().unwrap_or(0);
         let inner = self.open.split_off(base + 1);
-        let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, lift };
+        let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, astray, lift };
         let made = self.block(&mut written, kernel.body, Some(store))?;
         let want = shape_of(&slices, &dims, &self.kernel);
         let tile = match made {
@@ -428,19 +470,26 @@ impl<'p> Graft<'p> {
     }
 
     /// The config of a maker: its own knobs, and its grid as the load wants it.
-    fn covered_config(&self, part: usize, param: usize, slices: &[Slice], dims: &[Dim]) -> Config {
+    fn covered_config(&mut self, part: usize, param: usize, slices: &[Slice], dims: &[Dim]) -> Grafted<Config> {
         let linked = &self.links().parts[part];
         let mut config = self.own_config(part);
-        let ParamDef::Tensor { dims: own, .. } = &linked.def.params[param] else { return config };
-        for axis in linked.def.grid {
+        let ParamDef::Tensor { dims: own, .. } = &linked.def.params[param] else { return Ok(config) };
+        // Of a tensor that has a dim twice, the store says which axis a coordinate of the grid is of.
+        let twice = own.iter().enumerate().any(|(i, d)| own[..i].contains(d));
+        let probe = if twice { Some(self.build(part, linked.def.default_config())?) } else { None };
+        let stored = probe.as_ref().and_then(|k| Some((k, the_store(k, param).ok()?.1)));
+        for (number, axis) in linked.def.grid.iter().enumerate() {
             let GridSize::Knob(knob) = axis.size else { continue };
-            let at = own.iter().position(|&d| d == axis.dim);
+            let at = match stored {
+                Some((k, stored)) => stored.iter().position(|s| coordinate(s) == Some(k.grid[number].coord)),
+                None => own.iter().position(|&d| d == axis.dim),
+            };
             let wanted = at.and_then(|at| wanted_size(slices[at], self.kernel.dims[dims[at]].size).or(Some(1)));
             if let Some(size) = wanted {
                 config.set(linked.def.tune[knob].name, size);
             }
         }
-        config
+        Ok(config)
     }
 
     /// What a rounded tile was before.

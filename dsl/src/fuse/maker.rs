@@ -1,11 +1,12 @@
 //! What a kernel stores and loads: the one tile of an output, its edges, and tiles that are read.
 
 use super::cover::wanted_size;
-use crate::entity::{Dim, Inst, Param, Value};
+use crate::entity::{Block, Dim, Inst, Param, Value};
 use crate::ir::{Kernel, ParamKind};
 use crate::op::{Op, Slice};
 use crate::reach::{Reach, is_counted_point, reach};
 use crate::validity::{Constraint, Validity, same_slice};
+use std::collections::BTreeSet;
 
 /// How far each slice of a load reaches.
 pub(super) fn reaches(kernel: &Kernel, param: Param, slices: &[Slice]) -> Vec<Reach> {
@@ -83,4 +84,23 @@ pub(super) fn coordinate(slice: &Slice) -> Option<Value> {
         Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
         Slice::Whole => None,
     }
+}
+
+/// What the operations of a block, and of the loops in it, read that stands outside of it.
+pub(super) fn read_by(kernel: &Kernel, block: Block) -> BTreeSet<Value> {
+    let (mut read, mut inside) = (BTreeSet::new(), BTreeSet::new());
+    let mut left = vec![block];
+    while let Some(block) = left.pop() {
+        inside.extend(kernel.blocks[block].params.iter().copied());
+        for &inst in &kernel.blocks[block].insts {
+            inside.extend(kernel.results[inst].iter().copied());
+            kernel.insts[inst].visit_operands(|v| {
+                read.insert(v);
+            });
+            if let Op::Loop { body, .. } = kernel.insts[inst] {
+                left.push(body);
+            }
+        }
+    }
+    read.difference(&inside).copied().collect()
 }

@@ -220,7 +220,7 @@ fn tie(links: &Links, at: usize, knob: usize, tune: &mut [Knob]) {
     }
 }
 
-fn number(value: Setting) -> Option<u32> {
+pub(super) fn number(value: Setting) -> Option<u32> {
     match value {
         Setting::Number(n) => Some(n),
         _ => None,

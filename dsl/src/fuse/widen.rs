@@ -4,12 +4,15 @@
 //! the element gets an axis in front, down to loads, which then read tiles. That is possible where the element's number does
 //! nothing but pick elements, and where no operation is of two axes already, as a product is.
 
-use super::maker::axis_dim;
+use super::maker::{axis_dim, coordinate, read_by};
 use crate::entity::{Dim, Inst, Value};
 use crate::infer::infer;
 use crate::ir::{GridExtent, Kernel, Loc, ValueDef};
 use crate::op::{Op, Slice};
 use std::collections::BTreeMap;
+
+/// Elements of the largest tile that single rows are made as: what one program makes of a tile of 64 rows of 1024.
+pub(super) const MOST_ELEMENTS: u64 = 1 << 16;
 
 /// A kernel that stores tiles of `size` along an axis of a tensor of which it stored one element; else why it cannot.
 pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Result<Kernel, String> {
@@ -69,23 +72,28 @@ impl Wide {
     fn operation(&mut self, v: Value, op: Op) -> Result<Option<Value>, String> {
         if let Op::Load { param, mut slices } = op {
             let at = slices.iter().position(|s| *s == Slice::At(self.point));
-            let Some(at) = at else {
-                // Other coordinates are the same for all elements, if they are not made of this one.
-                for slice in &slices {
-                    if let Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } = *slice
-                        && self.value(v)?.is_some()
-                    {
-                        return Err("its number is computed with".into());
-                    }
+            // Other coordinates are the same for all elements: they are not made of this one.
+            for (_, slice) in slices.iter().enumerate().filter(|(k, _)| Some(*k) != at) {
+                if let Some(v) = coordinate(slice)
+                    && self.value(v)?.is_some()
+                {
+                    return Err("its number is computed with".into());
                 }
-                return Ok(None);
-            };
+            }
+            let Some(at) = at else { return Ok(None) };
             let before = slices[..at].iter().all(|s| matches!(s, Slice::At(_)));
             if !before || axis_dim(&self.kernel, param, at) != Some(self.dim) {
                 return Err("an axis of what it reads is before it".into());
             }
             slices[at] = Slice::Tile { index: self.coord, size: self.size };
             return self.push(Op::Load { param, slices }).map(Some);
+        }
+        if let Op::Loop { body, .. } = op {
+            for v in read_by(&self.kernel, body) {
+                if v == self.point || self.value(v)?.is_some() {
+                    return Err("it is made in a loop".into());
+                }
+            }
         }
         let mut sources = Vec::new();
         op.visit_operands(|v| sources.push(v));
@@ -139,6 +147,9 @@ impl Wide {
 
     fn push(&mut self, op: Op) -> Result<Value, String> {
         let types = infer(&self.kernel, &op, Loc::default()).map_err(|e| e.to_string())?;
+        if let Some(made) = types.iter().find(|t| t.elements() > MOST_ELEMENTS) {
+            return Err(format!("a tile of {} elements would be made at once", made.elements()));
+        }
         let inst = self.kernel.push_inst(self.kernel.body, op, &types, Loc::default());
         self.kernel.results[inst].first().copied().ok_or_else(|| "it is not stored".into())
     }

@@ -8,7 +8,7 @@ use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The same kernel without operations that nothing needs, and without values that loops carry for nobody.
-pub(super) fn compact(kernel: &Kernel) -> Kernel {
+pub(crate) fn compact(kernel: &Kernel) -> Kernel {
     let mut needs = Needs { kernel, values: EntitySet::new(), insts: EntitySet::new() };
     needs.effects(kernel.body);
     let mut out = Kernel::new(kernel.name.clone());

@@ -25,13 +25,13 @@
 mod compact;
 mod rules;
 
+pub(crate) use compact::compact;
 pub use rules::{RULES, Rewrite, Rule};
 
 use crate::entity::{Block, Inst, Value};
 use crate::ir::Kernel;
 use crate::op::{Effect, Op};
 use crate::validity::Validity;
-use compact::compact;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use std::collections::BTreeMap;
