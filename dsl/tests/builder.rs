@@ -15,6 +15,7 @@ static ROWS: KernelDef = KernelDef {
     params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Generic(0), dims: &[0, 1], access: Access::In }],
     tune: &[],
     grid: &[],
+    requires: &[],
     build: &|_, _| Err(Diagnostics::default()),
     refused: None,
 };

@@ -128,6 +128,7 @@ static AXPY: KernelDef = KernelDef {
     ],
     tune: &[TuneDef { name: "BN", values: &[Number(32)] }],
     grid: &[],
+    requires: &[],
     build: &build_axpy,
     refused: None,
 };
