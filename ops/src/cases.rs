@@ -65,12 +65,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "window_sums" => of_sums(op, dtype),
         "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
         "fused_forward" => of_forwards(op, dtype),
-        "taylor_features" => vec![
-            p(&[40, 64, 4161]),
-            p(&[37, 16, 273]).note("ragged"),
-            p(&[5, 3, 13]).note("odd"),
-            p(&[1, 1, 3]).note("one number"),
-        ],
+        "taylor_features" | "monomials" | "inverse" => of_monomials(op, dtype),
         "gated_memory" => (0..4)
             .flat_map(|k| {
                 [
@@ -97,6 +92,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             })
             .collect(),
         "omega" => of_omega(op, dtype),
+        "packing" | "omega_muon_tokens" => of_documents(op, dtype),
         "rms_norm" => rows(op, dtype)
             .into_iter()
             .chain([
@@ -111,6 +107,76 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
                 p(&[4, 64]).fill("x", Fill::Around(-500.0, 20.0)).note("large negative"),
             ])
             .collect(),
+    }
+}
+
+/// Problems of monomials, whose rows begin anywhere, and of inverses.
+fn of_monomials(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
+        "taylor_features" => vec![
+            p(&[40, 64, 4161]),
+            p(&[37, 16, 273]).note("ragged"),
+            p(&[5, 3, 13]).note("odd"),
+            p(&[1, 1, 3]).note("one number"),
+        ],
+        "monomials" => vec![
+            on(0, &[40, 64, 2145]),
+            on(0, &[37, 16, 153]).with_scalar("plain", 1.0).note("plain"),
+            on(0, &[21, 16, 160]).note("columns left over"),
+            on(0, &[5, 3, 10]).note("odd"),
+            on(0, &[1, 1, 3]).note("one number"),
+            on(1, &[19, 8, 165]).note("ragged"),
+            on(1, &[7, 5, 56]).with_scalar("plain", 1.0).note("plain"),
+            on(1, &[4, 8, 168]).note("columns left over"),
+            on(1, &[1, 1, 4]).note("one number"),
+            on(2, &[37, 24]).note("ragged"),
+            on(3, &[9, 8]),
+        ],
+        _ => vec![
+            p(&[3, 48]),
+            p(&[2, 17]).note("odd"),
+            p(&[2, 1]).note("one number"),
+            p(&[3, 24]).fill("a", Fill::NanAt(1)).note("NaN in one matrix"),
+            p(&[2, 16])
+                .with_scalar("damping", 0.0)
+                .fill("a", Fill::ZeroAt(0))
+                .with_scalar("count", 60.0)
+                .note("singular"),
+        ],
+    }
+}
+
+/// Problems of packed documents, and of steps by tokens.
+fn of_documents(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
+        "packing" => (0..3)
+            .filter(|&k| k != 1 || dtype == DType::F32)
+            .flat_map(|k| {
+                // Z P H D B N, and of what packs B N H D Z P.
+                let dims = |[p, h, d, b, n]: [u64; 5]| match k {
+                    0 => on(0, &[1, p, h, d, b, n]),
+                    1 => on(1, &[1, p, h, b, n]),
+                    _ => on(2, &[b, n, h, d, 1, p]),
+                };
+                [
+                    dims([100, 2, 40, 3, 40]).note("ragged"),
+                    dims([37, 3, 16, 5, 8]),
+                    dims([20, 1, 5, 1, 12]).note("a document that is too long"),
+                    dims([140, 2, 8, 70, 2]).note("many documents"),
+                ]
+            })
+            .collect(),
+        // B N H D P E W M K
+        _ => vec![
+            p(&[2, 11, 2, 16, 11, 16, 5, 32, 16]).note("ragged"),
+            p(&[1, 5, 1, 16, 9, 24, 3, 40, 8]).with_scalar("chunk", 1.0).note("chunks of one token"),
+            p(&[1, 9, 2, 8, 9, 8, 4, 16, 4]).with_scalar("chunk", 4.0).with_scalar("before", 1.0).note("read before"),
+            p(&[1, 3, 1, 48, 3, 48, 9, 192, 16]).note("one short chunk"),
+        ],
     }
 }
 
@@ -280,6 +346,7 @@ fn of_forwards(op: &'static Op, dtype: DType) -> Vec<Problem> {
 /// Problems of plain kernels: products, attention, and what moves or turns elements.
 fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
+    let swap = |dims: &[u64]| Problem::new(op, op.kernel(op.kernels.len() - 1), dtype, dims);
     match op.name {
         "attention" => vec![
             p(&[3, 130, 64, 200]).note("ragged"),
@@ -311,6 +378,11 @@ fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[0, 64]).note("no row"),
             p(&[100, 64]).layout("x", Layout::Padded).note("padded rows"),
             p(&[20, 40]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
+            swap(&[2, 50, 6, 64]),
+            swap(&[3, 7, 37, 20]).note("ragged"),
+            swap(&[1, 5, 3, 1]).note("odd"),
+            swap(&[2, 0, 4, 8]).note("nothing"),
+            swap(&[2, 40, 3, 24]).layout("x", Layout::Padded).note("padded rows"),
         ],
     }
 }
@@ -375,7 +447,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 74] = [
+    let rows: [(&str, &str, &[u64]); 86] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -437,6 +509,13 @@ pub fn benches() -> Vec<Bench> {
         ("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
         ("rbf_features", "rbf_features", &[2_097_152, 64, 256]),
         ("transpose", "transpose", &[8192, 8192]),
+        ("swap_axes", "swap_axes", &[16, 2048, 16, 64]),
+        ("swap_axes_blocks", "swap_axes", &[64, 128, 64, 128]),
+        ("monomials2", "monomials2", &[262_144, 64, 2145]),
+        ("monomials3", "monomials3", &[65_536, 16, 969]),
+        ("powers2", "powers2", &[262_144, 64]),
+        ("powers3", "powers3", &[65_536, 16]),
+        ("inverse", "inverse", &[256, 64]),
         ("omega_mix", "omega_mix", &[8, 2048, 16, 16, 32, 64, 80]),
         // In f32 the others have no room on every GPU.
         ("omega_mlp_short_chunks", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
@@ -447,6 +526,11 @@ pub fn benches() -> Vec<Bench> {
         ("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
         ("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
         ("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
+        ("omega_muon_tokens_32", "omega_muon_tokens", &[8, 256, 16, 32, 256, 32, 16, 128, 24]),
+        ("omega_muon_tokens", "omega_muon_tokens", &[8, 256, 16, 64, 256, 64, 16, 256, 24]),
+        ("omega_unpack_tokens", "omega_unpack_tokens", &[1, 16384, 16, 64, 16, 2048]),
+        ("omega_unpack_gates", "omega_unpack_gates", &[1, 16384, 16, 16, 2048]),
+        ("omega_pack_tokens", "omega_pack_tokens", &[16, 2048, 16, 64, 1, 16384]),
         ("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
         ("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
         ("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),

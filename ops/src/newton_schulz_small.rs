@@ -30,13 +30,13 @@ const COUNT: usize = 5;
 const CENTRES: [f64; COUNT] = [0.0, 0.25, 1.0, 0.75, 0.75];
 
 /// The fourth root of `c`: the kernel iterates `X' = SCALE X`, whose `E' E'` needs no factor.
-const SCALE: f64 = 1.193_862_213_355_200_8;
+pub(crate) const SCALE: f64 = 1.193_862_213_355_200_8;
 
 /// Back from `X'` to `X`.
-const UNSCALE: f64 = 1.0 / SCALE;
+pub(crate) const UNSCALE: f64 = 1.0 / SCALE;
 
 /// The steps as the kernel takes them, for `A' = k A` with `k = sqrt c`: (a + b s + c s^2, (b + 2 c s) / k, k s).
-const STEPS: [[f32; 3]; COUNT] = expanded();
+pub(crate) const STEPS: [[f32; 3]; COUNT] = expanded();
 
 /// Added to the Frobenius norm.
 pub const EPS: f32 = 1e-7;

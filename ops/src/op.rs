@@ -4,16 +4,16 @@ use crate::problem::{Fill, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, attention_decode, block_attention, fused_forward, gated_memory, layer, log_sum_exp, matmul, memory_grad,
-    memory_read, muon, newton_schulz_small, omega, poly_features, random_features, rbf_features, rms_norm, rotary,
-    softmax, taylor_features, transpose, window_sums, windowed_attention,
+    attention, attention_decode, block_attention, fused_forward, gated_memory, inverse, layer, log_sum_exp, matmul,
+    memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
+    rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums, windowed_attention,
 };
 
 /// Learned coefficients of a polynomial feature map start near those of an exponential.
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 23] = [
+pub static OPS: [Op; 27] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -111,6 +111,17 @@ pub static OPS: [Op; 23] = [
         },
     },
     Op {
+        name: "inverse",
+        kernels: &[&inverse::inverse],
+        class: Class::Mlp,
+        batch: "B",
+        scalars: &[("count", 20.0), ("damping", 4.0)],
+        state: &[],
+        fill: |p, _| Fill::Normal((p.dim("N").max(1) as f64).powf(-0.5)),
+        reference: |p, i| inverse::reference(&i.get("a"), p.dim("N"), f64::from(p.scalar("damping"))).into(),
+        flops: |p| 4.0 * f64::from(p.scalar("count")) * product(p, &["B", "N", "N", "N"]),
+    },
+    Op {
         name: "layer",
         kernels: &[
             &layer::layer_features,
@@ -192,6 +203,30 @@ pub static OPS: [Op; 23] = [
         flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
     },
     Op {
+        name: "monomials",
+        kernels: &[&monomials::monomials2, &monomials::monomials3, &monomials::powers2, &monomials::powers3],
+        class: Class::Features,
+        batch: "N",
+        scalars: &[("c0", 1.0), ("c1", 1.0), ("c2", 0.75), ("c3", 0.5)],
+        state: &[],
+        fill: normal,
+        reference: |p, i| {
+            let (x, d, is_plain) = (i.get("x"), p.dim("D"), p.scalar("plain") > 0.0);
+            let c = ["c0", "c1", "c2", "c3"].map(|c| f64::from(p.scalar(c)));
+            vec![match p.kernel.name {
+                "monomials2" => monomials::reference(&x, d, p.dim("E"), &c[..3], is_plain),
+                "monomials3" => monomials::reference(&x, d, p.dim("E"), &c, is_plain),
+                "powers2" => monomials::powers(&x, d, 2),
+                _ => monomials::powers(&x, d, 3),
+            }]
+        },
+        flops: |p| match p.kernel.name {
+            "powers2" => 2.0 * product(p, &["N", "D", "D"]),
+            "powers3" => 3.0 * product(p, &["N", "D", "D", "D"]),
+            _ => 2.0 * product(p, &["N", "E"]),
+        },
+    },
+    Op {
         name: "muon",
         kernels: &[
             &muon::ns_squares,
@@ -262,6 +297,40 @@ pub static OPS: [Op; 23] = [
         fill: omega::problem::fill,
         reference: omega::problem::checked,
         flops: omega::problem::flops,
+    },
+    Op {
+        name: "omega_muon_tokens",
+        kernels: &[&omega::omega_muon_tokens],
+        // Weights are sums of orthogonalised steps, and no closer than those.
+        class: Class::NewtonSchulz,
+        batch: "B",
+        scalars: &[("scale", 2.0), ("chunk", 8.0)],
+        state: &["w1", "w2", "s1", "s2"],
+        fill: omega::problem::fill,
+        reference: omega::problem::checked,
+        flops: omega::problem::flops,
+    },
+    Op {
+        name: "packing",
+        kernels: &[
+            &omega::packed::omega_unpack_tokens,
+            &omega::packed::omega_unpack_gates,
+            &omega::packed::omega_pack_tokens,
+        ],
+        class: Class::Exact,
+        batch: "B",
+        scalars: &[("fill", 1.0)],
+        state: &[],
+        fill: |p, name| {
+            let each = (p.dim("P") / p.dim("B").max(1)) as u64;
+            match name {
+                "starts" => Fill::Every(each, 0),
+                "ends" => Fill::Every(each, each.saturating_sub(1)),
+                _ => Fill::Normal(1.0),
+            }
+        },
+        reference: omega::packed::checked,
+        flops: |_| 0.0,
     },
     Op {
         name: "poly_features",
@@ -358,13 +427,18 @@ pub static OPS: [Op; 23] = [
     },
     Op {
         name: "transpose",
-        kernels: &[&transpose::transpose],
+        kernels: &[&transpose::transpose, &transpose::swap_axes],
         class: Class::Exact,
         batch: "N",
         scalars: &[],
         state: &[],
         fill: normal,
-        reference: |p, i| vec![transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")])],
+        reference: |p, i| {
+            vec![match p.kernel.name {
+                "swap_axes" => transpose::swapped(&i.get("x"), [p.dim("B"), p.dim("C"), p.dim("D")]),
+                _ => transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")]),
+            }]
+        },
         flops: |_| 0.0,
     },
     Op {

@@ -66,6 +66,8 @@ pub enum Fill {
     Ordinals,
     /// The indices along the last axis from the last one down.
     Down,
+    /// The index along the last axis times the first number, and the second: where documents of one length start or end.
+    Every(u64, u64),
 }
 
 /// How an input lies in memory.
@@ -234,6 +236,7 @@ impl Problem {
         let last = sizes.last().copied().unwrap_or(1).max(1) as u64;
         let by_index: Option<Box<dyn Fn(u64) -> u64>> = match fill {
             Fill::Starts(every) => Some(Box::new(move |i| i / every.max(1) * every.max(1))),
+            Fill::Every(step, first) => Some(Box::new(move |i| i * step + first)),
             Fill::Ordinals => Some(Box::new(|i| i + 1)),
             Fill::Down => Some(Box::new(move |i| last - 1 - i)),
             _ => None,

@@ -57,7 +57,13 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "memory_grad" | "window_sums" | "attention_decode" | "windowed_attention" | "omega" => {
             small_of_sequences(op, dtype)
         }
-        "transpose" => vec![p(&[70, 40]).note("ragged"), p(&[128, 64]), p(&[5, 33]).note("odd")],
+        "transpose" => vec![
+            p(&[70, 40]).note("ragged"),
+            p(&[128, 64]),
+            p(&[5, 33]).note("odd"),
+            on(1, &[2, 5, 37, 24]).note("ragged"),
+            on(1, &[1, 3, 2, 5]).note("odd"),
+        ],
         "taylor_features" => vec![p(&[21, 16, 273]).note("ragged"), p(&[5, 3, 13]).note("odd")],
         "gated_memory" => {
             (0..4).flat_map(|k| [on(k, &[1, 37, 32, 40, 24]).note("ragged"), on(k, &[2, 16, 16, 64, 16])]).collect()
@@ -65,6 +71,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "block_attention" => {
             vec![p(&[1, 150, 2, 32, 150, 1, 3, 3]).note("ragged"), p(&[1, 40, 1, 16, 70, 1, 1, 2]).note("sees nothing")]
         }
+        "monomials" | "inverse" | "packing" | "omega_muon_tokens" => small_of_others(op, dtype),
         "muon" => of_muon(op, dtype, &[&[2, 37, 70], &[1, 5, 9]]),
         "layer" => (0..6)
             .filter(|&k| k < 5 || dtype == DType::F32)
@@ -99,6 +106,29 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[9, 72]).layout("x", Layout::Padded).note("padded rows"),
             p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
         ],
+    }
+}
+
+/// The same of monomials, inverses, documents and steps by tokens.
+fn small_of_others(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let p = |dims: &[u64]| on(0, dims);
+    match op.name {
+        "monomials" => vec![
+            on(0, &[21, 16, 153]).note("ragged"),
+            on(0, &[5, 3, 11]).note("odd"),
+            on(1, &[19, 6, 84]).note("ragged"),
+            on(2, &[21, 8]).note("ragged"),
+            on(3, &[5, 3]).note("odd"),
+        ],
+        "inverse" => vec![p(&[2, 16]).with_scalar("count", 8.0), p(&[1, 9]).with_scalar("count", 8.0).note("odd")],
+        "packing" => {
+            let mut problems =
+                vec![on(0, &[1, 37, 2, 24, 3, 20]).note("ragged"), on(2, &[3, 20, 2, 24, 1, 37]).note("ragged")];
+            problems.extend((dtype == DType::F32).then(|| on(1, &[1, 37, 2, 3, 20]).note("ragged")));
+            problems
+        }
+        _ => vec![p(&[1, 6, 1, 16, 6, 16, 3, 32, 8]).with_scalar("chunk", 4.0).note("ragged")],
     }
 }
 

@@ -1,8 +1,9 @@
 //! Every verification problem against its f64 reference.
 
 use atlas_dsl::DType;
+use atlas_ops::monomials::monomials3;
 use atlas_ops::{OPS, cases};
-use atlas_runtime::Device;
+use atlas_runtime::{Device, Launch, Tensor, args};
 
 fn check(op: &str) {
     let device = Device::cpu();
@@ -69,6 +70,46 @@ fn poly_features() {
 #[test]
 fn rms_norm() {
     check("rms_norm");
+}
+
+#[test]
+fn orthogonal_steps_and_inverses() {
+    check("omega_muon_tokens");
+    check("inverse");
+}
+
+#[test]
+fn features_and_what_moves_numbers() {
+    for op in ["monomials", "packing", "random_features", "rbf_features", "rotary", "transpose"] {
+        check(op);
+    }
+}
+
+#[test]
+fn products_of_monomials_are_polynomials_of_the_product() {
+    let cpu = Device::cpu();
+    let (n, d) = (6, 8);
+    let e = atlas_ops::monomials::count(d, 3);
+    let row = |i: usize| ((i * 37 % 23) as f32 - 11.0) / 16.0;
+    let x: Vec<f32> = (0..n * d).map(row).collect();
+    // a_j = 1, 0.5, -0.25, 0.125 on the keys' side, and 1 on the queries'.
+    let a = [1.0_f32, 0.5, -0.25, 0.125];
+    let features = |c: [f32; 4]| {
+        let x = cpu.tensor_from(&x, [n, d]).unwrap();
+        let mut y = Tensor::zeros(&cpu, DType::F32, [n, e]).unwrap();
+        monomials3.launch(&cpu, args!(x, &mut y, c[0], c[1], c[2], c[3], 0)).unwrap();
+        y.to_vec::<f32>().unwrap()
+    };
+    let (queries, keys) = (features([1.0; 4]), features(a));
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    for i in 0..n {
+        for j in 0..n {
+            let product = dot(&x[i * d..][..d], &x[j * d..][..d]);
+            let wanted: f64 = a.iter().enumerate().map(|(p, a)| f64::from(*a) * product.powi(p as i32)).sum();
+            let found = dot(&queries[i * e..][..e], &keys[j * e..][..e]);
+            assert!((found - wanted).abs() <= 1e-5 * wanted.abs().max(1.0), "{i} {j}: {found} for {wanted}");
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The Omega rule against its definition, token by token, at every edge; and mistakes that must show.
 
 use atlas_dsl::DType;
-use atlas_ops::omega::Chunking;
 use atlas_ops::omega::check::{Case, Inputs};
-use atlas_runtime::Device;
+use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_runtime::{Device, Tensor};
 
 /// Small memories: of two layers, and linear.
 const MEMORIES: [[usize; 3]; 3] = [[16, 16, 32], [8, 24, 40], [24, 16, 0]];
@@ -197,5 +197,80 @@ fn mistakes_show() {
             let (x, late) = (case.inputs(), case.run(&Device::cpu(), &case.inputs()).unwrap());
             assert_ne!(early.run(&Device::cpu(), &x).unwrap()[0], late[0]);
         }
+    }
+}
+
+#[test]
+fn packed_documents_are_as_alone() {
+    let device = Device::cpu();
+    let stream = device.default_stream();
+    // Documents of 5, 12, 0, 1 and 23 tokens; two heads.
+    let bounds = [0, 5, 17, 17, 18, 41];
+    for memory in MEMORIES {
+        let chunking = Chunking::new(8, 5);
+        let x = Case::new([1, 41, 2], memory, chunking).inputs();
+        let [d, e, m] = memory;
+        let (tokens, documents) = (41, bounds.len() - 1);
+        let tensor = |values: &[f32], width: usize| device.tensor_from(values, [1, tokens, 2, width]).unwrap();
+        let gate = |values: &[f32]| device.tensor_from(values, [1, tokens, 2]).unwrap();
+        let residual = |values: &[f32]| if d == e { values.to_vec() } else { vec![0.0; tokens * 2 * e] };
+        let [q, k, v] = [(&x.q, d), (&x.k, d), (&x.v, e)].map(|(values, width)| tensor(values, width));
+        let [rq, rk] = [&x.q, &x.k].map(|values| tensor(&residual(values), e));
+        let [alpha, theta, eta] = [&x.alpha, &x.theta, &x.eta].map(|values| gate(values));
+        let gamma = tensor(&x.gamma, 5);
+        // Each document has the memory of the case at its start.
+        let shapes: Vec<[usize; 2]> = if m == 0 { vec![[e, d]] } else { vec![[e, m], [m, d]] };
+        let states = || -> Vec<Tensor> {
+            let of = |values: &Vec<f32>, shape: &[usize; 2]| {
+                device.tensor_from(&values.repeat(documents), [documents, 2, shape[0], shape[1]]).unwrap()
+            };
+            let weights = x.w.iter().zip(&shapes).map(|(w, shape)| of(w, shape));
+            weights.chain(x.s.iter().zip(&shapes).map(|(s, shape)| of(s, shape))).collect()
+        };
+        let rule = StreamRule { read_before: false, scale: 2.0 };
+        let sizes = StreamSizes { sequences: documents, heads: 2, key: d, value: e, piece: 23, dtype: DType::F32 };
+        let mut packed = OmegaPacked::new(&stream, m == 0, chunking, rule, sizes).unwrap();
+        assert!(packed.bytes() > 0);
+        let given =
+            Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
+        let starts = device.tensor_from(&bounds.map(|b| b as i32), [bounds.len()]).unwrap();
+        let mut memories = states();
+        let mut y = Tensor::zeros(&device, DType::F32, [1, tokens, 2, e]).unwrap();
+        let mut list: Vec<&mut Tensor> = memories.iter_mut().collect();
+        packed.launch(&stream, &given, &starts, &mut list, &mut y).unwrap();
+        let (found, found_memories) = (y.to_vec::<f32>().unwrap(), memories);
+        // Each document by itself.
+        let mut alone = states();
+        let mut wanted = Vec::new();
+        for (at, of) in bounds.windows(2).enumerate() {
+            let part = |t: &Tensor| t.slice(1, of[0]..of[1]).unwrap();
+            let one = StreamSizes { sequences: 1, ..sizes };
+            let chain = if m == 0 { &OMEGA_LINEAR } else { &OMEGA_MLP };
+            let mut stream = OmegaStream::new(&device, chain, chunking, rule, one).unwrap();
+            let [q, k, v, rq, rk, alpha, theta, eta, gamma] =
+                [&q, &k, &v, &rq, &rk, &alpha, &theta, &eta, &gamma].map(part);
+            let given = Tokens {
+                q: &q,
+                k: &k,
+                v: &v,
+                rq: &rq,
+                rk: &rk,
+                alpha: &alpha,
+                theta: &theta,
+                eta: &eta,
+                gamma: &gamma,
+            };
+            let mut own: Vec<Tensor> = alone.iter_mut().map(|t| t.slice(0, at..at + 1).unwrap()).collect();
+            let mut y = Tensor::zeros(&device, DType::F32, [1, of[1] - of[0], 2, e]).unwrap();
+            if of[1] > of[0] {
+                stream.push(&given, &mut own.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
+                wanted.extend(y.to_vec::<f32>().unwrap());
+            }
+        }
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+        assert!(found.len() == wanted.len() && close(&found, &wanted), "{memory:?}");
+        // The memory of a document that ends with a chunk is the one that it has alone; others have begun a chunk more.
+        let last = found_memories[0].slice(0, 2..3).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(last, x.w[0], "a document of no tokens leaves its memory");
     }
 }

@@ -7,7 +7,7 @@
 
 use super::cover::{Place, cover, wanted_size};
 use super::fit::{fitted, too_large};
-use super::links::{Linked, Links, Meaning};
+use super::links::{Links, Meaning, rank, refusal, stores_in_loop};
 use super::maker::{coordinate, loads_of, reaches, read_by, shape_of, the_store, unedged};
 use super::rules;
 use super::signature::{KnobUse, Plan};
@@ -574,31 +574,5 @@ impl<'p> Graft<'p> {
             self.depth[v] = depth as u32;
         }
         Ok(results)
-    }
-}
-
-/// Why what a part makes stays a tensor.
-fn refusal(links: &Links, reader: usize, (part, param): (usize, usize), code: u16, why: &str, loc: Loc) -> Diagnostics {
-    let (maker, reader) = (&links.parts[part], &links.parts[reader]);
-    let name = maker.def.params[param].name();
-    let message = format!("`{name}` of `{}` cannot become tiles of `{}`: {why}", maker.label, reader.label);
-    Diagnostic::new(code, loc, message).into()
-}
-
-/// True if a part stores to what is called so in the fused kernel, in a loop.
-fn stores_in_loop(kernel: &Kernel, name: &str, part: &Linked) -> bool {
-    kernel.insts.iter().any(|(inst, op)| match op {
-        Op::Store { param, .. } => {
-            part.params[param.as_u32() as usize] == Meaning::Outside(name.to_owned())
-                && !kernel.blocks[kernel.body].insts.contains(&inst)
-        }
-        _ => false,
-    })
-}
-
-fn rank(p: &ParamDef) -> usize {
-    match p {
-        ParamDef::Tensor { dims, .. } => dims.len(),
-        ParamDef::Scalar { .. } => 0,
     }
 }

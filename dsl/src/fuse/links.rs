@@ -8,7 +8,8 @@
 use super::Fusion;
 use crate::def::{DTypeRef, KernelDef, ParamDef};
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::ir::{Access, Loc};
+use crate::ir::{Access, Kernel, Loc};
+use crate::op::Op;
 use crate::types::DType;
 
 /// What a parameter of a part is in the fused kernel.
@@ -400,4 +401,37 @@ fn type_classes(
         classes.push(TypeClass { name: free_name(t.name, label, &taken), fixed: one, allowed });
     }
     Ok(classes)
+}
+
+/// Why what a part makes stays a tensor.
+pub(super) fn refusal(
+    links: &Links,
+    reader: usize,
+    (part, param): (usize, usize),
+    code: u16,
+    why: &str,
+    loc: Loc,
+) -> Diagnostics {
+    let (maker, reader) = (&links.parts[part], &links.parts[reader]);
+    let name = maker.def.params[param].name();
+    let message = format!("`{name}` of `{}` cannot become tiles of `{}`: {why}", maker.label, reader.label);
+    Diagnostic::new(code, loc, message).into()
+}
+
+/// True if a part stores to what is called so in the fused kernel, in a loop.
+pub(super) fn stores_in_loop(kernel: &Kernel, name: &str, part: &Linked) -> bool {
+    kernel.insts.iter().any(|(inst, op)| match op {
+        Op::Store { param, .. } => {
+            part.params[param.as_u32() as usize] == Meaning::Outside(name.to_owned())
+                && !kernel.blocks[kernel.body].insts.contains(&inst)
+        }
+        _ => false,
+    })
+}
+
+pub(super) fn rank(p: &ParamDef) -> usize {
+    match p {
+        ParamDef::Tensor { dims, .. } => dims.len(),
+        ParamDef::Scalar { .. } => 0,
+    }
 }

@@ -21,6 +21,8 @@ pub mod linear;
 pub mod mix;
 pub mod mlp;
 pub mod muon;
+pub mod muon_tokens;
+pub mod packed;
 #[cfg(feature = "verify")]
 pub(crate) mod problem;
 #[cfg(feature = "verify")]
@@ -33,6 +35,8 @@ pub use linear::omega_linear;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
 pub use muon::{fused_descent, fused_optimization, omega_muon};
+pub use muon_tokens::omega_muon_tokens;
+pub use packed::OmegaPacked;
 pub(crate) use stream::copy_tokens;
 pub use stream::{OmegaStream, StreamRule, StreamSizes, Tokens};
 
@@ -50,3 +54,8 @@ pub static OMEGA_LINEAR: Chain =
 
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers whose second matrix lies `[D, M]`.
 pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };
+
+/// The rule with Muon, one orthogonalised step per token, on a memory of two layers whose second matrix lies `[D, M]`. `K` of its
+/// workspace is that of [`Chunking::keys`].
+pub static OMEGA_MUON_TOKENS: Chain =
+    Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };

@@ -1,6 +1,6 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and their references.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, of_head, step};
+use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, muon_tokens, of_head, step};
 use crate::problem::{Fill, Inputs, Problem};
 
 /// Fills of the inputs of all of the kernels: gates that forget slowly, and weights so small that no memory diverges.
@@ -51,6 +51,7 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         "omega_mix" => mixed(p, inputs),
         "omega_token_gates" | "omega_decay_gates" => vec![band(p, inputs)],
         "fused_optimization" | "fused_descent" => stepped(p, inputs),
+        "omega_muon_tokens" => by_tokens(p, inputs),
         _ => trained(p, inputs),
     }
 }
@@ -151,6 +152,48 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     after
 }
 
+/// The reference of the rule with Muon by tokens.
+fn by_tokens(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let s = Sizes { l: (p.scalar("chunk") as usize).clamp(1, p.dim("K")), ..sizes(p, p.dim("M")) };
+    let (heads, before) = (s.h, p.scalar("before") > 0.0);
+    let names = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"].map(|name| inputs.get(name));
+    let matrices = ["w1", "w2", "s1", "s2"].map(|name| inputs.get(name));
+    let mut after = vec![vec![]; 7];
+    let mut y = vec![0.0; p.dim("B") * s.n * heads * s.e];
+    for b in 0..p.dim("B") {
+        for head in 0..heads {
+            let rows = |i: usize, tokens: usize, width: usize| {
+                let len = tokens * heads * width;
+                of_head(&names[i][b * len..][..len], head, heads, width)
+            };
+            let sequence = Sequence {
+                q: rows(0, s.n, s.d),
+                k: rows(1, s.p, s.d),
+                v: rows(2, s.p, s.e),
+                rq: rows(3, s.n, s.e),
+                rk: rows(4, s.p, s.e),
+            };
+            let gates = Gates {
+                alpha: rows(5, s.n, 1),
+                theta: rows(6, s.n, 1),
+                eta: rows(7, s.n, 1),
+                gamma: rows(8, s.n, s.w),
+            };
+            let lens = s.matrices();
+            let part = |i: usize| matrices[i][(b * heads + head) * lens[i % 2]..][..lens[i % 2]].to_vec();
+            let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
+            let (read, kept) = muon_tokens(&s, &sequence, &gates, &mut state, f64::from(p.scalar("scale")), before);
+            for (t, row) in read.chunks(s.e).enumerate() {
+                y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
+            }
+            let done = state.w.into_iter().chain(state.s).chain(kept);
+            after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
+        }
+    }
+    after.push(y);
+    after
+}
+
 /// The reference of one step of a memory on a window.
 fn stepped(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let [n, d, e, m] = ["N", "D", "E", "M"].map(|dim| p.dim(dim));
@@ -185,6 +228,12 @@ pub(crate) fn flops(p: &Problem) -> f64 {
         let iterations =
             is_muon * f64::from(p.scalar("count")) * (4.0 * (d * d + e * e) * m + 2.0 * (d.powi(3) + e.powi(3)));
         return g * (5.0 * n * (d + e) * m + iterations);
+    }
+    if p.kernel.name == "omega_muon_tokens" {
+        let n = p.dim("N") as f64;
+        let chunks = n / f64::from(p.scalar("chunk")).max(1.0);
+        let iteration = 20.0 * (d * d + e * e) * m + 10.0 * (d.powi(3) + e.powi(3));
+        return b * h * (chunks * 5.0 * k * (d + e) * m + n * (iteration + (2.0 * k + 2.0) * (d + e) * m));
     }
     let heads = b * h * c;
     if p.kernel.name == "omega_mix" {

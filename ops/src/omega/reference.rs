@@ -229,6 +229,70 @@ pub fn muon(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -
     out
 }
 
+/// One head with Muon by tokens, by definition; `W2` and its momentum are `[D, M]`. Returns what is read, and what the last chunk's
+/// gradients are made of: `errors` `[K, E]`, `act` and `delta` `[K, M]`.
+pub fn muon_tokens(
+    s: &Sizes,
+    x: &Sequence,
+    g: &Gates,
+    state: &mut State,
+    scale: f64,
+    before: bool,
+) -> (Vec<f64>, [Vec<f64>; 3]) {
+    let past = s.p - s.n;
+    let row = |m: &[f64], t: usize, width: usize| m[t * width..][..width].to_vec();
+    let narrow = |w: &[Vec<f64>; 2]| [w[0].clone(), turned(&w[1], s.d)];
+    let mut out = Vec::new();
+    let mut kept = [vec![], vec![], vec![]];
+    for c in 0..s.chunks() {
+        let anchor = narrow(&state.w);
+        // The key of number `i` among the chunk's, if it is one, and its weight in the window of token `t`.
+        let oldest = (c * s.l + past + s.l) as i64 - s.k as i64;
+        let weight = |t: usize, i: usize| {
+            let back = (t + past) as i64 - oldest - i as i64;
+            if (0..s.w as i64).contains(&back) { g.gamma[t * s.w + s.w - 1 - back as usize] } else { 0.0 }
+        };
+        let tokens = c * s.l..((c + 1) * s.l).min(s.n);
+        let factors: Vec<Option<Factors>> = (0..s.k)
+            .map(|i| {
+                let at = usize::try_from(oldest + i as i64).ok().filter(|&at| at < s.p)?;
+                let seen = tokens.clone().any(|t| weight(t, i) != 0.0);
+                let token = [&row(&x.k, at, s.d)[..], &row(&x.v, at, s.e), &row(&x.rk, at, s.e)];
+                seen.then(|| Factors::of(s, &anchor, token, scale))
+            })
+            .collect();
+        kept = [vec![], vec![], vec![]];
+        for f in &factors {
+            let of = |part: Option<&Vec<f64>>, width: usize| part.cloned().unwrap_or_else(|| vec![0.0; width]);
+            kept[0].extend(of(f.as_ref().map(|f| &f.e), s.e));
+            kept[1].extend(of(f.as_ref().map(|f| &f.a), s.m));
+            kept[2].extend(of(f.as_ref().map(|f| &f.delta), s.m));
+        }
+        for t in tokens.clone() {
+            let (seen, residual) = (row(&x.q, t, s.d), row(&x.rq, t, s.e));
+            if before {
+                out.extend(read(s, &narrow(&state.w), &seen, &residual));
+            }
+            let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
+            for (i, f) in factors.iter().enumerate() {
+                if let Some(f) = f {
+                    f.add(&mut u, weight(t, i));
+                }
+            }
+            u[1] = turned(&u[1], s.m);
+            for (i, rows) in [s.e, s.d].into_iter().enumerate() {
+                state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = g.theta[t] * *s + u);
+                let along = crate::newton_schulz_small::reference(&state.s[i], [rows, s.m]);
+                state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = g.alpha[t] * *w - g.eta[t] * o);
+            }
+            if !before {
+                out.extend(read(s, &narrow(&state.w), &seen, &residual));
+            }
+        }
+    }
+    (out, kept)
+}
+
 /// One step of a memory on a window of tokens of these weights, `W2` lying `[D, M]`: the weighted loss before it.
 pub fn step(
     s: &Sizes,

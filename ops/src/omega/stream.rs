@@ -82,7 +82,7 @@ pub struct Tokens<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    fn named(&self) -> [(&'static str, &'t Tensor); 9] {
+    pub(super) fn named(&self) -> [(&'static str, &'t Tensor); 9] {
         [
             ("q", self.q),
             ("k", self.k),
@@ -242,23 +242,9 @@ impl OmegaStream {
             let first = if ["k", "v", "rk"].contains(&kept.name) { 0 } else { halo };
             views.insert(kept.name, kept.now.slice(1, first..halo + tokens)?);
         }
-        let mut y = Some(self.y.slice(1, 0..tokens)?);
-        let mut y = y.as_mut();
+        let mut y = self.y.slice(1, 0..tokens)?;
         let full = tokens / self.chunking.chunk;
-        let mut memory = memory.iter_mut();
-        let mut args: Vec<Arg<'_>> = Vec::new();
-        for param in self.chain.params() {
-            args.extend(match param {
-                ParamDef::Scalar { name: "before", .. } => Some(Arg::I32(self.rule.read_before.into())),
-                ParamDef::Scalar { name: "commit", .. } => Some(Arg::I32(full as i32)),
-                ParamDef::Scalar { .. } => Some(Arg::F32(self.rule.scale)),
-                ParamDef::Tensor { name: "y", .. } => y.take().map(Arg::Out),
-                ParamDef::Tensor { name, .. } => match views.get(name) {
-                    Some(view) => Some(Arg::In(view)),
-                    None => memory.next().map(|t| Arg::Out(t)),
-                },
-            });
-        }
+        let args = arguments(self.chain, &self.rule, full, &views, memory, &mut y);
         // Pieces of one length have two numbers of chunks; what other lengths have left behind makes room.
         if !self.workspaces.contains_key(&chunks) && self.workspaces.len() == MOST_WORKSPACES {
             self.workspaces.pop_first();
@@ -288,6 +274,32 @@ impl OmegaStream {
         }
         Ok(())
     }
+}
+
+/// The arguments of a chain of the rule: tokens and gates by name, then what it writes in the order of its parameters.
+pub(super) fn arguments<'a>(
+    chain: &'static Chain,
+    rule: &StreamRule,
+    commit: usize,
+    views: &'a BTreeMap<&str, Tensor>,
+    memory: &'a mut [&mut Tensor],
+    y: &'a mut Tensor,
+) -> Vec<Arg<'a>> {
+    let (mut y, mut memory) = (Some(y), memory.iter_mut());
+    let mut args: Vec<Arg<'a>> = Vec::new();
+    for param in chain.params() {
+        args.extend(match param {
+            ParamDef::Scalar { name: "before", .. } => Some(Arg::I32(rule.read_before.into())),
+            ParamDef::Scalar { name: "commit", .. } => Some(Arg::I32(commit as i32)),
+            ParamDef::Scalar { .. } => Some(Arg::F32(rule.scale)),
+            ParamDef::Tensor { name: "y", .. } => y.take().map(Arg::Out),
+            ParamDef::Tensor { name, .. } => match views.get(name) {
+                Some(view) => Some(Arg::In(view)),
+                None => memory.next().map(|t| Arg::Out(t)),
+            },
+        });
+    }
+    args
 }
 
 /// y = x of tokens `[B, N, H, D]`.

@@ -1,0 +1,85 @@
+//! Inverses of small matrices by the iteration of Newton and Schulz, each matrix on chip throughout.
+//!
+//! `X0 = Aᵀ / (|A|_1 |A|_inf)`, then `X <- X + X E` with `E = I - A X`, whose norm is squared by each step once it is below 1. It
+//! begins to fall for every matrix that has an inverse; from `X0` that takes about `2 log2 kappa` steps. A step that would not
+//! make `E` smaller is not taken, so that more steps than needed change nothing, and no host looks on: the iteration is captured
+//! into a graph as it is.
+//!
+//! Source: Schulz (1933), and Ben-Israel and Cohen (1966) for the start. The residual `|I - A X|_F / sqrt N` that f32 attains
+//! is about `1e-7 kappa`. A matrix whose residual stays above 0.1 has no inverse to report: its status is 1, and its result NaN.
+//!
+//! FLOPs: `4 B N^3` per step.
+
+use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
+use rayon::prelude::*;
+
+atlas_kernel! {
+    /// I - a x
+    tile fn error_of(a, x, on_diagonal) {
+        let ax = dot(a, x);
+        select(on_diagonal, 1.0 - ax, -ax)
+    }
+
+    /// x = (a + damping I)⁻¹ by at most `count` steps; `status` is 0 where there is an inverse.
+    pub kernel inverse<T: Float>(
+        a: &Tensor<T, [B, N, N]>,
+        x: &mut Tensor<T, [B, N, N]>,
+        status: &mut Tensor<i32, [B]>,
+        count: i32,
+        damping: f32,
+    )
+    tune { warps: [4, 8, 2] }
+    {
+        for b in grid(B) {
+            let on_diagonal = iota([N, N], 0) == iota([N, N], 1);
+            let given = load(a[b, .., ..]).cast::<f32>();
+            let whole = select(on_diagonal, given + damping, given);
+            let sizes = max(sum(abs(whole), axis = 0)) * max(sum(abs(whole), axis = 1));
+            let mut xs = whole.t() / select(sizes == 0.0, 1.0, sizes);
+            let mut e = error_of(whole, xs, on_diagonal);
+            let mut norm = sqrt(sum(e * e) / size(N).cast::<f32>());
+            for _ in 0..count {
+                let next = xs + dot(xs, e);
+                let left = error_of(whole, next, on_diagonal);
+                let size_of_left = sqrt(sum(left * left) / size(N).cast::<f32>());
+                let better = size_of_left < norm;
+                xs = select(better, next, xs);
+                e = select(better, left, e);
+                norm = select(better, size_of_left, norm);
+            }
+            let found = norm <= 0.1;
+            store(x[b, .., ..], select(found, xs, f32::NAN).cast::<T>());
+            store(status[b], select(found, 0.cast::<i32>(), 1));
+        }
+    }
+}
+
+/// The inverse by elimination with pivots, and the status.
+#[cfg(feature = "verify")]
+pub fn reference(a: &[f64], n: usize, damping: f64) -> [Vec<f64>; 2] {
+    let of = |a: &[f64]| {
+        let mut m: Vec<Vec<f64>> = a.chunks(n).map(<[f64]>::to_vec).collect();
+        for (i, row) in m.iter_mut().enumerate() {
+            row[i] += damping;
+            row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
+        }
+        for i in 0..n {
+            let pivot = (i..n).max_by(|&p, &q| m[p][i].abs().total_cmp(&m[q][i].abs())).unwrap_or(i);
+            if m[pivot][i].abs() < 1e-9 || m[pivot][i].is_nan() {
+                return (vec![f64::NAN; n * n], 1.0);
+            }
+            m.swap(i, pivot);
+            let unit = m[i][i];
+            m[i].iter_mut().for_each(|v| *v /= unit);
+            let row = m[i].clone();
+            for (_, other) in m.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+                let factor = other[i];
+                other.iter_mut().zip(&row).for_each(|(v, r)| *v -= factor * r);
+            }
+        }
+        (m.iter().flat_map(|row| row[n..].to_vec()).collect(), 0.0)
+    };
+    let all: Vec<(Vec<f64>, f64)> = a.par_chunks((n * n).max(1)).map(of).collect();
+    [all.iter().flat_map(|x| x.0.clone()).collect(), all.iter().map(|x| x.1).collect()]
+}

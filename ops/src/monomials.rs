@@ -1,0 +1,155 @@
+//! Monomials of a row's numbers up to degree 3, each once: features whose inner product is a polynomial of the inner product.
+//!
+//! The order is by degree, then `i <= j <= k` lexicographically; `E = C(D + p, p)` of them for degree `p`. Kernel-exact, the
+//! monomial `x_i x_j ..` has the factor `c_p sqrt(p! / (repetitions)!)`, so that with `c_p = sqrt(a_p)` on both sides, or `a_p` on
+//! one, `phi(q) . phi(k) = sum of a_p (q.k)^p`. Plain, the factor is `c_p` alone. Columns past the last monomial, up to `D - 1`,
+//! are 0.
+//!
+//! [`powers2`] and [`powers3`] are the tensor form, `x (x) x` and `x (x) x (x) x`, with each product as often as it has orders.
+//!
+//! Source: ATLAS (arXiv 2505.23735) section 3.1, Eq. 5 and Eq. 22. Rows of monomials begin where no vector does. Each run of them,
+//! `x_i x_i, x_i x_(i+1), ..`, is written `D` wide; what is too much is 0 and written again by the next run.
+//!
+//! FLOPs: `2 N E`. Bytes: `s N (D + E)`; bound by memory.
+
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    /// y = (c0, c1 x, c2 x_i x_j): degree 2, with `sqrt 2` for `i < j` unless `plain` is above 0.
+    pub kernel monomials2<T: Float>(
+        x: &Tensor<T, [N, D]>,
+        y: &mut Tensor<T, [N, E]>,
+        c0: f32,
+        c1: f32,
+        c2: f32,
+        plain: i32,
+    )
+    tune { BN: [16, 8, 32], warps: [4, 8] }
+    require { 2 * E >= (D + 1) * (D + 2), 2 * E < (D + 1) * (D + 2) + 2 * D }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n, ..]).cast::<f32>();
+            store(y[n, span(0, 1)], broadcast(c0, [BN, 1]).cast::<T>());
+            store(y[n, span(1, D)], (c1 * xs).cast::<T>());
+            let mixed = select(plain > 0, c2, c2 * SQRT_2);
+            let mut at = 1 + size(D);
+            for i in 0..size(D) {
+                let one = load(x[n, span(i, 1)]).cast::<f32>();
+                let rest = load(x[n, span(i, D)]).or(0.0).cast::<f32>();
+                let factor = select(iota([1, D], 1) == 0, c2, mixed);
+                store(y[n, span(at, D)], (factor * one * rest).cast::<T>());
+                at = at + size(D) - i;
+            }
+        }
+    }
+
+    /// y = (c0, c1 x, c2 x_i x_j, c3 x_i x_j x_k): degree 3, with `sqrt 3` where two of three are one and `sqrt 6` where none are.
+    pub kernel monomials3<T: Float>(
+        x: &Tensor<T, [N, D]>,
+        y: &mut Tensor<T, [N, E]>,
+        c0: f32,
+        c1: f32,
+        c2: f32,
+        c3: f32,
+        plain: i32,
+    )
+    tune { BN: [16, 8, 32], warps: [4, 8] }
+    require { 6 * E >= (D + 1) * (D + 2) * (D + 3), 6 * E < (D + 1) * (D + 2) * (D + 3) + 6 * D }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n, ..]).cast::<f32>();
+            store(y[n, span(0, 1)], broadcast(c0, [BN, 1]).cast::<T>());
+            store(y[n, span(1, D)], (c1 * xs).cast::<T>());
+            let mixed = select(plain > 0, c2, c2 * SQRT_2);
+            let mut at = 1 + size(D);
+            for i in 0..size(D) {
+                let one = load(x[n, span(i, 1)]).cast::<f32>();
+                let rest = load(x[n, span(i, D)]).or(0.0).cast::<f32>();
+                let factor = select(iota([1, D], 1) == 0, c2, mixed);
+                store(y[n, span(at, D)], (factor * one * rest).cast::<T>());
+                at = at + size(D) - i;
+            }
+            let twice = select(plain > 0, c3, c3 * SQRT_3);
+            let apart = select(plain > 0, c3, c3 * SQRT_6);
+            for i in 0..size(D) {
+                let first = load(x[n, span(i, 1)]).cast::<f32>();
+                for j in i..size(D) {
+                    let second = load(x[n, span(j, 1)]).or(0.0).cast::<f32>();
+                    let rest = load(x[n, span(j, D)]).or(0.0).cast::<f32>();
+                    let of_one = select(iota([1, D], 1) == 0, c3, twice);
+                    let of_two = select(iota([1, D], 1) == 0, twice, apart);
+                    let factor = select(i == j, of_one, of_two);
+                    store(y[n, span(at, D)], (factor * (first * second) * rest).cast::<T>());
+                    at = at + size(D) - j;
+                }
+            }
+        }
+    }
+
+    /// y = x (x) x
+    pub kernel powers2<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D, D]>)
+    tune { BN: [16, 32, 64], warps: [4, 8] }
+    {
+        for (n, i) in grid(tiles(N, BN), D) {
+            let one = load(x[n, span(i, 1)]).cast::<f32>();
+            store(y[n, i, ..], (one * load(x[n, ..]).cast::<f32>()).cast::<T>());
+        }
+    }
+
+    /// y = x (x) x (x) x
+    pub kernel powers3<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D, D, D]>)
+    tune { BN: [16, 32, 64], warps: [4, 8] }
+    {
+        for (n, i, j) in grid(tiles(N, BN), D, D) {
+            let both = load(x[n, span(i, 1)]).cast::<f32>() * load(x[n, span(j, 1)]).cast::<f32>();
+            store(y[n, i, j, ..], (both * load(x[n, ..]).cast::<f32>()).cast::<T>());
+        }
+    }
+}
+
+use std::f32::consts::SQRT_2;
+
+const SQRT_3: f32 = 1.732_050_8;
+const SQRT_6: f32 = 2.449_489_7;
+
+/// Monomials of `d` numbers up to a degree: `C(d + degree, degree)`.
+pub fn count(d: usize, degree: usize) -> usize {
+    (1..=degree).fold(1, |all, i| all * (d + i) / i)
+}
+
+/// The features of rows of `d` numbers, of degree `c.len() - 1`, in rows of `e`.
+#[cfg(feature = "verify")]
+pub fn reference(x: &[f64], d: usize, e: usize, c: &[f64], plain: bool) -> Vec<f64> {
+    let of = |row: &[f64]| {
+        let mut out = Vec::new();
+        for (degree, c) in c.iter().enumerate() {
+            // The monomials of a degree by the numbers of their factors, in order.
+            let mut all: Vec<Vec<usize>> = vec![vec![]];
+            for _ in 0..degree {
+                let longer = |m: &Vec<usize>| {
+                    let m = m.clone();
+                    (m.last().copied().unwrap_or(0)..d).map(move |i| m.iter().copied().chain([i]).collect())
+                };
+                all = all.iter().flat_map(longer).collect();
+            }
+            for m in all {
+                let factorial = |n: usize| (1..=n).product::<usize>() as f64;
+                let repeated: f64 = (0..d).map(|i| factorial(m.iter().filter(|&&f| f == i).count())).product();
+                let orders = if plain { 1.0 } else { (factorial(degree) / repeated).sqrt() };
+                out.push(c * orders * m.iter().map(|&i| row[i]).product::<f64>());
+            }
+        }
+        out.resize(e, 0.0);
+        out
+    };
+    x.chunks(d.max(1)).flat_map(of).collect()
+}
+
+/// The `degree`-fold tensor product of rows of `d` numbers.
+#[cfg(feature = "verify")]
+pub fn powers(x: &[f64], d: usize, degree: usize) -> Vec<f64> {
+    let of = |row: &[f64]| {
+        (0..degree).fold(vec![1.0], |all, _| all.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect())
+    };
+    x.chunks(d.max(1)).flat_map(of).collect()
+}

@@ -1,0 +1,182 @@
+//! Sequences of different lengths one after the other, as batches of documents come: the memory starts anew with each.
+//!
+//! Documents are laid out side by side, each from the start of a row, the rule runs over the rows, and what was read is laid
+//! out as the documents were. Behind a document's last token its row has gates that change nothing: `alpha = theta = 1` and
+//! `eta = gamma = 0`. So each document has the chunks that it has alone, and its memory ends as it ends alone.
+//!
+//! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
+
+use super::stream::arguments;
+use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, StreamRule, StreamSizes, Tokens};
+#[cfg(feature = "verify")]
+use crate::problem::{Inputs, Problem};
+use atlas_dsl::DType;
+use atlas_macros::atlas_kernel;
+use atlas_runtime::{Chain, Launch, Result, Stream, Tensor, Workspace, args};
+use std::collections::BTreeMap;
+
+atlas_kernel! {
+    /// y[b, n] = x[starts[b] + n], and `fill` behind the document's end, which is `ends[b]`.
+    pub kernel omega_unpack_tokens<T: Float>(
+        x: &Tensor<T, [Z, P, H, D]>,
+        starts: &Tensor<i32, [B]>,
+        ends: &Tensor<i32, [B]>,
+        y: &mut Tensor<T, [B, N, H, D]>,
+        fill: f32,
+    )
+    tune { BN: [16, 1, 64], warps: [4, 1] }
+    require { Z == 1 }
+    {
+        for (b, n, h) in grid(B, tiles(N, BN), H) {
+            let start = load(starts[b]);
+            let row = n * BN + iota([BN, 1], 0);
+            let here = load(x[0, span(start + n * BN, BN), h, ..]).or(0.0);
+            store(y[b, n, h, ..], select(row < load(ends[b]) - start, here, fill.cast::<T>()));
+        }
+    }
+
+    /// The same of gates.
+    pub kernel omega_unpack_gates(
+        x: &Tensor<f32, [Z, P, H]>,
+        starts: &Tensor<i32, [B]>,
+        ends: &Tensor<i32, [B]>,
+        y: &mut Tensor<f32, [B, N, H]>,
+        fill: f32,
+    )
+    tune { BN: [16, 1, 64], warps: [4, 1] }
+    require { Z == 1 }
+    {
+        for (b, n) in grid(B, tiles(N, BN)) {
+            let start = load(starts[b]);
+            let row = n * BN + iota([BN, 1], 0);
+            let here = load(x[0, span(start + n * BN, BN), ..]).or(0.0);
+            store(y[b, n, ..], select(row < load(ends[b]) - start, here, fill));
+        }
+    }
+
+    /// y[starts[b] + n] = x[b, n]; NaN for tokens of a document that is longer than `N`.
+    pub kernel omega_pack_tokens<T: Float>(
+        x: &Tensor<T, [B, N, H, D]>,
+        starts: &Tensor<i32, [B]>,
+        y: &mut Tensor<T, [Z, P, H, D]>,
+    )
+    tune { BH: [16, 4, 1], warps: [1, 4] }
+    {
+        for (z, p, h) in grid(Z, P, tiles(H, BH)) {
+            // Documents that begin here or before.
+            let mut begun = 0.cast::<i32>();
+            for b in tiles(B, 64) {
+                begun += sum((load(starts[b]) <= p).cast::<i32>());
+            }
+            let document = min(max(begun - 1, 0), size(B) - 1);
+            let at = p - load(starts[document]);
+            store(y[z, p, h, ..], select(at < size(N), load(x[document, at, h, ..]), f32::NAN));
+        }
+    }
+}
+
+/// A rule on packed documents.
+pub struct OmegaPacked {
+    chain: &'static Chain,
+    chunking: Chunking,
+    rule: StreamRule,
+    /// Tokens and gates by name, one document a row.
+    rows: BTreeMap<&'static str, Tensor>,
+    y: Tensor,
+    workspace: Workspace,
+}
+
+impl OmegaPacked {
+    /// For `sizes.sequences` documents of at most `sizes.piece` tokens each, with a memory of two layers, or with a linear one.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`].
+    pub fn new(
+        stream: &Stream,
+        is_linear: bool,
+        chunking: Chunking,
+        rule: StreamRule,
+        sizes: StreamSizes,
+    ) -> Result<OmegaPacked> {
+        let chunking = Chunking { chunk: chunking.chunk.max(1), window: chunking.window.max(1), ..chunking };
+        let chain = if is_linear { &OMEGA_LINEAR } else { &OMEGA_MLP };
+        let (b, n, h) = (sizes.sequences, sizes.piece.max(1), sizes.heads);
+        let device = stream.device();
+        let of = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
+        let mut rows = BTreeMap::new();
+        for (name, width) in
+            [("q", sizes.key), ("k", sizes.key), ("v", sizes.value), ("rq", sizes.value), ("rk", sizes.value)]
+        {
+            rows.insert(name, of(sizes.dtype, &[b, n, h, width])?);
+        }
+        for name in ["alpha", "theta", "eta"] {
+            rows.insert(name, of(DType::F32, &[b, n, h])?);
+        }
+        rows.insert("gamma", of(DType::F32, &[b, n, h, chunking.window])?);
+        let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
+        let workspace = chain.workspace(device, &[], &chunking.dims(b, h, n))?;
+        Ok(OmegaPacked { chain, chunking, rule, rows, y, workspace })
+    }
+
+    /// Bytes that it holds on its device.
+    pub fn bytes(&self) -> u64 {
+        let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
+        self.rows.values().map(of).sum::<u64>() + of(&self.y) + self.workspace.bytes()
+    }
+
+    /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
+    /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32. `memory` are weights, then
+    /// momenta, `[B, H, ..]`: one for each document. Queues launches alone: a graph captures them.
+    ///
+    /// # Errors
+    /// As [`Chain::launch`]. A document of more tokens than there is room for is none: what is read past it is NaN.
+    pub fn launch(
+        &mut self,
+        stream: &Stream,
+        tokens: &Tokens<'_>,
+        starts: &Tensor,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+    ) -> Result<()> {
+        let documents = self.y.shape()[0];
+        let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
+        for (name, given) in tokens.named() {
+            let Some(row) = self.rows.get_mut(name) else { continue };
+            let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
+            if given.rank() == 3 {
+                omega_unpack_gates.launch_on(stream, args!(given, &first, &end, &mut *row, fill))?;
+            } else {
+                omega_unpack_tokens.launch_on(stream, args!(given, &first, &end, &mut *row, fill))?;
+            }
+        }
+        let n = self.y.shape()[1];
+        let commit = self.chunking.chunks(n);
+        let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
+        self.chain.launch_on(stream, args, &mut self.workspace)?;
+        omega_pack_tokens.launch_on(stream, args!(&self.y, &first, &mut *y))
+    }
+}
+
+/// The reference of a problem of one of the kernels.
+#[cfg(feature = "verify")]
+pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    let [b, n, tokens] = ["B", "N", "P"].map(|dim| p.dim(dim));
+    let width = p.dim("H") * p.dim("D");
+    let (x, starts, ends) = (inputs.get("x"), inputs.get("starts"), inputs.get("ends"));
+    let row = |at: usize| x[at * width..][..width].to_vec();
+    if p.kernel.name == "omega_pack_tokens" {
+        let of = |token: usize| {
+            let document = starts.iter().filter(|&&s| s <= token as f64).count().clamp(1, b.max(1)) - 1;
+            let at = token - starts[document] as usize;
+            if at < n { row(document * n + at) } else { vec![f64::NAN; width] }
+        };
+        return vec![(0..tokens).flat_map(of).collect()];
+    }
+    let of = |at: usize| {
+        let (document, token) = (at / n, at % n);
+        let from = starts[document] as usize + token;
+        let is_own = (from as f64) < ends[document] && from < tokens;
+        if is_own { row(from) } else { vec![f64::from(p.scalar("fill")); width] }
+    };
+    vec![(0..b * n).flat_map(of).collect()]
+}
