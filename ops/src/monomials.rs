@@ -24,7 +24,7 @@ atlas_kernel! {
         c2: f32,
         plain: i32,
     )
-    tune { BN: [16, 8, 32], warps: [4, 8] }
+    tune { BN: [8, 4], warps: [8] }
     require { 2 * E >= (D + 1) * (D + 2), 2 * E < (D + 1) * (D + 2) + 2 * D }
     {
         for n in grid(tiles(N, BN)) {
@@ -53,7 +53,7 @@ atlas_kernel! {
         c3: f32,
         plain: i32,
     )
-    tune { BN: [16, 8, 32], warps: [4, 8] }
+    tune { BN: [8, 4], warps: [8] }
     require { 6 * E >= (D + 1) * (D + 2) * (D + 3), 6 * E < (D + 1) * (D + 2) * (D + 3) + 6 * D }
     {
         for n in grid(tiles(N, BN)) {

@@ -318,7 +318,8 @@ pub static OPS: [Op; 27] = [
             &omega::packed::omega_pack_tokens,
         ],
         class: Class::Exact,
-        batch: "B",
+        // Documents are no dim of what is packed.
+        batch: "H",
         scalars: &[("fill", 1.0)],
         state: &[],
         fill: |p, name| {

@@ -3,9 +3,11 @@
 use super::show::{self, Progress};
 use super::{differential, input, simulate};
 use anyhow::{Context, Result};
+use atlas_dsl::Config;
 use atlas_ops::{Comparison, OPS, Op, Problem, cases};
-use atlas_runtime::Device;
+use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +33,10 @@ pub(super) struct Args {
     /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
+    /// Solve each problem so often more, the first of each kernel and element type with every legal config, and ask for the
+    /// same bits each time.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    repeat: usize,
     /// Run here and print one line of JSON per problem: what the processes above are started with.
     #[arg(long, hide = true)]
     in_process: bool,
@@ -53,21 +59,22 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         let mut progress = Progress::new(ops.len());
         for op in ops {
             progress.step(op.name);
-            rows.extend(in_child(
-                op,
-                &device.id().to_string(),
-                args.only.as_deref(),
-                Duration::from_secs(args.timeout),
-            ));
+            rows.extend(in_child(op, &device.id().to_string(), args));
         }
     } else {
         let problems = problems(&ops, args.only.as_deref(), on_gpu);
+        let mut repeated = HashSet::new();
         let mut progress = Progress::new(if args.in_process { 0 } else { problems.len() });
         for p in &problems {
             if !args.in_process {
                 progress.step(&p.to_string());
             }
-            let row = check(p, &device);
+            let mut row = check(p, &device);
+            if args.repeat > 0 && row["pass"] == true {
+                let is_first = repeated.insert((p.kernel.name, p.dtype));
+                let configs = if is_first { p.kernel.configs().into_iter().map(Some).collect() } else { vec![None] };
+                repeat(&mut row, p, &device, args.repeat, &configs);
+            }
             if args.in_process {
                 println!("{row}");
             }
@@ -123,6 +130,33 @@ fn check(p: &Problem, device: &Device) -> Value {
     row
 }
 
+/// Solves a problem again, by each config or the chosen one, and says how many gave the same bits each time.
+fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: &[Option<Config>]) {
+    let inputs = p.inputs();
+    let solve = |config: Option<&Config>| -> atlas_runtime::Result<Vec<Vec<u64>>> {
+        let mut prepared = p.prepare(device, &inputs)?;
+        prepared.launch(config)?;
+        let bits = |t: &Tensor| Ok(t.to_f64_vec()?.into_iter().map(f64::to_bits).collect());
+        prepared.outputs().into_iter().map(bits).collect()
+    };
+    let mut same = 0;
+    for config in configs {
+        let name = config.as_ref().map_or_else(|| "the chosen config".to_owned(), Config::to_string);
+        // What is illegal for this device or problem is no config of it.
+        let Ok(first) = solve(config.as_ref()) else { continue };
+        for _ in 0..count {
+            match solve(config.as_ref()) {
+                Ok(again) if again == first => {}
+                Ok(_) => row["error"] = json!(format!("{name} gives other bits when it is run again")),
+                Err(e) => row["error"] = json!(format!("{name}, run again: {e}")),
+            }
+        }
+        same += 1;
+    }
+    row["repeated_configs"] = json!(same);
+    row["pass"] = json!(row["error"].is_null());
+}
+
 /// A problem's row, which has not passed.
 pub(super) fn row_of(p: &Problem) -> Value {
     let mut row = row(p.op.name);
@@ -151,7 +185,8 @@ fn row(op: &str) -> Value {
 }
 
 /// Verifies one op in a process of its own: a hung kernel or a lost GPU context ends with that process.
-fn in_child(op: &Op, device: &str, only: Option<&str>, timeout: Duration) -> Vec<Value> {
+fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
+    let timeout = Duration::from_secs(args.timeout);
     let failed = |what: String| {
         let mut row = row(op.name);
         row["error"] = json!(what);
@@ -161,9 +196,10 @@ fn in_child(op: &Op, device: &str, only: Option<&str>, timeout: Duration) -> Vec
         Ok(exe) => exe,
         Err(e) => return vec![failed(format!("cannot find this program: {e}"))],
     };
-    let only = only.unwrap_or(op.name);
+    let only = args.only.as_deref().unwrap_or(op.name);
     let child = Command::new(exe)
         .args(["verify", "--in-process", "--device", device, "--only", only])
+        .args(["--repeat", &args.repeat.to_string()])
         .stdout(Stdio::piped())
         .spawn();
     let mut child = match child {
