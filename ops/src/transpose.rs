@@ -14,7 +14,7 @@ atlas_kernel! {
         }
     }
 
-    /// y[a, c, b, :] = x[a, b, c, :]: heads before tokens; and with a matrix `[I P, J Q]` as `[I, P, J, Q]`, its blocks of
+    /// `y[a, c, b, :] = x[a, b, c, :]`: heads before tokens; and with a matrix `[I P, J Q]` as `[I, P, J, Q]`, its blocks of
     /// `P x Q` one after the other, and back.
     pub kernel swap_axes<T: Float>(x: &Tensor<T, [A, B, C, D]>, y: &mut Tensor<T, [A, C, B, D]>)
     tune { BC: [32, 16, 64], warps: [4, 2, 8] }

@@ -16,7 +16,7 @@ use atlas_runtime::{Chain, Launch, Result, Stream, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
-    /// y[b, n] = x[starts[b] + n], and `fill` behind the document's end, which is `ends[b]`.
+    /// `y[b, n] = x[starts[b] + n]`, and `fill` behind the document's end, which is `ends[b]`.
     pub kernel omega_unpack_tokens<T: Float>(
         x: &Tensor<T, [Z, P, H, D]>,
         starts: &Tensor<i32, [B]>,
@@ -54,7 +54,7 @@ atlas_kernel! {
         }
     }
 
-    /// y[starts[b] + n] = x[b, n]; NaN for tokens of a document that is longer than `N`.
+    /// `y[starts[b] + n] = x[b, n]`; NaN for tokens of a document that is longer than `N`.
     pub kernel omega_pack_tokens<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
         starts: &Tensor<i32, [B]>,
