@@ -1,4 +1,4 @@
-//! Gradients of tile functions against central differences in f64, and functions that give several tiles.
+//! Derivatives of tile functions, in reverse and forward mode, against central differences in f64; and functions that give several tiles.
 
 use super::{agrees, agrees_with, input, output, random};
 use atlas::dsl::DType::{Bf16, F16, F32};
@@ -54,12 +54,35 @@ atlas_kernel! {
         }
     }
 
+    tile fn bend(x) { jvp(soft)(x, 1.0) }
+
+    /// Along directions: by all arguments, by one, by numbers, by tiles that are repeated, and twice.
+    kernel directions(x: &Tensor<f32, [M, N]>, z: &Tensor<f32, [N]>, b: f32, y: &mut Tensor<f32, [F, M, N]>)
+    tune { BM: [16], BN: [32], warps: [2] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let xs = load(x[m, n]);
+            let zs = load(z[n]);
+            store(y[0, m, n], jvp(quotient)(xs, zs, zs, 0.5));
+            store(y[1, m, n], jvp(quotient)(xs, zs, 0.0, 1.0));
+            store(y[2, m, n], jvp(chosen)(xs, zs, xs, zs));
+            store(y[3, m, n], jvp(swish)(xs, b, 2.0, b));
+            store(y[4, m, n], jvp(bell)(xs, xs, xs, 0.0));
+            store(y[5, m, n], jvp(bent)(xs, xs));
+            store(y[6, m, n], jvp(chained)(xs, zs));
+            store(y[7, m, n], jvp(bend)(xs, 1.0));
+            store(y[8, m, n], jvp(gelu)(xs, 3.0));
+            store(y[9, m, n], jvp(floor)(xs, zs));
+        }
+    }
+
     /// In 16 bits, by way of f32.
     tile fn through(x) { gelu(x.cast::<f32>()).cast::<f16>() }
     kernel narrow(x: &Tensor<f16, [N]>, y: &mut Tensor<f16, [N]>)
     {
         for n in grid(tiles(N, 64)) {
-            store(y[n], grad(through)(load(x[n])));
+            let xs = load(x[n]);
+            store(y[n], 0.5 * grad(through)(xs) + jvp(through)(xs, 0.5));
         }
     }
 }
@@ -158,6 +181,41 @@ fn of_two() {
                 each(&|_, _| 0.0),
                 each(&|_, z| slope(|x| quotient_of(x, z), z)),
                 each(&|_, z| slope(|y| quotient_of(z, y), z)),
+            ]
+            .concat(),
+        ]
+    });
+}
+
+#[test]
+fn along_directions() {
+    let args = [
+        input(F32, &[20, 40], |i| (i as f64 - 399.7) * 0.0073),
+        input(F32, &[40], |i| 0.21 + i as f64 * 0.031),
+        super::Given::F32(1.5),
+        output(F32, &[10, 20, 40]),
+    ];
+    agrees_with(&directions, &args, 1e-4, |a| {
+        let (x, z, b) = (&a[0], &a[1], 1.5);
+        let each =
+            |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> { x.iter().enumerate().map(|(i, &x)| f(x, z[i % 40])).collect() };
+        let along =
+            |f: fn(f64, f64) -> f64, at: (f64, f64), d: (f64, f64)| slope(|t| f(at.0 + t * d.0, at.1 + t * d.1), 0.0);
+        // 1 / (1 + e^-x), and its slope.
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        vec![
+            [
+                each(&|x, z| along(quotient_of, (x, z), (z, 0.5))),
+                each(&|x, z| along(quotient_of, (x, z), (0.0, 1.0))),
+                each(&|x, z| along(chosen_of, (x, z), (x, z))),
+                each(&|x, _| along(swish_of, (x, b), (2.0, b))),
+                // At its peak the bell is flat, by the convention of `abs`.
+                each(&|x, _| slope(erf, x) * x),
+                each(&|x, _| slope(bent_of, x) * x),
+                each(&|x, z| slope(chained_of, x) * z),
+                each(&|x, _| sigmoid(x) * (1.0 - sigmoid(x))),
+                each(&|x, _| slope(gelu_of, x) * 3.0),
+                each(&|_, _| 0.0),
             ]
             .concat(),
         ]

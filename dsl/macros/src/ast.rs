@@ -125,8 +125,8 @@ pub(crate) enum ExprKind {
     Compare(Predicate, Box<Expr>, Box<Expr>),
     /// `zeros::<f32>([BN, D])`
     Call { name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
-    /// `grad(f)(x)`: the function and what it is given.
-    Grad { of: Ident, args: Vec<Expr> },
+    /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and what it is given.
+    Derivative { mode: Mode, of: Ident, args: Vec<Expr> },
     /// `(a, b)`, what a tile fn gives back.
     Tuple(Vec<Expr>),
     /// `x.cast::<f32>()`
@@ -139,4 +139,30 @@ pub(crate) enum ExprKind {
     Whole,
     /// `axis = 1`, an argument with a name.
     Named(Ident, Box<Expr>),
+}
+
+/// How a function is differentiated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    /// `grad(f)(x, y)`
+    Reverse,
+    /// `jvp(f)(x, y, dx, dy)`
+    Forward,
+}
+
+impl Mode {
+    pub(crate) fn named(name: &str) -> Option<Mode> {
+        match name {
+            "grad" => Some(Mode::Reverse),
+            "jvp" => Some(Mode::Forward),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Reverse => "grad",
+            Mode::Forward => "jvp",
+        }
+    }
 }

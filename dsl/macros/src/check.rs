@@ -5,7 +5,7 @@
 use crate::check_memory::Access;
 use crate::error::{Errors, Place};
 use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
-use crate::tree::{Callee, Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
+use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -86,7 +86,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
 /// The type of every name, while one kernel is checked.
 pub(crate) struct Checker<'a> {
     errors: &'a mut Errors,
-    fns: &'a [TileFn],
+    pub(crate) fns: &'a [TileFn],
     pub(crate) kernel: &'a Kernel,
     /// The locals of the kernel, or of the tile fn being checked.
     locals: &'a [Local],
@@ -126,7 +126,7 @@ impl Checker<'_> {
                 Stmt::Many { locals, call, .. } => {
                     let types = match &call.kind {
                         ExprKind::CallFn { index, args } => self.call(*index, args),
-                        ExprKind::Grad { of, args } => self.gradient(*of, args, call),
+                        ExprKind::Derivative { .. } => self.derivative(call),
                         _ => vec![],
                     };
                     for (&local, ty) in locals.iter().zip(types) {
@@ -312,7 +312,7 @@ impl Checker<'_> {
             }
             ExprKind::Broadcast { value, shape } => self.broadcast(value, shape),
             ExprKind::CallFn { index, args } => self.call(*index, args).into_iter().next().unwrap_or_else(Ty::unknown),
-            ExprKind::Grad { of, args } => self.gradient(*of, args, e).into_iter().next().unwrap_or_else(Ty::unknown),
+            ExprKind::Derivative { .. } => self.derivative(e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
         }
     }
@@ -327,7 +327,7 @@ impl Checker<'_> {
         self.call_with(index, types)
     }
 
-    fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
+    pub(crate) fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
         let fns = self.fns;
         let f = &fns[index];
         let list: Vec<String> = f.ast.params.iter().zip(&types).map(|(p, t)| format!("{p}: {t}")).collect();
@@ -340,59 +340,5 @@ impl Checker<'_> {
         let result = f.tail.iter().map(|e| self.expr(e)).collect();
         (self.vars, self.inside, self.locals) = (outer_vars, outer_call, outer_locals);
         result
-    }
-
-    /// The partial derivatives of a function: each has the extents of its result and the element type of its argument.
-    fn gradient(&mut self, of: Callee, args: &[Expr], e: &Expr) -> Vec<Ty> {
-        let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
-        for (ty, arg) in types.iter().zip(args) {
-            if ty.is_literal() || !ty.elem.may_be_float() {
-                self.error(121, arg.place, format!("`grad` differentiates by tiles of floats, found {ty}; a number is given as `full::<f32>([1], 1.5)`"));
-                return vec![Ty::unknown(); args.len()];
-            }
-        }
-        let result = match of {
-            Callee::Fn(index) => {
-                if let Some(what) = not_elementwise(&self.fns[index].tail, &self.fns[index].body, self.fns) {
-                    let name = &self.fns[index].ast.name;
-                    let message =
-                        format!("`grad` takes a function that works element by element, but `{name}` has {what}");
-                    self.error(121, e.place, message);
-                    return vec![Ty::unknown(); args.len()];
-                }
-                self.call_with(index, types.clone()).into_iter().next().unwrap_or_else(Ty::unknown)
-            }
-            Callee::Builtin(_) => types.first().cloned().unwrap_or_else(Ty::unknown),
-        };
-        types.into_iter().map(|ty| Ty { elem: ty.elem, coordinate: None, ..result.clone() }).collect()
-    }
-}
-
-/// What of a tile fn reads more than one element for one of its result.
-fn not_elementwise(tail: &[Expr], body: &[Stmt], fns: &[TileFn]) -> Option<&'static str> {
-    let of_body = body.iter().flat_map(|s| match s {
-        Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => Some(value),
-        Stmt::Store { .. } | Stmt::Loop(_) => None,
-    });
-    of_body.chain(tail).find_map(|e| contracts(e, fns))
-}
-
-fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
-    let any = |list: &[Expr]| list.iter().find_map(|e| contracts(e, fns));
-    match &e.kind {
-        ExprKind::Dot { .. } => Some("a `dot`"),
-        ExprKind::Reduce { .. } => Some("a fold"),
-        ExprKind::Transpose(_) => Some("a `.t()`"),
-        ExprKind::Load { .. } => Some("a `load`"),
-        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => contracts(x, fns),
-        ExprKind::Broadcast { value, .. } | ExprKind::Fill { value, .. } => contracts(value, fns),
-        ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => contracts(a, fns).or_else(|| contracts(b, fns)),
-        ExprKind::Select(parts) => any(&parts[..]),
-        ExprKind::Or(parts) | ExprKind::CastLike(parts) => any(&parts[..]),
-        ExprKind::CallFn { index, args } | ExprKind::Grad { of: Callee::Fn(index), args } => {
-            any(args).or_else(|| not_elementwise(&fns[*index].tail, &fns[*index].body, fns))
-        }
-        ExprKind::Grad { args, .. } => any(args),
-        _ => None,
     }
 }

@@ -1,10 +1,10 @@
 //! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
 
-use crate::ast;
+use crate::ast::{self, Mode};
 use crate::signature::is_upper;
 use crate::tree::{
-    Callee, DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range,
-    Stmt, TileFn,
+    DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
+    TileFn,
 };
 use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -234,7 +234,7 @@ fn literal(value: f64, whole: bool, root: &TokenStream) -> TokenStream {
 }
 
 /// A variant of an enum of the vocabulary, by its name.
-fn variant(name: &str) -> Ident {
+pub(crate) fn variant(name: &str) -> Ident {
     Ident::new(name, Span::call_site())
 }
 
@@ -268,8 +268,8 @@ fn scalar_variable(i: usize) -> Ident {
 }
 
 /// Writes statements. Every operation is a `let`, because the builder is borrowed by each call.
-struct Writer<'a> {
-    root: &'a TokenStream,
+pub(crate) struct Writer<'a> {
+    pub(crate) root: &'a TokenStream,
     file: &'a File,
     locals: &'a [Local],
     knobs: &'a [ast::Knob],
@@ -277,7 +277,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn loc(&self, span: Span) -> TokenStream {
+    pub(crate) fn loc(&self, span: Span) -> TokenStream {
         let root = self.root;
         quote_spanned!(span=> #root::Loc { line: ::core::line!(), column: ::core::column!() })
     }
@@ -445,41 +445,26 @@ impl Writer<'_> {
 
     /// What a function gives: an operand, or a list of them.
     fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
-        let (root, loc) = (self.root, self.loc(e.token));
         match &e.kind {
             ExprKind::CallFn { index, args } => {
                 let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
                 let name = self.called(*index, e.token);
                 Some(quote!(#name(__b #(, #args)*)))
             }
-            ExprKind::Grad { of, args } => {
-                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
-                let slots = 0..args.len();
-                let call = match of {
-                    Callee::Fn(index) => {
-                        let name = self.called(*index, e.token);
-                        quote!(#name(__b #(, __args[#slots])*))
-                    }
-                    Callee::Builtin(op) => {
-                        let op = variant(op.variant());
-                        quote!(__b.unary(#loc, #root::UnaryOp::#op, __args[0]))
-                    }
-                };
-                Some(quote!(__b.gradient(#loc, [#(#args),*], |__b: &mut #root::Builder, __args| #call)))
-            }
+            ExprKind::Derivative { .. } => self.derivative(e, out),
             _ => None,
         }
     }
 
     /// The name of a tile fn where it is called.
-    fn called(&self, index: usize, token: Span) -> Ident {
+    pub(crate) fn called(&self, index: usize, token: Span) -> Ident {
         let mut name = self.file.fns[index].ast.name.clone();
         name.set_span(token);
         name
     }
 
     /// The operand that an expression denotes: a variable, a literal, or a temp bound in `out`.
-    fn operand(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
+    pub(crate) fn operand(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
         let root = self.root;
         let loc = self.loc(e.token);
         let call = match &e.kind {
@@ -569,8 +554,10 @@ impl Writer<'_> {
                 let shape = self.extents(shape, e.token, out);
                 quote!(__b.broadcast(#loc, #value, #shape))
             }
-            ExprKind::CallFn { .. } => return self.call(e, out).map(|call| self.bind(call, out)).unwrap_or_default(),
-            ExprKind::Grad { .. } => {
+            ExprKind::CallFn { .. } | ExprKind::Derivative { mode: Mode::Forward, .. } => {
+                return self.call(e, out).map(|call| self.bind(call, out)).unwrap_or_default();
+            }
+            ExprKind::Derivative { mode: Mode::Reverse, .. } => {
                 let list = self.call(e, out).unwrap_or_default();
                 let list = self.bind(list, out);
                 return quote!(#list[0]);

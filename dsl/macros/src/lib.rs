@@ -36,11 +36,13 @@
 
 mod ast;
 mod check;
+mod check_derivative;
 mod check_loops;
 mod check_memory;
 mod check_operations;
 mod error;
 mod expand;
+mod expand_derivative;
 mod fuse;
 mod names;
 mod parse;
@@ -49,6 +51,7 @@ mod parse_unsupported;
 mod require;
 mod resolve;
 mod resolve_access;
+mod resolve_derivative;
 mod resolve_end;
 mod resolve_expr;
 mod signature;

@@ -1,6 +1,6 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
-use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
+use crate::ast::{Axis, Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Range, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, Place};
 use crate::names::POWER;
 use crate::parse_tune::knob;
@@ -427,11 +427,11 @@ fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
     }
 }
 
-/// The function in `grad(f)`.
-fn gradient(f: &syn::Expr) -> Option<Ident> {
+/// The function in `grad(f)` and `jvp(f)`.
+fn derivative(f: &syn::Expr) -> Option<(Mode, Ident)> {
     let syn::Expr::Call(c) = f else { return None };
-    callee(&c.func).filter(|(name, _)| name == "grad")?;
-    if c.args.len() == 1 { ident_of(&c.args[0]) } else { None }
+    let mode = Mode::named(&callee(&c.func)?.0.to_string())?;
+    if c.args.len() == 1 { Some((mode, ident_of(&c.args[0])?)) } else { None }
 }
 
 fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
@@ -511,8 +511,9 @@ fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
         }
         syn::Expr::Tuple(t) if t.elems.len() > 1 => ExprKind::Tuple(expressions(&t.elems, errors)?),
         syn::Expr::Call(c) => {
-            if let Some(of) = gradient(&c.func) {
-                return Some(Expr { kind: ExprKind::Grad { of, args: arguments(&c.args, errors)? }, place, token });
+            if let Some((mode, of)) = derivative(&c.func) {
+                let args = arguments(&c.args, errors)?;
+                return Some(Expr { kind: ExprKind::Derivative { mode, of, args }, place, token });
             }
             let Some((name, generics)) = callee(&c.func) else {
                 errors.push(5, Place::of(&c.func), "only built-in functions and tile fns can be called in a kernel");

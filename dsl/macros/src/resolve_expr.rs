@@ -5,13 +5,13 @@ use crate::error::Place;
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
-use crate::tree::{Callee, DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
+use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 use syn::Path;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 19] = [
+const FORMS: [&str; 20] = [
     "load",
     "store",
     "dot",
@@ -31,12 +31,13 @@ const FORMS: [&str; 19] = [
     "cast",
     "t",
     "grad",
+    "jvp",
 ];
 
 /// The same of methods.
 const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
 
-fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
+pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
     UnaryOp::functions().map(|op| op.name())
 }
 
@@ -49,7 +50,7 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-fn unary_named(name: &Ident) -> Option<UnaryOp> {
+pub(crate) fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::function(&name.to_string())
 }
 
@@ -99,8 +100,8 @@ impl Resolver<'_> {
             ast::ExprKind::Method { receiver, name, generics, args } => {
                 return self.method(e, receiver, name, generics, args);
             }
-            ast::ExprKind::Grad { .. } => {
-                let (kind, results) = self.gradient(e)?;
+            ast::ExprKind::Derivative { .. } => {
+                let (kind, results) = self.derivative(e)?;
                 return self.one_of(kind, results, e);
             }
             ast::ExprKind::Tuple(_) => {
@@ -277,6 +278,12 @@ impl Resolver<'_> {
                 return self
                     .misplaced(e, "`grad` is given a function, and the gradient its arguments: `grad(gelu)(x)`");
             }
+            "jvp" => {
+                return self.misplaced(
+                    e,
+                    "`jvp` is given a function, and what it gives the arguments and their tangents: `jvp(gelu)(x, dx)`",
+                );
+            }
             "cast" | "t" => {
                 return self.misplaced(
                     e,
@@ -306,7 +313,7 @@ impl Resolver<'_> {
     /// What gives as many tiles as names are bound to them.
     pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
         let (kind, results) = match &e.kind {
-            ast::ExprKind::Grad { .. } => self.gradient(e)?,
+            ast::ExprKind::Derivative { .. } => self.derivative(e)?,
             ast::ExprKind::Call { name, args, .. } if self.fns.iter().any(|f| f.name == *name) => {
                 let index = self.fns.iter().position(|f| f.name == *name)?;
                 let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
@@ -330,39 +337,6 @@ impl Resolver<'_> {
             return None;
         }
         Some(Expr { kind, place: e.place, token: e.token })
-    }
-
-    /// `grad(f)(x, y)`, and how many partial derivatives that is.
-    fn gradient(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
-        let ast::ExprKind::Grad { of, args } = &e.kind else { return None };
-        let callee = match (self.fns.iter().position(|f| f.name == *of), unary_named(of)) {
-            (Some(index), _) => {
-                self.calls.push((index, of.span()));
-                let f = &self.fns[index];
-                if f.results != 1 {
-                    self.errors.push(21, of.span(), format!("`{of}` gives {} tiles; `grad` is of one", f.results));
-                    return None;
-                }
-                let wanted: Vec<&str> = f.params.iter().map(String::as_str).collect();
-                self.arity(e, args, of, &wanted)?;
-                Callee::Fn(index)
-            }
-            (None, Some(op)) => {
-                self.arity(e, args, of, &["x"])?;
-                Callee::Builtin(op)
-            }
-            (None, None) => {
-                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
-                let hint = did_you_mean(&of.to_string(), elementwise().chain(names.iter().map(String::as_str)));
-                let message =
-                    format!("`grad` is of a tile fn or of a function such as `gelu`; unknown function `{of}`{hint}");
-                self.errors.push(5, of.span(), message);
-                return None;
-            }
-        };
-        let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
-        let results = args.len();
-        Some((ExprKind::Grad { of: callee, args }, results))
     }
 
     fn misplaced(&mut self, e: &ast::Expr, message: &str) -> Option<ExprKind> {

@@ -243,10 +243,13 @@ pub(crate) enum ExprKind {
         index: usize,
         args: Vec<Expr>,
     },
-    /// The partial derivatives of a function by its arguments.
-    Grad {
+    /// The partial derivatives of a function by its arguments, or its derivative along tangents.
+    Derivative {
+        mode: ast::Mode,
         of: Callee,
         args: Vec<Expr>,
+        /// Of [`Mode::Forward`], one for each argument.
+        tangents: Vec<Expr>,
     },
     /// Reported.
     Bad,

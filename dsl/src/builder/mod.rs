@@ -9,13 +9,13 @@
 //! | `elementwise` | operations of one element each |
 //! | `loops` | loops and what they carry |
 //! | `fold` | operations of constants |
-//! | `gradient` | partial derivatives of functions of tiles |
+//! | `derivative` | derivatives of functions of tiles, in reverse and forward mode |
 //!
 //! The signature, memory, shapes, folds and products are here.
 
+mod derivative;
 mod elementwise;
 mod fold;
-mod gradient;
 mod loops;
 mod operands;
 

@@ -22,6 +22,11 @@ atlas_kernel! {
             let m = grad(gelu);
             let o = grad(swish)(rows);
             let (p, q) = grad(swish)(rows, 0.5);
+            let r = jvp(swish)(rows, rows, 1.0);
+            let s = jvp(swish)(rows, rows, load(i[n, ..]), 0.0);
+            let t = jvp(norm)(rows, rows);
+            let u = jvp(gelu);
+            store(y[n, ..], r + s + t + u);
             store(y[n, ..], a + b + c + d + e + f + g + h + k + l + m + o + p + q);
         }
     }

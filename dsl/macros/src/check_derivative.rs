@@ -1,0 +1,80 @@
+//! Derivatives of functions: what they are of, and their types.
+
+use crate::ast::Mode;
+use crate::check::Checker;
+use crate::symbolic::Ty;
+use crate::tree::{Callee, Expr, ExprKind, Stmt, TileFn};
+
+impl Checker<'_> {
+    /// Partial derivatives have the extents of the function's result and the element types of its arguments; a derivative
+    /// along tangents is as the result.
+    pub(crate) fn derivative(&mut self, e: &Expr) -> Vec<Ty> {
+        let ExprKind::Derivative { mode, of, args, tangents } = &e.kind else { return vec![] };
+        let name = mode.name();
+        let results = if *mode == Mode::Reverse { args.len() } else { 1 };
+        let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
+        let moves: Vec<Ty> = tangents.iter().map(|a| self.expr(a)).collect();
+        for (ty, arg) in types.iter().zip(args) {
+            if ty.is_literal() || !ty.elem.may_be_float() {
+                self.error(121, arg.place, format!("`{name}` differentiates by tiles of floats, found {ty}; a number is given as `full::<f32>([1], 1.5)`"));
+                return vec![Ty::unknown(); results];
+            }
+        }
+        let mut met = vec![];
+        for ((ty, arg), (tangent, of)) in types.iter().zip(args).zip(moves.iter().zip(tangents)) {
+            let both = self.together("`jvp`", (ty, self.named(arg)), (tangent, self.named(of)), of.place);
+            met.push(both);
+        }
+        let result = match *of {
+            Callee::Fn(index) => {
+                if let Some(what) = not_elementwise(&self.fns[index].tail, &self.fns[index].body, self.fns) {
+                    let of = &self.fns[index].ast.name;
+                    let message =
+                        format!("`{name}` takes a function that works element by element, but `{of}` has {what}");
+                    self.error(121, e.place, message);
+                    return vec![Ty::unknown(); results];
+                }
+                self.call_with(index, types.clone()).into_iter().next().unwrap_or_else(Ty::unknown)
+            }
+            Callee::Builtin(_) => types.first().cloned().unwrap_or_else(Ty::unknown),
+        };
+        match mode {
+            Mode::Reverse => {
+                types.into_iter().map(|ty| Ty { elem: ty.elem, coordinate: None, ..result.clone() }).collect()
+            }
+            Mode::Forward => {
+                let all: Vec<&Ty> = std::iter::once(&result).chain(&met).collect();
+                vec![Ty { coordinate: None, ..result.clone() }.with_edges_of(&all)]
+            }
+        }
+    }
+}
+
+/// What of a tile fn reads more than one element for one of its result.
+fn not_elementwise(tail: &[Expr], body: &[Stmt], fns: &[TileFn]) -> Option<&'static str> {
+    let of_body = body.iter().flat_map(|s| match s {
+        Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => Some(value),
+        Stmt::Store { .. } | Stmt::Loop(_) => None,
+    });
+    of_body.chain(tail).find_map(|e| contracts(e, fns))
+}
+
+fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
+    let any = |list: &[Expr]| list.iter().find_map(|e| contracts(e, fns));
+    match &e.kind {
+        ExprKind::Dot { .. } => Some("a `dot`"),
+        ExprKind::Reduce { .. } => Some("a fold"),
+        ExprKind::Transpose(_) => Some("a `.t()`"),
+        ExprKind::Load { .. } => Some("a `load`"),
+        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => contracts(x, fns),
+        ExprKind::Broadcast { value, .. } | ExprKind::Fill { value, .. } => contracts(value, fns),
+        ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => contracts(a, fns).or_else(|| contracts(b, fns)),
+        ExprKind::Select(parts) => any(&parts[..]),
+        ExprKind::Or(parts) | ExprKind::CastLike(parts) => any(&parts[..]),
+        ExprKind::CallFn { index, args } | ExprKind::Derivative { of: Callee::Fn(index), args, .. } => {
+            any(args).or_else(|| not_elementwise(&fns[*index].tail, &fns[*index].body, fns))
+        }
+        ExprKind::Derivative { args, .. } => any(args),
+        _ => None,
+    }
+}

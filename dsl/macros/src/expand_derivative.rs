@@ -1,0 +1,35 @@
+//! Calls of the builder that differentiate a function.
+
+use crate::ast::Mode;
+use crate::expand::{Writer, variant};
+use crate::tree::{Callee, Expr, ExprKind};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+impl Writer<'_> {
+    /// A list of partial derivatives, or the derivative along tangents.
+    pub(crate) fn derivative(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
+        let ExprKind::Derivative { mode, of, args, tangents } = &e.kind else { return None };
+        let (root, loc) = (self.root, self.loc(e.token));
+        let slots = 0..args.len();
+        let call = match of {
+            Callee::Fn(index) => {
+                let name = self.called(*index, e.token);
+                quote!(#name(__b #(, __args[#slots])*))
+            }
+            Callee::Builtin(op) => {
+                let op = variant(op.variant());
+                quote!(__b.unary(#loc, #root::UnaryOp::#op, __args[0]))
+            }
+        };
+        let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
+        let f = quote!(|__b: &mut #root::Builder, __args| #call);
+        Some(match mode {
+            Mode::Reverse => quote!(__b.gradient(#loc, [#(#args),*], #f)),
+            Mode::Forward => {
+                let tangents: Vec<TokenStream> = tangents.iter().map(|a| self.operand(a, out)).collect();
+                quote!(__b.jvp(#loc, [#(#args),*], [#(#tangents),*], #f))
+            }
+        })
+    }
+}

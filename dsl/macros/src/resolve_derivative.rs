@@ -1,0 +1,45 @@
+//! `grad(f)(x, y)` and `jvp(f)(x, y, dx, dy)`.
+
+use crate::ast::{self, Mode};
+use crate::names::did_you_mean;
+use crate::resolve::Resolver;
+use crate::resolve_expr::{elementwise, unary_named};
+use crate::tree::{Callee, Expr, ExprKind};
+
+impl Resolver<'_> {
+    /// A derivative, and how many tiles that is.
+    pub(crate) fn derivative(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
+        let ast::ExprKind::Derivative { mode, of, args } = &e.kind else { return None };
+        let (mode, name) = (*mode, mode.name());
+        let (callee, params) = match (self.fns.iter().position(|f| f.name == *of), unary_named(of)) {
+            (Some(index), _) => {
+                self.calls.push((index, of.span()));
+                let f = &self.fns[index];
+                if f.results != 1 {
+                    self.errors.push(21, of.span(), format!("`{of}` gives {} tiles; `{name}` is of one", f.results));
+                    return None;
+                }
+                (Callee::Fn(index), f.params.clone())
+            }
+            (None, Some(op)) => (Callee::Builtin(op), vec!["x".to_owned()]),
+            (None, None) => {
+                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
+                let hint = did_you_mean(&of.to_string(), elementwise().chain(names.iter().map(String::as_str)));
+                let message =
+                    format!("`{name}` is of a tile fn or of a function such as `gelu`; unknown function `{of}`{hint}");
+                self.errors.push(5, of.span(), message);
+                return None;
+            }
+        };
+        let tangents = match mode {
+            Mode::Reverse => vec![],
+            Mode::Forward => params.iter().map(|p| format!("d{p}")).collect(),
+        };
+        let wanted: Vec<&str> = params.iter().chain(&tangents).map(String::as_str).collect();
+        self.arity(e, args, of, &wanted)?;
+        let mut args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        let tangents = args.split_off(params.len());
+        let results = if mode == Mode::Reverse { args.len() } else { 1 };
+        Some((ExprKind::Derivative { mode, of: callee, args, tangents }, results))
+    }
+}

@@ -1,0 +1,57 @@
+//! Derivatives of functions of tiles, which are element-wise: an element of the result depends on one element of each argument.
+//!
+//! | file | mode |
+//! |---|---|
+//! | `reverse` | partial derivatives by all arguments at once |
+//! | `forward` | the derivative along a direction |
+//! | `slopes` | the derivative of each operation |
+//!
+//! An argument of extent 1 is repeated, and has a derivative for each element that it is repeated to. Where a function has no
+//! derivative, one of its sides is taken: that of `abs` is 0 at 0, `max(x, y)` and `min(x, y)` follow `y` where both are equal
+//! (a ReLU is flat at 0), and `floor` and `round` are flat.
+
+mod forward;
+mod reverse;
+mod slopes;
+
+use super::{Builder, Operand};
+use crate::entity::Value;
+use crate::ir::Loc;
+
+impl Builder {
+    /// The arguments, of which one tile that is given twice is two.
+    fn distinct<const N: usize>(&mut self, loc: Loc, args: [Operand; N]) -> [Operand; N] {
+        let mut given: Vec<Value> = Vec::new();
+        args.map(|arg| match arg {
+            Operand::Value(v) if given.contains(&v) => {
+                let shape = self.kernel.ty(v).shape.clone();
+                self.reshape(loc, arg, &shape)
+            }
+            Operand::Value(v) => {
+                given.push(v);
+                arg
+            }
+            number => number,
+        })
+    }
+
+    /// What `f` gives for `args`, if it is a tile, and the operations that it appended.
+    fn traced<const N: usize>(
+        &mut self,
+        loc: Loc,
+        args: [Operand; N],
+        f: impl FnOnce(&mut Builder, [Operand; N]) -> Operand,
+    ) -> Option<(Value, std::ops::Range<usize>)> {
+        let first = self.kernel.insts.len();
+        let result = f(self, args);
+        let end = self.kernel.insts.len();
+        match result {
+            Operand::Value(out) => Some((out, first..end)),
+            Operand::Poison => None,
+            _ => {
+                self.error(121, loc, "the derivative of a number; what is differentiated gives a tile");
+                None
+            }
+        }
+    }
+}

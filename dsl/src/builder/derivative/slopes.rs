@@ -1,0 +1,124 @@
+//! The derivative of each operation, of which both modes of differentiation are made.
+
+use crate::builder::{Builder, Operand};
+use crate::entity::Value;
+use crate::ir::Loc;
+use crate::op::{BinaryOp, Predicate, UnaryOp};
+use crate::types::DType;
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, PI};
+
+/// Builds derivatives, at one place of the source.
+pub(super) struct Slopes<'b> {
+    pub(super) b: &'b mut Builder,
+    pub(super) loc: Loc,
+}
+
+impl Slopes<'_> {
+    pub(super) fn times(&mut self, x: Operand, y: Operand) -> Operand {
+        match (x.number(), y.number()) {
+            (Some(1.0), _) => y,
+            (_, Some(1.0)) => x,
+            // Zero times an infinity that nothing depends on is nothing.
+            (Some(0.0), _) | (_, Some(0.0)) => Operand::Literal(0.0),
+            _ => self.b.binary(self.loc, BinaryOp::Mul, x, y),
+        }
+    }
+
+    pub(super) fn as_tile(&mut self, x: Operand, dtype: DType) -> Operand {
+        match x.number() {
+            Some(x) => self.b.splat(self.loc, x, dtype, &[]),
+            None => x,
+        }
+    }
+
+    pub(super) fn of(&mut self, op: UnaryOp, x: impl Into<Operand>) -> Operand {
+        self.b.unary(self.loc, op, x)
+    }
+
+    pub(super) fn mul(&mut self, x: impl Into<Operand>, y: impl Into<Operand>) -> Operand {
+        self.b.binary(self.loc, BinaryOp::Mul, x, y)
+    }
+
+    /// The derivative of an operation at `x`, where it gives `y`.
+    pub(super) fn slope(&mut self, op: UnaryOp, x: Value, y: Value) -> Operand {
+        let loc = self.loc;
+        match op {
+            UnaryOp::Neg => (-1.0).into(),
+            UnaryOp::Abs => {
+                let above = self.b.compare(loc, Predicate::Gt, x, 0.0);
+                let below = self.b.compare(loc, Predicate::Lt, x, 0.0);
+                let dtype = self.b.kernel.ty(x).dtype;
+                let [one, zero, minus] = [1.0, 0.0, -1.0].map(|n| self.as_tile(n.into(), dtype));
+                let rest = self.b.select(loc, below, minus, zero);
+                self.b.select(loc, above, one, rest)
+            }
+            UnaryOp::Exp => y.into(),
+            UnaryOp::Exp2 => self.mul(y, LN_2),
+            UnaryOp::Log => self.b.binary(loc, BinaryOp::Div, 1.0, x),
+            UnaryOp::Tanh => {
+                let square = self.mul(y, y);
+                self.b.binary(loc, BinaryOp::Sub, 1.0, square)
+            }
+            UnaryOp::Erf => {
+                let square = self.mul(x, x);
+                let minus = self.of(UnaryOp::Neg, square);
+                let density = self.of(UnaryOp::Exp, minus);
+                self.mul(density, FRAC_2_SQRT_PI)
+            }
+            UnaryOp::Sqrt => self.b.binary(loc, BinaryOp::Div, 0.5, y),
+            UnaryOp::Rsqrt => {
+                // A cube leaves the range of f16 before its half does.
+                let square = self.mul(y, y);
+                let half = self.mul(y, -0.5);
+                self.mul(half, square)
+            }
+            UnaryOp::Sin => self.of(UnaryOp::Cos, x),
+            UnaryOp::Cos => {
+                let sine = self.of(UnaryOp::Sin, x);
+                self.of(UnaryOp::Neg, sine)
+            }
+            UnaryOp::Sigmoid => {
+                let rest = self.b.binary(loc, BinaryOp::Sub, 1.0, y);
+                self.mul(y, rest)
+            }
+            UnaryOp::Gelu => self.of(UnaryOp::GeluSlope, x),
+            UnaryOp::GeluSlope => self.bend_of_gelu(x),
+            UnaryOp::Floor | UnaryOp::Round | UnaryOp::Not => 0.0.into(),
+        }
+    }
+
+    /// `phi(x) (2 - x²)`, of the standard normal distribution, which is even, and 0 from 20 on.
+    fn bend_of_gelu(&mut self, x: Value) -> Operand {
+        let loc = self.loc;
+        let size = self.of(UnaryOp::Abs, x);
+        let x = self.b.binary(loc, BinaryOp::Min, size, 20.0);
+        let square = self.mul(x, x);
+        let scaled = self.mul(square, -0.5);
+        let peak = self.of(UnaryOp::Exp, scaled);
+        let density = self.mul(peak, 1.0 / (2.0 * PI).sqrt());
+        let rest = self.b.binary(loc, BinaryOp::Sub, 2.0, square);
+        self.mul(density, rest)
+    }
+
+    /// The derivative of `result = x / y` by `y`, times `along`: `-along result / y`.
+    pub(super) fn by_divisor(&mut self, y: Value, result: Value, along: Operand) -> Operand {
+        let loc = self.loc;
+        // What is divided by less than 1 is divided last, and by more first, so that nothing between is too large.
+        let size = self.of(UnaryOp::Abs, y);
+        let is_small = self.b.compare(loc, Predicate::Lt, size, 1.0);
+        let dtype = self.b.kernel.ty(y).dtype;
+        let one = self.as_tile(1.0.into(), dtype);
+        let before = self.b.select(loc, is_small, result, one);
+        let after = self.b.select(loc, is_small, one, result);
+        let above = self.mul(before, along);
+        let quotient = self.b.binary(loc, BinaryOp::Div, above, y);
+        let quotient = self.mul(quotient, after);
+        self.of(UnaryOp::Neg, quotient)
+    }
+
+    /// Whether `max(x, y)` or `min(x, y)` follows `x`.
+    pub(super) fn follows_first(&mut self, op: BinaryOp, x: Value, y: Value) -> Operand {
+        let predicate = if op == BinaryOp::Max { Predicate::Gt } else { Predicate::Lt };
+        self.b.compare(self.loc, predicate, x, y)
+    }
+}
