@@ -156,7 +156,7 @@ fn emit_with(
         ptx_version,
         target,
         params: llvm::abi(gpu),
-        grid: gpu.index_map.axes().to_vec(),
+        grid: gpu.index_map.grid(),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),
     };

@@ -134,15 +134,68 @@ pub enum GridExtent {
         /// Elements per tile.
         size: u32,
     },
+    /// The last axis, behind `Tiles` of the same: the tiles up to the coordinate before, so that the two count pairs (i, j)
+    /// with j <= i.
+    UpTo {
+        /// The tiled dim.
+        dim: Dim,
+        /// Elements per tile.
+        size: u32,
+    },
 }
 
 impl GridExtent {
+    /// The dim that the axis counts along.
+    pub fn dim(self) -> Dim {
+        match self {
+            GridExtent::Points(dim) | GridExtent::Tiles { dim, .. } | GridExtent::UpTo { dim, .. } => dim,
+        }
+    }
+
+    /// Elements of a tile, if it counts tiles.
+    pub fn tile(self) -> Option<u32> {
+        match self {
+            GridExtent::Points(_) => None,
+            GridExtent::Tiles { size, .. } | GridExtent::UpTo { size, .. } => Some(size),
+        }
+    }
+
+    /// The same axis of other dims.
+    #[must_use]
+    pub fn along(self, dim: Dim) -> GridExtent {
+        match self {
+            GridExtent::Points(_) => GridExtent::Points(dim),
+            GridExtent::Tiles { size, .. } => GridExtent::Tiles { dim, size },
+            GridExtent::UpTo { size, .. } => GridExtent::UpTo { dim, size },
+        }
+    }
+
+    /// Programs of a grid for these sizes of the dims: the product of its counts, or of the outer ones and of the pairs;
+    /// saturates.
+    pub fn programs(axes: &[GridExtent], dims: &[u64]) -> u64 {
+        let mut programs: u64 = 1;
+        for axis in axes {
+            let count = axis.count(dims);
+            programs = match axis {
+                // The count before is a factor, so that this is even.
+                GridExtent::UpTo { .. } => {
+                    (u128::from(programs) * (u128::from(count) + 1) / 2).try_into().unwrap_or(u64::MAX)
+                }
+                _ => programs.saturating_mul(count),
+            };
+        }
+        programs
+    }
+
     /// Coordinates of the axis for these sizes of the dims, in the kernel's order; of a dim that is not among them, none.
+    /// Of `UpTo`, those that its greatest has.
     pub fn count(self, dims: &[u64]) -> u64 {
         let size_of = |dim: Dim| dims.get(dim.as_u32() as usize).copied().unwrap_or(0);
         match self {
             GridExtent::Points(dim) => size_of(dim),
-            GridExtent::Tiles { dim, size } => size_of(dim).div_ceil(u64::from(size.max(1))),
+            GridExtent::Tiles { dim, size } | GridExtent::UpTo { dim, size } => {
+                size_of(dim).div_ceil(u64::from(size.max(1)))
+            }
         }
     }
 }

@@ -23,7 +23,7 @@
 //! - Loads of iterates that do not run: tests/agreement/wrong_code.rs::a_dim_of_no_elements_has_no_tiles.
 
 use crate::entity::{Block, Dim, Value};
-use crate::ir::{DimSize, GridExtent, Kernel, ValueDef};
+use crate::ir::{DimSize, Kernel, ValueDef};
 use crate::op::{Op, Slice};
 use crate::types::DType;
 
@@ -102,11 +102,10 @@ pub(crate) fn is_counted_point(kernel: &Kernel, slice: Slice, dim: Dim) -> bool 
 /// True if the grid, or a loop from a constant that is not negative, counts a dim's tiles of a size, or its elements.
 fn is_counted(kernel: &Kernel, v: Value, dim: Dim, tile: u32) -> bool {
     match kernel.values[v].def {
-        ValueDef::Grid(axis) => match (kernel.grid[axis as usize].extent, tile) {
-            (GridExtent::Points(d), 1) => d == dim,
-            (GridExtent::Tiles { dim: d, size }, tile) => d == dim && size == tile,
-            (GridExtent::Points(_), _) => false,
-        },
+        ValueDef::Grid(axis) => {
+            let extent = kernel.grid[axis as usize].extent;
+            extent.dim() == dim && extent.tile().unwrap_or(1) == tile
+        }
         ValueDef::BlockParam(body, 0) => bounds(kernel, body).is_some_and(|(lo, hi)| {
             let counts = match kernel.def_op(hi).map(|(_, op)| op) {
                 Some(&Op::DimTiles { dim: d, size }) => d == dim && size == tile,

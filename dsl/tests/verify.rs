@@ -351,6 +351,41 @@ fn what_is_allowed() {
             panic!("{e}\n{text}");
         }
     }
+    pairs_write_apart();
     let extent = GridExtent::Points(Dim::from_u32(1));
     assert_eq!(parse_kernel("kernel @k() dims N: ?1, D: ?1 grid (%d) = (D) {}").unwrap().grid[0].extent, extent);
+}
+
+/// Programs of pairs may store a tile and its mirror image, and nothing of other pairs.
+fn pairs_write_apart() {
+    const FRAME: &str = "kernel @k(%y: out f32[M, M, M]) dims M: ?1 grid (%i, %j) = (tiles(M, 8), upto(M, 8)) {
+        %zero = splat 0 : i32[] %t = splat 1 : f32[8, 8] BODY }";
+    for (body, wanted) in [
+        ("store %y[%i : 8, %j : 8, %zero], %t store %y[%j : 8, %i : 8, %zero], %t", None),
+        ("%v = load %y[%j : 8, %i : 8, %zero] store %y[%j : 8, %i : 8, %zero], %v", None),
+        ("%v = load %y[%j : 8, %i : 8, %zero] %u = transpose %v store %y[%i : 8, %j : 8, %zero], %u", None),
+        ("store %y[%i : 8, %j : 8, %zero], %t store %y[%i : 8, %zero, %j : 8], %t", Some(214)),
+        ("store %y[%i : 8, %j : 8, %zero], %t store %y[%j : 8, %zero, %i : 8], %t", Some(214)),
+        ("store %y[%i : 8, %j : 8, %zero], %t store %y[%i : 8, %i : 8, %zero], %t", Some(213)),
+        ("%v = load %y[%i : 8, %i : 8, %zero] store %y[%i : 8, %j : 8, %zero], %v", Some(211)),
+        ("%v = load %y[%j : 8, %zero, %i : 8] store %y[%i : 8, %j : 8, %zero], %v", Some(211)),
+    ] {
+        let text = FRAME.replace("BODY", body);
+        let kernel = parse_kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(parse_kernel(&kernel.to_string()).unwrap().grid, kernel.grid);
+        let found = verify(kernel).err().map(|e| e.to_string());
+        match wanted {
+            None => assert_eq!(found, None, "{text}"),
+            Some(code) => {
+                let found = found.unwrap_or_default();
+                assert!(found.contains(&format!("ATL{code}")), "ATL{code} is not in {found}\n{text}");
+            }
+        }
+    }
+    for grid in ["(%i) = (upto(M, 8))", "(%i, %j) = (tiles(M, 4), upto(M, 8))", "(%i, %j) = (upto(M, 8), tiles(M, 8))"]
+    {
+        let text = FRAME.replace("(%i, %j) = (tiles(M, 8), upto(M, 8))", grid).replace("BODY", "");
+        let found = verify(parse_kernel(&text).unwrap()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(found.contains("ATL217"), "{found}\n{text}");
+    }
 }

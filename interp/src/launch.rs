@@ -23,16 +23,11 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     if mode == Mode::Ring {
         check_ring(kernel)?;
     }
-    let extents: Vec<u64> = kernel
-        .grid
-        .iter()
-        .map(|axis| match axis.extent {
-            GridExtent::Points(dim) => dim_sizes[dim.as_u32() as usize],
-            GridExtent::Tiles { dim, size } => dim_sizes[dim.as_u32() as usize].div_ceil(u64::from(size.max(1))),
-        })
-        .collect();
-    let programs = extents.iter().try_fold(1u64, |n, &e| n.checked_mul(e));
-    let programs = programs.ok_or_else(|| InterpError::argument(&kernel.name, "the grid has over 2^64 programs"))?;
+    let axes: Vec<GridExtent> = kernel.grid.iter().map(|axis| axis.extent).collect();
+    let programs = GridExtent::programs(&axes, dim_sizes);
+    if programs == u64::MAX {
+        return Err(InterpError::argument(&kernel.name, "the grid has over 2^64 programs"));
+    }
     let deferred = deferred_transposes(kernel);
     let validity = Validity::of(kernel);
     let threads = rayon::current_num_threads().max(1) as u64;
@@ -44,7 +39,7 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
                 Machine { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred, validity: &validity };
             (first..last)
                 .into_par_iter()
-                .map(|index| Program::new(&machine).run(&coordinates(&extents, index)))
+                .map(|index| Program::new(&machine).run(&coordinates(&axes, dim_sizes, index)))
                 .collect::<Result<Vec<Vec<Stored>>, InterpError>>()?
         };
         let bytes: u64 = stores.iter().flatten().map(Stored::bytes).sum();
@@ -60,12 +55,22 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     Ok(())
 }
 
-/// The grid coordinates of the `index`-th program; the last axis is the fastest.
-fn coordinates(extents: &[u64], mut index: u64) -> Vec<i32> {
-    let mut at = vec![0; extents.len()];
-    for (c, &extent) in at.iter_mut().zip(extents).rev() {
-        *c = (index % extent) as i32;
-        index /= extent;
+/// The grid coordinates of the `index`-th program; the last axis is the fastest, and pairs are counted row by row.
+fn coordinates(axes: &[GridExtent], dims: &[u64], mut index: u64) -> Vec<i32> {
+    let mut at = vec![0; axes.len()];
+    let mut left = axes.len();
+    if let [.., GridExtent::UpTo { .. }] = axes {
+        left -= 2;
+        let pairs = GridExtent::programs(&axes[left..], dims);
+        let pair = index % pairs;
+        let row = ((8 * pair + 1).isqrt() - 1) / 2;
+        (at[left], at[left + 1]) = (row as i32, (pair - row * (row + 1) / 2) as i32);
+        index /= pairs;
+    }
+    for (c, axis) in at[..left].iter_mut().zip(axes).rev() {
+        let count = axis.count(dims);
+        *c = (index % count) as i32;
+        index /= count;
     }
     at
 }

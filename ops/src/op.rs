@@ -257,7 +257,8 @@ pub static OPS: [Op; 27] = [
         state: &["buf", "w"],
         fill: |p, name| match name {
             "largest" | "squares" => Fill::Around(3.0, 0.3),
-            "e" | "p" => Fill::Normal((p.dim("M").max(1) as f64).powf(-0.5)),
+            "e" => Fill::Symmetric((p.dim("M").max(1) as f64).powf(-0.5)),
+            "p" => Fill::Normal((p.dim("M").max(1) as f64).powf(-0.5)),
             _ => Fill::Normal(1.0),
         },
         reference: muon::reference::checked,

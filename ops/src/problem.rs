@@ -54,6 +54,8 @@ impl Op {
 pub enum Fill {
     /// Normal, with mean 0 and this standard deviation.
     Normal(f64),
+    /// Symmetric along the last two axes, and normal with mean 0 and this standard deviation.
+    Symmetric(f64),
     /// Normal, but every element with this index along the first axis is NaN.
     NanAt(u64),
     /// Normal, but every element with this index along the first axis is 0.
@@ -220,7 +222,7 @@ impl Problem {
         let usual = (self.op.fill)(self, name);
         let fill = self.fills.get(name).copied().unwrap_or(usual);
         let spread = |fill: Fill| match fill {
-            Fill::Normal(scale) => Some((0.0, scale)),
+            Fill::Normal(scale) | Fill::Symmetric(scale) => Some((0.0, scale)),
             Fill::Around(mean, scale) => Some((mean, scale)),
             _ => None,
         };
@@ -232,6 +234,13 @@ impl Problem {
         values.par_iter_mut().for_each(|v| *v = round(*v, dtype));
         if shared {
             values = values.repeat(sizes.first().copied().unwrap_or(1));
+        }
+        if let (Fill::Symmetric(_), Some(&m)) = (fill, sizes.last()) {
+            for matrix in values.chunks_mut((m * m).max(1)) {
+                for (i, j) in (0..m).flat_map(|i| (0..i).map(move |j| (i, j))) {
+                    matrix[j * m + i] = matrix[i * m + j];
+                }
+            }
         }
         let last = sizes.last().copied().unwrap_or(1).max(1) as u64;
         let by_index: Option<Box<dyn Fn(u64) -> u64>> = match fill {

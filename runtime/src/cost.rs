@@ -95,9 +95,9 @@ pub struct Cost {
     pub cycles: f64,
 }
 
-/// Programs of a launch: the product of the grid's counts; saturates.
+/// Programs of a launch; saturates.
 pub fn programs(grid: &[GridExtent], dims: &[u64]) -> u64 {
-    grid.iter().map(|&extent| extent.count(dims)).fold(1, u64::saturating_mul)
+    GridExtent::programs(grid, dims)
 }
 
 /// The cost of a kernel's work on a machine.

@@ -66,6 +66,7 @@ enum ParamRecord {
 enum GridRecord {
     Points(u32),
     Tiles(u32, u32),
+    UpTo(u32, u32),
 }
 
 /// The bytes of a compiled kernel.
@@ -91,6 +92,7 @@ pub fn encode(image: &KernelImage) -> Vec<u8> {
             .map(|g| match *g {
                 GridExtent::Points(d) => GridRecord::Points(d.as_u32()),
                 GridExtent::Tiles { dim, size } => GridRecord::Tiles(dim.as_u32(), size),
+                GridExtent::UpTo { dim, size } => GridRecord::UpTo(dim.as_u32(), size),
             })
             .collect(),
         threads: image.threads,
@@ -149,6 +151,7 @@ pub fn decode(bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
             .map(|g| match g {
                 GridRecord::Points(d) => GridExtent::Points(Dim::from_u32(d)),
                 GridRecord::Tiles(d, size) => GridExtent::Tiles { dim: Dim::from_u32(d), size },
+                GridRecord::UpTo(d, size) => GridExtent::UpTo { dim: Dim::from_u32(d), size },
             })
             .collect(),
         threads: record.threads,

@@ -34,7 +34,9 @@ pub(super) fn count(
         let extents = kernel.grid.iter().map(|axis| axis.extent);
         let own = extents.into_iter().find_map(|extent| match extent {
             GridExtent::Points(d) => (kernel.dims[d].name == name).then_some(2),
-            GridExtent::Tiles { dim, size } => (kernel.dims[dim].name == name).then(|| ragged(size)),
+            GridExtent::Tiles { dim, size } | GridExtent::UpTo { dim, size } => {
+                (kernel.dims[dim].name == name).then(|| ragged(size))
+            }
         });
         own.unwrap_or_else(|| ragged(largest))
     };

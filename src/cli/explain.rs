@@ -158,6 +158,14 @@ fn grid(kernel: &Kernel, dims: &BTreeMap<String, u64>) -> (String, Option<u64>) 
                 axes.push(format!("tiles({}, {tile})", kernel.dims[dim].name));
                 size(dim).map(|n| n.div_ceil(u64::from(tile)))
             }
+            // Tiles of the same, so that the count before is one factor of two.
+            GridExtent::UpTo { dim, size: tile } => {
+                axes.pop();
+                axes.push(format!("pairs(tiles({}, {tile}))", kernel.dims[dim].name));
+                let count = size(dim).map(|n| n.div_ceil(u64::from(tile)));
+                programs = programs.zip(count).map(|(a, n)| a * (n + 1) / 2);
+                continue;
+            }
         };
         programs = programs.zip(count).map(|(a, b)| a * b);
     }

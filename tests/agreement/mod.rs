@@ -12,6 +12,7 @@ mod gallery;
 mod gradients;
 mod grids;
 mod long_loops;
+mod pairs;
 mod pinned;
 mod pipelines;
 mod scalars;

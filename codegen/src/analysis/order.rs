@@ -15,7 +15,7 @@ use super::sources::sources;
 use crate::error::CompileError;
 use crate::gpu::IndexMap;
 use atlas_dsl::config::Order;
-use atlas_dsl::ir::{ParamKind, ValueDef};
+use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
 use atlas_dsl::{Kernel, Op, Schedule};
 
 /// Rows of a group: with some hundred programs at once, as many as make them about a square.
@@ -26,8 +26,18 @@ const ROWS: u32 = 8;
 /// # Errors
 /// A refusal of groups of rows where the grid has no rows.
 pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileError> {
-    let axes: Vec<_> = kernel.grid.iter().map(|a| a.extent).collect();
+    let mut axes: Vec<_> = kernel.grid.iter().map(|a| a.extent).collect();
     let rank = axes.len();
+    if let Some(&GridExtent::UpTo { dim, size }) = axes.last() {
+        if let Some(order @ Order::Groups(_)) = schedule.order {
+            return Err(CompileError::refusal(format!(
+                "order = {order} is of grids of rows, and that of `{}` has pairs; `order=linear` would do",
+                kernel.name
+            )));
+        }
+        axes[rank - 1] = GridExtent::Tiles { dim, size };
+        return Ok(IndexMap::Triangular(axes));
+    }
     Ok(match schedule.order.unwrap_or_else(|| chosen(kernel)) {
         Order::Linear => IndexMap::Linear(axes),
         Order::Groups(width) if rank >= 2 => IndexMap::Grouped { width, axes },

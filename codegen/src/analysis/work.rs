@@ -189,7 +189,7 @@ impl WorkFormula {
         let ahead = if products { (tiles / 2).min(MOST_REGISTERS.saturating_sub(tiles + others)) } else { 0 };
         let wanted = tiles + others + ahead;
         WorkFormula {
-            grid: k.index_map.axes().to_vec(),
+            grid: k.index_map.grid(),
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
             registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },

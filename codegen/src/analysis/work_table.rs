@@ -114,7 +114,7 @@ impl WorkTable {
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
         let mut values = Vec::new();
         self.formulas.values(dims, &mut values);
-        let count = |grid: &Vec<GridExtent>| grid.iter().map(|axis| axis.count(dims)).fold(1, u64::saturating_mul);
+        let count = |grid: &Vec<GridExtent>| GridExtent::programs(grid, dims);
         let programs = self.grids.iter().map(count).collect();
         WorkAt { table: self, values, programs, work: Work::default() }
     }

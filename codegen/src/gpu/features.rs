@@ -48,7 +48,7 @@ features! {
     NUMBERED: 13 = "numbered";
     /// Products of tensor cores that are over when they are issued, of several steps along K or of operands in shared memory.
     PRODUCTS: 14 = "products";
-    /// Index maps of which a launch has other than a CTA for each point of the grid.
+    /// Index maps of which a launch has other than a CTA for each program of the grid.
     GRIDS: 15 = "grids";
     /// Loads and stores of fragments without a form.
     OPEN_ACCESSES: 16 = "open-accesses";

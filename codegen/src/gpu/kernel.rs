@@ -190,6 +190,15 @@ impl IndexMap {
             | IndexMap::Triangular(axes) => axes,
         }
     }
+
+    /// The grid that is launched.
+    pub fn grid(&self) -> Vec<GridExtent> {
+        let mut axes = self.axes().to_vec();
+        if let (IndexMap::Triangular(_), Some(last)) = (self, axes.last_mut()) {
+            *last = GridExtent::UpTo { dim: last.dim(), size: last.tile().unwrap_or(1) };
+        }
+        axes
+    }
 }
 
 /// A role: which threads run it, with how many registers, and its body.

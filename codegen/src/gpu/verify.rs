@@ -40,7 +40,7 @@
 
 use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Operand, Role, SharedRef, Type, Value, ValueDef};
 use crate::layout::Fragment;
-use atlas_dsl::ir::{GridExtent, Loc, ParamKind};
+use atlas_dsl::ir::{Loc, ParamKind};
 use atlas_dsl::verify::Invariants;
 use atlas_dsl::{Diagnostic, Diagnostics, Dim, Param};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -123,7 +123,7 @@ impl<'k> Verifier<'k> {
             }
         }
         for axis in k.index_map.axes() {
-            let (GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. }) = *axis;
+            let d = axis.dim();
             self.dim_exists(d, Loc::default());
         }
         k.coords.iter().for_each(|&v| self.value_exists(v, Loc::default()));
@@ -176,9 +176,8 @@ impl<'k> Verifier<'k> {
     fn op_ids(&mut self, op: &Op, loc: Loc) {
         let k = self.kernel;
         match op {
-            Op::DimSize(d)
-            | Op::DimTiles(d, _)
-            | Op::Coordinate(_, GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. }) => self.dim_exists(*d, loc),
+            Op::DimSize(d) | Op::DimTiles(d, _) => self.dim_exists(*d, loc),
+            Op::Coordinate(_, extent) => self.dim_exists(extent.dim(), loc),
             Op::Refill { valid, .. } => valid.iter().for_each(|v| self.dim_exists(v.dim, loc)),
             Op::ScalarParam(p) | Op::LoadGlobal { param: p, .. } | Op::StoreGlobal { param: p, .. } => {
                 self.param_exists(*p, loc);

@@ -85,8 +85,8 @@ fn declarations(k: &Kernel, found: Found<'_>) {
     if k.cluster != (1, 1) {
         found(Features::CLUSTERS, loc, "a cluster of CTAs");
     }
-    if !matches!(k.index_map, IndexMap::Linear(_) | IndexMap::Grouped { .. }) {
-        found(Features::GRIDS, loc, "an index map with other than a CTA for each point of the grid");
+    if matches!(k.index_map, IndexMap::Persistent { .. }) {
+        found(Features::GRIDS, loc, "an index map with other than a CTA for each program of the grid");
     }
     if !k.coords.is_empty() {
         found(Features::PROGRAMS, loc, "a coordinate of the index map");

@@ -244,7 +244,7 @@ impl Walk<'_> {
         }
         let count = self.int(match axis {
             GridExtent::Points(dim) => Op::DimSize(dim),
-            GridExtent::Tiles { dim, size } => Op::DimTiles(dim, size),
+            GridExtent::Tiles { dim, size } | GridExtent::UpTo { dim, size } => Op::DimTiles(dim, size),
         });
         self.counts.push((axis, count));
         count

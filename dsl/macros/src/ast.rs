@@ -90,6 +90,8 @@ pub(crate) enum Axis {
     Points(Ident),
     /// `tiles(N, BN)`
     Tiles { dim: Ident, size: Expr },
+    /// `pairs(tiles(N, BN))`, of two coordinates.
+    Pairs { dim: Ident, size: Expr },
 }
 
 /// What a loop runs over.

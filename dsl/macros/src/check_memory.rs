@@ -29,6 +29,14 @@ impl Access {
     fn places(&self, grid_axis: usize) -> Vec<usize> {
         self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
     }
+
+    /// Pairs of axes of the tensor, the first before the second, that the coordinates of two axes of the grid pick tiles of,
+    /// in any order.
+    fn pair_places(&self, [i, j]: [usize; 2]) -> Vec<[usize; 2]> {
+        let of_second = self.places(j);
+        let both = |p: usize| of_second.iter().map(move |&q| [p.min(q), p.max(q)]).collect::<Vec<_>>();
+        self.places(i).into_iter().flat_map(both).collect()
+    }
 }
 
 impl Checker<'_> {
@@ -204,6 +212,9 @@ impl Checker<'_> {
             let (stores, loads): (Vec<&Access>, Vec<&Access>) =
                 accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store);
             let Some((first, rest)) = stores.split_first() else { continue };
+            if self.apart_in_pairs(axis, &stores, &loads) {
+                continue;
+            }
             let mut common = first.places(axis);
             let name = &self.kernel.params[param].name;
             let coord = self.local_name(self.kernel.axes[axis].coord);
@@ -213,8 +224,10 @@ impl Checker<'_> {
                 // Without the coordinate: reported by the store itself.
                 if common.is_empty() && !before.is_empty() && !places.is_empty() {
                     let message = format!(
-                        "this store to `{name}` has the grid coordinate `{coord}` on axis {}, but the stores before have it on axis {}: programs would write the same elements",
-                        places[0], before[0]
+                        "this store to `{name}` has the grid coordinate `{coord}` on axis {}, but the stores before have it on axis {}: programs would write the same elements{}",
+                        places[0],
+                        before[0],
+                        self.once_a_pair()
                     );
                     self.error(214, store.place, message);
                 }
@@ -229,6 +242,47 @@ impl Checker<'_> {
                 );
                 self.error(211, load.place, message);
             }
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// Whether an axis is of a grid of pairs, and all stores have both coordinates of a pair on two axes in common, in one
+    /// order or the other. Loads that have not are reported.
+    fn apart_in_pairs(&mut self, axis: usize, stores: &[&Access], loads: &[&Access]) -> bool {
+        let axes = &self.kernel.axes;
+        let Some(last) = axes.len().checked_sub(1).filter(|&last| axes[last].up_to && axis + 1 >= last) else {
+            return false;
+        };
+        let places = |access: &Access| access.pair_places([last - 1, last]);
+        let Some((first, rest)) = stores.split_first() else { return false };
+        let mut common = places(first);
+        rest.iter().for_each(|access| common.retain(|p| places(access).contains(p)));
+        let Some([p, q]) = common.first().copied() else { return false };
+        let [i, j] = [last - 1, last].map(|a| self.local_name(axes[a].coord));
+        for load in loads.iter().filter(|l| axis == last && !places(l).iter().any(|at| common.contains(at))) {
+            let name = &self.kernel.params[load.param].name;
+            let message = format!(
+                "`{name}` is stored to with `{i}` and `{j}` on axes {p} and {q}, and this load has not: it would read what other programs write"
+            );
+            self.error(211, load.place, message);
+        }
+        true
+    }
+
+    /// What to write where stores mirror each other and the grid counts each pair twice.
+    fn once_a_pair(&self) -> String {
+        let [.., a, b] = &self.kernel.axes[..] else { return String::new() };
+        match (&a.size, &b.size) {
+            (Some(size), Some(other)) if a.dim == b.dim && !b.up_to => {
+                let [size, other] = [size, other].map(|s| Size::of(s, Some(self.kernel)));
+                if size != other {
+                    return String::new();
+                }
+                let dim = &self.kernel.dims[a.dim].name;
+                format!("; `pairs(tiles({dim}, {size}))` counts each pair of tiles once, whose program may store both")
+            }
+            _ => String::new(),
         }
     }
 }

@@ -46,6 +46,7 @@ mod expand_derivative;
 mod fuse;
 mod names;
 mod parse;
+mod parse_loop;
 mod parse_tune;
 mod parse_unsupported;
 mod require;

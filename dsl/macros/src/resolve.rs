@@ -270,21 +270,35 @@ impl<'a> Resolver<'a> {
     }
 
     fn grid(&mut self, coords: &[Ident], written: &[ast::Axis], place: Place) -> Vec<Axis> {
-        if coords.len() != written.len() {
-            let message = format!("{} coordinates are bound, but the grid has {} axes", coords.len(), written.len());
+        let of_pairs = |axis: &ast::Axis| matches!(axis, ast::Axis::Pairs { .. });
+        let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
+        if coords.len() != wanted {
+            let message = if wanted == written.len() {
+                format!("{} coordinates are bound, but the grid has {wanted} axes", coords.len())
+            } else {
+                format!("{} coordinates are bound, but the grid has {wanted}, of which `pairs` are two", coords.len())
+            };
             self.errors.push(26, place, message);
         } else if written.is_empty() {
             self.errors.push(26, place, "the grid needs at least one axis");
+        } else if written[..written.len() - 1].iter().any(of_pairs) {
+            self.errors.push(26, place, "`pairs` are the last of a grid");
         }
         let mut axes = Vec::new();
-        for (coord, axis) in coords.iter().zip(written) {
+        let mut coords = coords.iter();
+        for axis in written {
             let (dim, size) = match axis {
                 ast::Axis::Points(dim) => (self.dim(dim), None),
-                ast::Axis::Tiles { dim, size } => (self.dim(dim), Some(self.tile_size(size))),
+                ast::Axis::Tiles { dim, size } | ast::Axis::Pairs { dim, size } => {
+                    (self.dim(dim), Some(self.tile_size(size)))
+                }
             };
-            let coord = self.bind(coord, LocalKind::Coordinate);
-            if let Some(dim) = dim {
-                axes.push(Axis { coord, dim, size });
+            for up_to in [false, true].into_iter().take(if of_pairs(axis) { 2 } else { 1 }) {
+                let Some(coord) = coords.next() else { return axes };
+                let coord = self.bind(coord, LocalKind::Coordinate);
+                if let Some(dim) = dim {
+                    axes.push(Axis { coord, dim, size: size.clone(), up_to });
+                }
             }
         }
         axes

@@ -11,7 +11,7 @@ use proc_macro2::Ident;
 use syn::Path;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 20] = [
+const FORMS: [&str; 21] = [
     "load",
     "store",
     "dot",
@@ -27,6 +27,7 @@ const FORMS: [&str; 20] = [
     "span",
     "tiles",
     "grid",
+    "pairs",
     "pipeline",
     "cast",
     "t",
@@ -268,7 +269,7 @@ impl Resolver<'_> {
                     "`span(start, LEN)` is only written as an index, as in `load(x[g, span(start, LEN)])`",
                 );
             }
-            "tiles" | "grid" | "pipeline" => {
+            "tiles" | "grid" | "pairs" | "pipeline" => {
                 return self.misplaced(
                     e,
                     &format!("`{name}` is only written in `for .. in`, as in `for h in pipeline(tiles(H, BH))`"),

@@ -107,6 +107,8 @@ pub(crate) struct Axis {
     pub(crate) dim: usize,
     /// `None`: one program per element.
     pub(crate) size: Option<Extent>,
+    /// The second of a pair: the tiles up to the coordinate before.
+    pub(crate) up_to: bool,
 }
 
 /// A number of elements that is known whenever a config is.

@@ -193,6 +193,13 @@ impl Builder {
         v.into()
     }
 
+    /// The last grid axis, behind tiles of the same: one coordinate per tile up to the coordinate before.
+    pub fn grid_up_to(&mut self, dim: Dim, size: u32) -> Operand {
+        let v = self.kernel.push_grid_axis(GridExtent::UpTo { dim, size });
+        self.tile_coords.insert(v, size);
+        v.into()
+    }
+
     /// A scalar parameter's value.
     pub fn scalar(&mut self, loc: Loc, param: Param) -> Operand {
         self.push(loc, Op::ScalarParam(param))

@@ -112,10 +112,7 @@ impl<'p> Graft<'p> {
             lift,
         };
         for axis in &kernel.grid {
-            let extent = match axis.extent {
-                GridExtent::Points(d) => GridExtent::Points(self.dim(part, d)),
-                GridExtent::Tiles { dim, size } => GridExtent::Tiles { dim: self.dim(part, dim), size },
-            };
+            let extent = axis.extent.along(self.dim(part, axis.extent.dim()));
             written.values[axis.coord] = self.kernel.push_grid_axis(extent).into();
         }
         self.block(&mut written, kernel.body, None)?;
@@ -513,9 +510,12 @@ impl<'p> Graft<'p> {
         let linked = &links.parts[part];
         let name_of = |class: usize| links.dims[class].name.clone();
         let named = self.behind(slices.iter().filter_map(coordinate).collect());
-        let again = self.kernel.grid.iter().filter(|axis| !named.contains(&axis.coord)).map(|axis| match axis.extent {
-            GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. } => self.kernel.dims[d].name.clone(),
-        });
+        let again = self
+            .kernel
+            .grid
+            .iter()
+            .filter(|axis| !named.contains(&axis.coord))
+            .map(|axis| self.kernel.dims[axis.extent.dim()].name.clone());
         let used = match self.built.iter().rev().find(|b| b.0 == reader) {
             Some((.., kernel)) => loads_of(kernel, input).map(|v| rules::used_by(kernel, v)).max_by_key(|r| *r as u8),
             None => None,

@@ -2,7 +2,7 @@
 
 use super::cover::wanted_size;
 use crate::entity::{Block, Dim, Inst, Param, Value};
-use crate::ir::{Kernel, ParamKind};
+use crate::ir::{GridExtent, Kernel, ParamKind};
 use crate::op::{Op, Slice};
 use crate::reach::{Reach, is_counted_point, reach};
 use crate::validity::{Constraint, Validity, same_slice};
@@ -30,6 +30,9 @@ pub(super) fn axis_dim(kernel: &Kernel, param: Param, axis: usize) -> Option<Dim
 
 /// The one store to a parameter, its slices and its value; it stands outside loops.
 pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice], Value), String> {
+    if kernel.grid.iter().any(|axis| matches!(axis.extent, GridExtent::UpTo { .. })) {
+        return Err("its maker's programs are pairs of tiles".to_owned());
+    }
     let mut found = None;
     for (inst, op) in kernel.insts.iter() {
         match op {

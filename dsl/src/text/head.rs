@@ -94,6 +94,7 @@ impl<'k> Head<'k> {
         commas(f, extents, |f, extent| match extent {
             GridExtent::Points(d) => self.dim(d).fmt(f),
             GridExtent::Tiles { dim, size } => write!(f, "tiles({}, {size})", self.dim(dim)),
+            GridExtent::UpTo { dim, size } => write!(f, "upto({}, {size})", self.dim(dim)),
         })?;
         f.write_char(')')
     }
@@ -256,6 +257,11 @@ impl Head<'_> {
                 t.next();
                 let (dim, size) = self.read_tiles(t)?;
                 return Ok(GridExtent::Tiles { dim, size });
+            }
+            if t.at_word("upto") && t.peek_nth(1).kind == T::LParen {
+                t.next();
+                let (dim, size) = self.read_tiles(t)?;
+                return Ok(GridExtent::UpTo { dim, size });
             }
             Ok(GridExtent::Points(self.read_dim(t)?))
         })

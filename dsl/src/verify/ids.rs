@@ -2,7 +2,7 @@
 
 use super::Verifier;
 use crate::entity::{Block, Dim, Inst, Value};
-use crate::ir::{GridExtent, Loc, ParamKind};
+use crate::ir::{Loc, ParamKind};
 use crate::op::Op;
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl Verifier<'_> {
             }
         }
         for axis in &k.grid {
-            let (GridExtent::Points(d) | GridExtent::Tiles { dim: d, .. }) = axis.extent;
+            let d = axis.extent.dim();
             self.dim_exists(d, Loc::default());
             self.value_exists(axis.coord, Loc::default());
         }

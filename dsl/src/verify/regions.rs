@@ -13,6 +13,10 @@
 //! such map: its start may be computed, and spans of different starts meet. A slice computed from a coordinate (`n + 1`) is
 //! another value, and does not count.
 //!
+//! Programs of a grid of pairs, `(i, j)` with `j <= i`, may also have both coordinates on two axes that all stores have in
+//! common, in one order or the other: the box of `(i, j)` and that of `(j, i)` are both of the program of the pair, and those
+//! of another pair have other tiles on one of the axes.
+//!
 //! From boxes of indices to memory: a written tensor has no element twice and shares no byte with another argument, which
 //! rule 224 says of constant strides and the runtime of the others (runtime/src/overlap.rs). What lies outside a dim is
 //! neither stored nor loaded.
@@ -46,6 +50,21 @@ impl TileAccess<'_> {
     fn places(&self, coord: Value) -> Vec<(usize, Slice)> {
         self.slices.iter().copied().enumerate().filter(|(_, s)| coordinate(s) == Some(coord)).collect()
     }
+
+    /// Pairs of axes, the first before the second, that the coordinates of a grid of pairs pick tiles of, in any order.
+    fn pair_places(&self, k: &Kernel) -> Vec<[usize; 2]> {
+        let [.., i, j] = &k.grid[..] else { return vec![] };
+        if !matches!(j.extent, GridExtent::UpTo { .. }) {
+            return vec![];
+        }
+        let picks = |coord: Value| {
+            self.places(coord).into_iter().filter_map(|(at, s)| match s {
+                Slice::Tile { .. } => Some(at),
+                _ => None,
+            })
+        };
+        picks(i.coord).flat_map(|p| picks(j.coord).map(move |q| [p.min(q), p.max(q)])).collect()
+    }
 }
 
 impl<'k> Verifier<'k> {
@@ -59,7 +78,7 @@ impl<'k> Verifier<'k> {
             }
             if let Slice::Tile { index, size } = slice
                 && let Some(axis) = k.grid.iter().find(|a| a.coord == *index)
-                && let GridExtent::Tiles { dim, size: want } = axis.extent
+                && let (dim, Some(want)) = (axis.extent.dim(), axis.extent.tile())
                 && *size != want
             {
                 let message = format!(
@@ -96,7 +115,16 @@ impl<'k> Verifier<'k> {
                 self.error(212, Loc::default(), format!("`{}` is `out`, but never stored to", data.name));
                 continue;
             }
-            for axis in &k.grid {
+            let paired = self.pair_places(&stores);
+            for (at, axis) in k.grid.iter().enumerate() {
+                if let Some(common) = &paired
+                    && at + 2 >= k.grid.len()
+                {
+                    let apart = loads.iter().filter(|l| !l.pair_places(k).iter().any(|p| common.contains(p)));
+                    let axes: Vec<(usize, Slice)> = stores[0].places(axis.coord);
+                    apart.for_each(|load| self.errors.push(other_program(k, load, axis, &axes)));
+                    continue;
+                }
                 // A store without the coordinate has been reported: 213.
                 if let Some(common) = self.common_places(&stores, axis) {
                     let apart = loads.iter().filter(|l| !l.places(axis.coord).iter().any(|p| common.contains(p)));
@@ -104,6 +132,14 @@ impl<'k> Verifier<'k> {
                 }
             }
         }
+    }
+
+    /// The two axes where all stores have the coordinates of a grid of pairs, in one order or the other.
+    fn pair_places(&self, stores: &[&TileAccess<'k>]) -> Option<Vec<[usize; 2]>> {
+        let (first, rest) = stores.split_first()?;
+        let mut common = first.pair_places(self.kernel);
+        rest.iter().for_each(|store| common.retain(|p| store.pair_places(self.kernel).contains(p)));
+        (!common.is_empty()).then_some(common)
     }
 
     /// Where all stores to a parameter have a coordinate; `None` if there is no such place, which is reported.
@@ -161,5 +197,6 @@ fn axis_text(k: &Kernel, extent: GridExtent) -> String {
     match extent {
         GridExtent::Points(d) => format!("`{}`", k.dims[d].name),
         GridExtent::Tiles { dim, size } => format!("`tiles({}, {size})`", k.dims[dim].name),
+        GridExtent::UpTo { dim, size } => format!("`upto({}, {size})`", k.dims[dim].name),
     }
 }

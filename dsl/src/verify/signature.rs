@@ -52,11 +52,22 @@ impl Verifier<'_> {
                 self.error(219, at, message);
             }
         }
+        for (n, axis) in k.grid.iter().enumerate() {
+            let GridExtent::UpTo { dim, size } = axis.extent else { continue };
+            let before = n.checked_sub(1).map(|n| k.grid[n].extent);
+            if n + 1 < k.grid.len() || before != Some(GridExtent::Tiles { dim, size }) {
+                let name = &k.dims[dim].name;
+                let message =
+                    format!("`upto({name}, {size})` is the last axis of a grid, behind `tiles({name}, {size})`");
+                self.error(217, at, message);
+            }
+        }
         if k.grid.is_empty() {
             self.error(217, at, "the grid has no axis");
         }
         for axis in &k.grid {
-            if let GridExtent::Tiles { dim, size: 0 } = axis.extent {
+            if axis.extent.tile() == Some(0) {
+                let dim = axis.extent.dim();
                 self.error(220, at, format!("the grid has tiles of 0 elements of `{}`", k.dims[dim].name));
             }
         }

@@ -52,21 +52,23 @@ atlas_kernel! {
         }
     }
 
-    /// e = x xᵀ - centre I
+    /// e = x xᵀ - centre I, each product of two tiles once
     pub kernel ns_gram<T: Float>(x: &Tensor<T, [B, M, N]>, e: &mut Tensor<T, [B, M, M]>, centre: f32)
-    tune { BI: [64, 128, 32], BJ: [64, 128, 32], BK: [32, 64], stages: 2..=3, warps: [4, 8] }
+    tune { BI: [64, 128, 32], BK: [32, 64], stages: 2..=3, warps: [4, 8] }
     {
-        for (b, i, j) in grid(B, tiles(M, BI), tiles(M, BJ)) {
-            let on_diagonal = i * BI + iota([BI, BJ], 0) == j * BJ + iota([BI, BJ], 1);
+        for (b, i, j) in grid(B, pairs(tiles(M, BI))) {
+            let on_diagonal = i * BI + iota([BI, BI], 0) == j * BI + iota([BI, BI], 1);
             let mut acc = select(on_diagonal, -centre, 0.0);
             for k in pipeline(tiles(N, BK)) {
                 acc += dot(load(x[b, i, k]), load(x[b, j, k]).t());
             }
-            store(e[b, i, j], acc.cast::<T>());
+            let es = acc.cast::<T>();
+            store(e[b, j, i], es.t());
+            store(e[b, i, j], es);
         }
     }
 
-    /// p = a I + b e + c e e, with `e` symmetric
+    /// p = a I + b e + c e e, with `e` symmetric: so is the result, of which each tile below the diagonal is computed
     pub kernel ns_polynomial<T: Float>(
         e: &Tensor<T, [B, M, M]>,
         p: &mut Tensor<T, [B, M, M]>,
@@ -74,16 +76,18 @@ atlas_kernel! {
         second: f32,
         third: f32,
     )
-    tune { BI: [64, 128, 32], BJ: [64, 128, 32], BK: [32, 64], stages: 2..=3, warps: [4, 8] }
+    tune { BI: [64, 128, 32], BK: [32, 64], stages: 2..=3, warps: [4, 8] }
     {
-        for (b, i, j) in grid(B, tiles(M, BI), tiles(M, BJ)) {
-            let mut acc = zeros::<f32>([BI, BJ]);
+        for (b, i, j) in grid(B, pairs(tiles(M, BI))) {
+            let mut acc = zeros::<f32>([BI, BI]);
             for k in pipeline(tiles(M, BK)) {
                 acc += dot(load(e[b, i, k]), load(e[b, j, k]).t());
             }
-            let on_diagonal = i * BI + iota([BI, BJ], 0) == j * BJ + iota([BI, BJ], 1);
+            let on_diagonal = i * BI + iota([BI, BI], 0) == j * BI + iota([BI, BI], 1);
             let linear = third * acc + second * load(e[b, i, j]).cast::<f32>();
-            store(p[b, i, j], select(on_diagonal, linear + first, linear).cast::<T>());
+            let ps = select(on_diagonal, linear + first, linear).cast::<T>();
+            store(p[b, j, i], ps.t());
+            store(p[b, i, j], ps);
         }
     }
 

@@ -95,8 +95,7 @@ pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
             e
         })],
         "ns_polynomial" => vec![each(&i.get("e"), m * m, &|e| {
-            // Of a matrix that is not symmetric, e e^T.
-            let square = product(e, &turned(e, m), [m, m, m]);
+            let square = product(e, e, [m, m, m]);
             let mut p: Vec<f64> =
                 e.iter().zip(&square).map(|(e, s)| scalar("second") * e + scalar("third") * s).collect();
             diagonal(&mut p, scalar("first"));

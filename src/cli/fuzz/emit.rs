@@ -131,10 +131,13 @@ impl<'r> Emitter<'r> {
         for (name, axis) in self.recipe.grid.iter().enumerate() {
             let extent = match *axis {
                 GridRecipe::Points(d) => GridExtent::Points(Dim::from_u32(d as u32)),
-                GridRecipe::Tiles(d) => GridExtent::Tiles {
-                    dim: Dim::from_u32(d as u32),
-                    size: self.recipe.extents[self.recipe.dims[d].tile],
-                },
+                GridRecipe::Tiles(d) | GridRecipe::UpTo(d) => {
+                    let (dim, size) = (Dim::from_u32(d as u32), self.recipe.extents[self.recipe.dims[d].tile]);
+                    match *axis {
+                        GridRecipe::UpTo(_) => GridExtent::UpTo { dim, size },
+                        _ => GridExtent::Tiles { dim, size },
+                    }
+                }
             };
             let coord = self.kernel.push_grid_axis(extent);
             self.env.insert(name, coord);

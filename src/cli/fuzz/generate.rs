@@ -76,7 +76,9 @@ impl Generator {
             self.recipe.schedule.warp_grid = Some(WarpGrid { rows, cols: warps / rows });
         }
         if self.recipe.grid.len() > 1 {
-            self.recipe.schedule.order = self.rng.of(&[None, Some(Order::Linear), Some(Order::Groups(3))]);
+            let pairs = matches!(self.recipe.grid.last(), Some(GridRecipe::UpTo(_)));
+            let third = if pairs { Order::Linear } else { Order::Groups(3) };
+            self.recipe.schedule.order = self.rng.of(&[None, Some(Order::Linear), Some(third)]);
         }
     }
 
@@ -124,9 +126,7 @@ impl Generator {
 
     /// A dim with tiles of an extent that is not of the grid: one that is there, or a new one.
     pub(super) fn dim_of(&mut self, tile: Ext) -> usize {
-        let gridded = |d: usize| {
-            self.recipe.grid.iter().any(|g| matches!(*g, GridRecipe::Points(o) | GridRecipe::Tiles(o) if o == d))
-        };
+        let gridded = |d: usize| self.recipe.grid.iter().any(|g| g.dim() == d);
         let all: Vec<usize> =
             (0..self.recipe.dims.len()).filter(|&d| self.recipe.dims[d].tile == tile && !gridded(d)).collect();
         if all.is_empty() || (all.len() < 2 && self.rng.percent(15)) {
@@ -161,6 +161,15 @@ impl Generator {
             };
             scope.counts.push(coord);
             self.recipe.grid.push(axis);
+        }
+        if let ([.., true], Some(&GridRecipe::Tiles(d)), false) = (axes, self.recipe.grid.last(), self.states)
+            && self.rng.percent(10)
+            && axes != [true, true]
+        {
+            let coord = self.name();
+            scope.tiles.push((coord, d));
+            scope.counts.push(coord);
+            self.recipe.grid.push(GridRecipe::UpTo(d));
         }
         scope
     }
@@ -289,7 +298,7 @@ impl Generator {
         for (coord, axis) in self.recipe.grid.clone().into_iter().enumerate() {
             match axis {
                 GridRecipe::Points(d) => axes.push((d, Cut::At(Expr::Var(coord)), None)),
-                GridRecipe::Tiles(d) => {
+                GridRecipe::Tiles(d) | GridRecipe::UpTo(d) => {
                     let e = self.recipe.dims[d].tile;
                     axes.push((d, Cut::Tile(Expr::Var(coord), e), Some(e)));
                 }

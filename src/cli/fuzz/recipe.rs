@@ -84,6 +84,16 @@ pub(super) enum Fill {
 pub(super) enum GridRecipe {
     Points(usize),
     Tiles(usize),
+    /// Tiles up to the coordinate before, which counts the same.
+    UpTo(usize),
+}
+
+impl GridRecipe {
+    pub(super) fn dim(self) -> usize {
+        match self {
+            GridRecipe::Points(d) | GridRecipe::Tiles(d) | GridRecipe::UpTo(d) => d,
+        }
+    }
 }
 
 /// One axis of an access.

@@ -346,8 +346,7 @@ fn compact(r: &mut Recipe) {
         }
     }
     for g in &r.grid {
-        let (super::recipe::GridRecipe::Points(d) | super::recipe::GridRecipe::Tiles(d)) = *g;
-        used[d] = true;
+        used[g.dim()] = true;
     }
     visit_exprs(&mut r.body, &mut |e| {
         if let Expr::Size(d) | Expr::Tiles(d) = e {
