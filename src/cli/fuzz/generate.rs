@@ -163,7 +163,8 @@ impl Generator {
             self.recipe.grid.push(axis);
         }
         if let ([.., true], Some(&GridRecipe::Tiles(d)), false) = (axes, self.recipe.grid.last(), self.states)
-            && self.rng.percent(10)
+            // Apart from the stream of the rest, which kernels without pairs keep.
+            && self.recipe.seed.is_multiple_of(8)
             && axes != [true, true]
         {
             let coord = self.name();
