@@ -43,7 +43,7 @@ fn list_names_every_kernel() {
         "ns_apply",
         "ns_gram",
         "ns_normalise",
-        "ns_polynomial",
+        "ns_product",
         "ns_squares",
         "omega_copy_gates",
         "omega_copy_tokens",

@@ -481,7 +481,7 @@ pub fn benches() -> Vec<Bench> {
         ("ns_squares", "ns_squares", &[24, 1024, 4096]),
         ("ns_normalise", "ns_normalise", &[24, 1024, 4096]),
         ("ns_gram", "ns_gram", &[24, 1024, 4096]),
-        ("ns_polynomial", "ns_polynomial", &[24, 1024]),
+        ("ns_product", "ns_product", &[24, 1024]),
         ("ns_apply", "ns_apply", &[24, 1024, 4096]),
         ("muon_momentum", "muon_momentum", &[1024, 4096]),
         ("muon_apply", "muon_apply", &[1024, 4096]),

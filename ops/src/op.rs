@@ -232,7 +232,7 @@ pub static OPS: [Op; 27] = [
             &muon::ns_squares,
             &muon::ns_normalise,
             &muon::ns_gram,
-            &muon::ns_polynomial,
+            &muon::ns_product,
             &muon::ns_apply,
             &muon::muon_momentum,
             &muon::muon_apply,
@@ -257,14 +257,16 @@ pub static OPS: [Op; 27] = [
         state: &["buf", "w"],
         fill: |p, name| match name {
             "largest" | "squares" => Fill::Around(3.0, 0.3),
-            "e" => Fill::Symmetric((p.dim("M").max(1) as f64).powf(-0.5)),
+            "p" | "q" if p.kernel.name == "ns_product" => Fill::Circulant((p.dim("M").max(1) as f64).powf(-0.5)),
             "p" => Fill::Normal((p.dim("M").max(1) as f64).powf(-0.5)),
             _ => Fill::Normal(1.0),
         },
         reference: muon::reference::checked,
         flops: |p| match p.kernel.name {
-            "ns_gram" | "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
-            "ns_polynomial" => 2.0 * product(p, &["B", "M", "M", "M"]),
+            "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
+            // Half of it: what is symmetric is needed once.
+            "ns_gram" => product(p, &["B", "M", "M", "N"]),
+            "ns_product" => product(p, &["B", "M", "M", "M"]),
             _ => 4.0 * product(p, &["B", "M", "N"]),
         },
     },

@@ -27,6 +27,8 @@ enum Kind {
     Optimization([usize; 4]),
     /// Matrices, rows, columns.
     Muon([usize; 3]),
+    /// The same.
+    MuonGram([usize; 3]),
     /// Sequences, heads of keys, queries of each, elements, slots, parts.
     Decode([usize; 6]),
     /// Sequences, tokens, elements, tokens of a window.
@@ -42,7 +44,7 @@ pub struct Plan {
 }
 
 /// The plans that `atlas bench` measures.
-pub const PLANS: [Plan; 11] = [
+pub const PLANS: [Plan; 12] = [
     Plan { name: "omega_mlp_plan", kind: Kind::Omega([128, 2048, 64, 256, 64, 16]) },
     Plan { name: "omega_mlp_plan_48", kind: Kind::Omega([128, 2048, 48, 192, 64, 16]) },
     Plan { name: "omega_mlp_plan_few", kind: Kind::Omega([16, 2048, 64, 256, 64, 16]) },
@@ -52,6 +54,7 @@ pub const PLANS: [Plan; 11] = [
     Plan { name: "memory_grad_plan_128x128", kind: Kind::Gradient([256, 128, 128, 512]) },
     Plan { name: "omega_muon_step_plan", kind: Kind::Optimization([128, 64, 64, 256]) },
     Plan { name: "muon_step_plan", kind: Kind::Muon([24, 1024, 4096]) },
+    Plan { name: "muon_step_gram_plan", kind: Kind::MuonGram([24, 1024, 4096]) },
     Plan { name: "attention_decode_plan", kind: Kind::Decode([64, 8, 4, 128, 2048, 4]) },
     Plan { name: "window_loss_plan", kind: Kind::Loss([16, 8192, 512, 64]) },
 ];
@@ -68,7 +71,7 @@ impl Plan {
         match &self.kind {
             Kind::Omega(s) => named(&["G", "T", "D", "M", "L", "W"], s),
             Kind::Gradient(s) | Kind::Optimization(s) => named(&["G", "N", "D", "M"], s),
-            Kind::Muon(s) => named(&["B", "M", "N"], s),
+            Kind::Muon(s) | Kind::MuonGram(s) => named(&["B", "M", "N"], s),
             Kind::Decode(s) => named(&["S", "J", "R", "D", "W", "X"], s),
             Kind::Loss(s) => named(&["B", "N", "D", "W"], s),
         }
@@ -76,7 +79,7 @@ impl Plan {
 
     /// The element type of what a rival would be given.
     pub fn dtype(&self) -> DType {
-        if matches!(self.kind, Kind::Muon(_)) { DType::F32 } else { DType::Bf16 }
+        if matches!(self.kind, Kind::Muon(_) | Kind::MuonGram(_)) { DType::F32 } else { DType::Bf16 }
     }
 
     /// Bytes that cannot but be moved.
@@ -85,7 +88,7 @@ impl Plan {
             Kind::Omega([g, t, d, m, _, w]) => (g * (8 * t * d + 4 * t * (w + 3) + 32 * d * m)) as f64,
             Kind::Gradient([g, n, d, m]) => (g * (4 * n * d + 4 * n + 12 * d * m)) as f64,
             Kind::Optimization([g, n, d, m]) => (g * (32 * d * m + 4 * n * d + 4 * n)) as f64,
-            Kind::Muon([b, m, n]) => (20 * b * m * n) as f64,
+            Kind::Muon([b, m, n]) | Kind::MuonGram([b, m, n]) => (20 * b * m * n) as f64,
             Kind::Decode([s, j, r, d, w, _]) => (4 * s * j * d * (w + r)) as f64,
             Kind::Loss([b, n, d, _]) => (b * n * (4 * d + 4)) as f64,
         }
@@ -102,7 +105,9 @@ impl Plan {
             Kind::Optimization([g, n, d, m]) => {
                 (g * (10 * n * d * m + 2 * (20 * d * d * m + 10 * d * d * d) + 4 * 2 * d * m)) as f64
             }
-            Kind::Muon([b, m, n]) => (b * (20 * m * m * n + 10 * m * m * m)) as f64,
+            // Of symmetric products half.
+            Kind::Muon([b, m, n]) => (b * (15 * m * m * n + 5 * m * m * m)) as f64,
+            Kind::MuonGram([b, m, n]) => (b * (6 * m * m * n + 14 * m * m * m)) as f64,
             Kind::Decode([s, j, r, d, w, _]) => (4 * s * j * r * d * w) as f64,
             Kind::Loss([b, n, d, w]) => (b * n * (3 * d + w)) as f64,
         }
@@ -111,7 +116,7 @@ impl Plan {
     /// The bound on the relative error.
     pub fn bound(&self) -> f64 {
         match self.kind {
-            Kind::Muon(_) | Kind::Optimization(_) => 3e-2,
+            Kind::Muon(_) | Kind::MuonGram(_) | Kind::Optimization(_) => 3e-2,
             Kind::Loss(_) => 4e-3,
             _ => 1e-2,
         }
@@ -125,6 +130,7 @@ impl Plan {
             Kind::Gradient([_, n, d, m]) => Kind::Gradient([2, n, d, m]),
             Kind::Optimization([_, n, d, m]) => Kind::Optimization([2, n, d, m]),
             Kind::Muon(_) => Kind::Muon([2, 64, 256]),
+            Kind::MuonGram(_) => Kind::MuonGram([2, 64, 256]),
             Kind::Decode([_, j, r, d, w, x]) => Kind::Decode([2, j, r, d, w, x]),
             Kind::Loss([_, _, d, w]) => Kind::Loss([2, 3 * w + 5, d, w]),
         };
@@ -140,7 +146,8 @@ impl Plan {
             Kind::Omega(sizes) => omega(device, sizes),
             Kind::Gradient(sizes) => Ok(window(device, sizes)?.gradients()),
             Kind::Optimization(sizes) => Ok(window(device, sizes)?.optimization()),
-            Kind::Muon(sizes) => muon(device, sizes),
+            Kind::Muon(sizes) => muon(device, optimiser(), sizes),
+            Kind::MuonGram(sizes) => muon(device, by_gram(), sizes),
             Kind::Decode(sizes) => Ok(decode(device, sizes)?.work()),
             Kind::Loss(sizes) => Ok(losses(device, sizes)?.work()),
         }
@@ -158,7 +165,8 @@ impl Plan {
             }
             Kind::Gradient(sizes) => window(device, sizes)?.check_gradients(),
             Kind::Optimization(sizes) => window(device, sizes)?.check_optimization(),
-            Kind::Muon(sizes) => check_muon(device, sizes),
+            Kind::Muon(sizes) => check_muon(device, optimiser(), sizes),
+            Kind::MuonGram(sizes) => check_muon(device, by_gram(), sizes),
             Kind::Decode(sizes) => decode(device, sizes)?.check(),
             Kind::Loss(sizes) => losses(device, sizes)?.check(),
         }
@@ -378,6 +386,12 @@ fn optimiser() -> Muon {
     }
 }
 
+/// The same in the form of Gram and in f16, which is as accurate.
+fn by_gram() -> Muon {
+    let usual = optimiser();
+    Muon { iteration: usual.iteration.gram(), dtype: DType::F16, ..usual }
+}
+
 fn matrices(device: &Device, [count, m, n]: [usize; 3]) -> Result<Vec<[Tensor; 3]>> {
     let of = |i: usize| {
         let make = |name: &str, sd: f64| tensor(device, DType::F32, &format!("{name} {i}"), (0.0, sd), &[m, n]);
@@ -386,19 +400,19 @@ fn matrices(device: &Device, [count, m, n]: [usize; 3]) -> Result<Vec<[Tensor; 3
     (0..count).map(of).collect()
 }
 
-fn muon(device: &Device, sizes: [usize; 3]) -> Result<Work> {
+fn muon(device: &Device, of: Muon, sizes: [usize; 3]) -> Result<Work> {
     let mut tensors = matrices(device, sizes)?;
-    let (of, mut spaces, stream) = (optimiser(), MuonSpaces::default(), Stream::default_of(device));
+    let (mut spaces, stream) = (MuonSpaces::default(), Stream::default_of(device));
     Ok(Box::new(move || {
         let mut list: Vec<MuonMatrix<'_>> = tensors.iter_mut().map(|[w, buf, g]| MuonMatrix { w, buf, g }).collect();
         of.step(&stream, &mut list, &mut spaces)
     }))
 }
 
-fn check_muon(device: &Device, sizes: [usize; 3]) -> Result<Comparison> {
+fn check_muon(device: &Device, of: Muon, sizes: [usize; 3]) -> Result<Comparison> {
     let [_, m, n] = sizes;
     let mut tensors = matrices(device, sizes)?;
-    let (of, stream) = (optimiser(), Stream::default_of(device));
+    let stream = Stream::default_of(device);
     let mut wanted = Vec::new();
     for [w, buf, g] in &tensors {
         let (w, buf, g) = (w.to_f64_vec()?, buf.to_f64_vec()?, g.to_f64_vec()?);

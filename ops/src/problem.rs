@@ -54,8 +54,9 @@ impl Op {
 pub enum Fill {
     /// Normal, with mean 0 and this standard deviation.
     Normal(f64),
-    /// Symmetric along the last two axes, and normal with mean 0 and this standard deviation.
-    Symmetric(f64),
+    /// Symmetric circulant matrices, any two of which commute: element `(i, j)` is as `(0, min(|i - j|, M - |i - j|))`, which
+    /// is normal with mean 0 and this standard deviation.
+    Circulant(f64),
     /// Normal, but every element with this index along the first axis is NaN.
     NanAt(u64),
     /// Normal, but every element with this index along the first axis is 0.
@@ -222,7 +223,7 @@ impl Problem {
         let usual = (self.op.fill)(self, name);
         let fill = self.fills.get(name).copied().unwrap_or(usual);
         let spread = |fill: Fill| match fill {
-            Fill::Normal(scale) | Fill::Symmetric(scale) => Some((0.0, scale)),
+            Fill::Normal(scale) | Fill::Circulant(scale) => Some((0.0, scale)),
             Fill::Around(mean, scale) => Some((mean, scale)),
             _ => None,
         };
@@ -235,10 +236,13 @@ impl Problem {
         if shared {
             values = values.repeat(sizes.first().copied().unwrap_or(1));
         }
-        if let (Fill::Symmetric(_), Some(&m)) = (fill, sizes.last()) {
+        if let (Fill::Circulant(_), Some(&m)) = (fill, sizes.last()) {
             for matrix in values.chunks_mut((m * m).max(1)) {
-                for (i, j) in (0..m).flat_map(|i| (0..i).map(move |j| (i, j))) {
-                    matrix[j * m + i] = matrix[i * m + j];
+                for (i, j) in (1..m).flat_map(|i| (0..m).map(move |j| (i, j))) {
+                    matrix[i * m + j] = matrix[i.abs_diff(j).min(m - i.abs_diff(j))];
+                }
+                for j in m / 2 + 1..m {
+                    matrix[j] = matrix[m - j];
                 }
             }
         }

@@ -3,7 +3,7 @@
 use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::muon::reference::{iterate, step};
-use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
+use atlas_ops::muon::{Form, Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_runtime::{Device, Stream, Tensor};
 use half::{bf16, f16};
 
@@ -30,7 +30,7 @@ fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (V
     let stream = Stream::default_of(&Device::cpu());
     let given = tensor(stream.device(), dtype, g, &[b, m, n]);
     let mut y = Tensor::zeros(stream.device(), dtype, [b, m, n]).unwrap();
-    let mut space = MuonSpace::new(&stream, dtype, b, m, n).unwrap();
+    let mut space = MuonSpace::new(&stream, of, dtype, b, m, n).unwrap();
     of.launch(&stream, &given, &mut y, &mut space).unwrap();
     let held = given.to_f64_vec().unwrap();
     (y.to_f64_vec().unwrap(), held.chunks(m * n).flat_map(|g| iterate(of, g, [m, n])).collect())
@@ -60,6 +60,31 @@ fn iterations_of_any_shape_and_coefficients() {
                 assert!(e <= bound, "{shape:?} {dtype}: {e:.1e}");
             }
         }
+    }
+}
+
+#[test]
+fn the_form_of_gram() {
+    for of in [NewtonSchulz::classic(), NewtonSchulz::you(), NewtonSchulz::polar_express()] {
+        for shape in [[1, 64, 256], [1, 420, 100], [2, 131, 32], [3, 17, 70], [1, 40, 41]] {
+            let g = matrix(1, shape.iter().product(), 0.7);
+            for (dtype, bound) in [(DType::F32, 1e-5), (DType::F16, 1e-2), (DType::Bf16, 8e-2)] {
+                let (found, wanted) = both(&of.clone().gram(), dtype, &g, shape);
+                let e = error(&found, &wanted);
+                // Of few rows the smallest singular value may be small by chance.
+                let bound = if shape[1].min(shape[2]) < 64 { 2.0 * bound } else { bound };
+                assert!(e <= bound, "{shape:?} {dtype}: {e:.1e}");
+            }
+        }
+    }
+    // Any number of steps, and restarts anywhere.
+    let g = matrix(2, 20 * 90, 0.7);
+    for (steps, restart) in [(0, 2), (1, 2), (2, 2), (3, 1), (4, 0), (5, 4), (5, 9)] {
+        let steps = NewtonSchulz::classic().steps[..steps].to_vec();
+        let of = NewtonSchulz { steps, form: Form::Gram { restart }, ..NewtonSchulz::classic() };
+        let (found, wanted) = both(&of, DType::F32, &g, [1, 20, 90]);
+        let e = error(&found, &wanted);
+        assert!(e <= 1e-5, "{} steps, restart {restart}: {e:.1e}", of.steps.len());
     }
 }
 
@@ -131,6 +156,21 @@ fn a_step_on_a_list_of_matrices() {
         }
         // Five matrices, three shapes; the second step allocates nothing.
         assert!(spaces.bytes() > 0);
+    }
+}
+
+#[test]
+fn a_step_without_iterations_is_along_the_gradient() {
+    let none = NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() };
+    let of = Muon { iteration: none, ..optimiser() };
+    let stream = Stream::default_of(&Device::cpu());
+    for shape in [[8, 20], [20, 8]] {
+        let host = [0, 1, 2].map(|k| matrix(k, 160, 0.5));
+        let mut tensors = host.each_ref().map(|v| tensor(stream.device(), DType::F32, v, &shape));
+        let [w, buf, g] = &mut tensors;
+        of.step(&stream, &mut [MuonMatrix { w, buf, g }], &mut MuonSpaces::default()).unwrap();
+        let [wanted, _] = step(&of, [&host[0], &host[1], &host[2]], shape);
+        assert!(error(&tensors[0].to_f64_vec().unwrap(), &wanted) < 1e-6);
     }
 }
 

@@ -68,10 +68,12 @@ atlas_kernel! {
         }
     }
 
-    /// p = a I + b e + c e e, with `e` symmetric: so is the result, of which each tile below the diagonal is computed
-    pub kernel ns_polynomial<T: Float>(
-        e: &Tensor<T, [B, M, M]>,
-        p: &mut Tensor<T, [B, M, M]>,
+    /// r = first I + second q + third p q of symmetric matrices that commute, such as polynomials of one matrix: so the result
+    /// is symmetric, of which each tile below the diagonal is computed.
+    pub kernel ns_product<T: Float>(
+        p: &Tensor<T, [B, M, M]>,
+        q: &Tensor<T, [B, M, M]>,
+        r: &mut Tensor<T, [B, M, M]>,
         first: f32,
         second: f32,
         third: f32,
@@ -81,13 +83,13 @@ atlas_kernel! {
         for (b, i, j) in grid(B, pairs(tiles(M, BI))) {
             let mut acc = zeros::<f32>([BI, BI]);
             for k in pipeline(tiles(M, BK)) {
-                acc += dot(load(e[b, i, k]), load(e[b, j, k]).t());
+                acc += dot(load(p[b, i, k]), load(q[b, j, k]).t());
             }
             let on_diagonal = i * BI + iota([BI, BI], 0) == j * BI + iota([BI, BI], 1);
-            let linear = third * acc + second * load(e[b, i, j]).cast::<f32>();
-            let ps = select(on_diagonal, linear + first, linear).cast::<T>();
-            store(p[b, j, i], ps.t());
-            store(p[b, i, j], ps);
+            let linear = third * acc + second * load(q[b, i, j]).cast::<f32>();
+            let rs = select(on_diagonal, linear + first, linear).cast::<T>();
+            store(r[b, j, i], rs.t());
+            store(r[b, i, j], rs);
         }
     }
 

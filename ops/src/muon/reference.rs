@@ -94,13 +94,17 @@ pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
             diagonal(&mut e, -scalar("centre"));
             e
         })],
-        "ns_polynomial" => vec![each(&i.get("e"), m * m, &|e| {
-            let square = product(e, e, [m, m, m]);
-            let mut p: Vec<f64> =
-                e.iter().zip(&square).map(|(e, s)| scalar("second") * e + scalar("third") * s).collect();
-            diagonal(&mut p, scalar("first"));
-            p
-        })],
+        "ns_product" => {
+            let (ps, qs) = (i.get("p"), i.get("q"));
+            let of = |(p, q): (&[f64], &[f64])| {
+                let linear = |(q, pq): (&f64, f64)| scalar("second") * q + scalar("third") * pq;
+                let mut r: Vec<f64> = q.iter().zip(product(p, q, [m, m, m])).map(linear).collect();
+                diagonal(&mut r, scalar("first"));
+                r
+            };
+            let len = (m * m).max(1);
+            vec![ps.chunks(len).zip(qs.chunks(len)).flat_map(of).collect()]
+        }
         "ns_apply" => {
             let (ps, xs) = (i.get("p"), i.get("x"));
             let pairs = ps.chunks((m * m).max(1)).zip(xs.chunks((m * n).max(1)));
