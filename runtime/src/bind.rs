@@ -301,6 +301,11 @@ pub(crate) fn scalar_bits(
         Arg::I64(x) => Some(x),
         _ => None,
     };
+    if let Some(x) = float
+        && let Some(why) = wanted.overflow(x)
+    {
+        return Err(LaunchError::ScalarTooLarge { kernel, param, wanted, value: format!("{x:e}"), why });
+    }
     match (wanted, float, whole) {
         (DType::F64, Some(x), _) => Ok(x.to_bits()),
         (DType::F32, Some(x), _) => Ok(u64::from((x as f32).to_bits())),

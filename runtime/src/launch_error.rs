@@ -118,6 +118,19 @@ errors! {
             /// The number.
             value: i64,
         } = 607, "`{param}` of `{kernel}` is an i32, and {value} does not fit it";
+        /// A finite number that the parameter's type rounds to an infinity.
+        ScalarTooLarge {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+            /// The parameter's type.
+            wanted: DType,
+            /// The number.
+            value: String,
+            /// What its type holds.
+            why: String,
+        } = 607, "`{param}` of `{kernel}` is a number of type {wanted}, and {value} {why}";
         /// `&` where the kernel writes.
         NotMutable {
             /// The kernel.

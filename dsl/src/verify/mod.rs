@@ -140,8 +140,13 @@ impl<'k> Verifier<'k> {
         if data.ty.shape.contains(&0) {
             self.error(220, loc, format!("the tile {} has an extent of 0", data.ty));
         }
-        if elements(&data.ty.shape) > MAX_TILE_ELEMENTS {
-            self.error(221, loc, format!("the tile {} has more than {MAX_TILE_ELEMENTS} elements", data.ty));
+        // What is made of a tile is as large: one is enough.
+        if elements(&data.ty.shape) > MAX_TILE_ELEMENTS && !self.errors.iter().any(|e| e.code.0 == 221) {
+            let message = format!(
+                "the tile {} has more than {MAX_TILE_ELEMENTS} elements; smaller tile sizes would help, or fewer dims used whole",
+                data.ty
+            );
+            self.error(221, loc, message);
         }
     }
 

@@ -80,6 +80,12 @@ fn wrong_scalar() {
         [x, x, 2, &mut y],
         "error[ATL607]: `a` of `scale` is a number of type f32, but a number of type i32 is given; write the number as f32"
     );
+    refused!(
+        SCALE,
+        [x, x, 1e300, &mut y],
+        "error[ATL607]: `a` of `scale` is a number of type f32, and 1e300 is beyond its largest number, 3.4028235e38; infinity is `f32::INFINITY`"
+    );
+    SCALE.launch(&Device::cpu(), args!(x, x, f64::INFINITY, &mut y)).unwrap();
     let mut n = Tensor::zeros(&Device::cpu(), DType::I32, [4]).unwrap();
     refused!(
         BUMP,

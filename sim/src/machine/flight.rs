@@ -55,8 +55,9 @@ pub(crate) struct Landing {
     pub(crate) flights: Vec<Flight>,
 }
 
-/// Operations of one kind that a warp, or the machine, may have in flight: no real kernel comes near.
-const MOST_IN_FLIGHT: usize = 1 << 14;
+/// Operations of one kind that a warp, or the machine, may have in flight. A warp that fills all of shared memory four bytes
+/// at a time has 58,112.
+const MOST_IN_FLIGHT: usize = 1 << 17;
 
 /// Refuses to let operations pile up that nothing waits for.
 pub(crate) fn bounded(in_flight: usize) -> Result<()> {
