@@ -256,6 +256,17 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
     let message = match selection.source {
         Source::Given => "the given config cannot run this problem here; give another, or none",
+        // Kernels that `fuse!` cannot bring together.
+        _ if !refused.is_empty()
+            && refused.iter().all(|(_, reason)| reason.contains("[ATL230]") || reason.contains("[ATL231]")) =>
+        {
+            refused.truncate(1);
+            "these kernels do not become one, whatever the config: launch them one after the other, or fuse fewer"
+        }
+        _ if !refused.is_empty() && refused.iter().all(|(_, reason)| reason.contains("error[ATL1")) => {
+            refused.truncate(1);
+            "the kernel is none for these element types and constants, whatever the config"
+        }
         _ if is_alike => {
             refused.truncate(1);
             "this problem cannot run here, whatever the config: all are refused for one reason"

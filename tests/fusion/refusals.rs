@@ -74,6 +74,7 @@ atlas_kernel! {
 fuse! {
     kernel no_such_name = affine(q = z) >> normed;
     kernel unread = doubled(y = left) >> doubled(x = right);
+    kernel own_input = doubled(y = x) >> doubled;
     kernel two_types = totals >> measured;
     kernel unknown_type = activated >> activated;
     kernel no_type = activated(U = f33) >> activated;
@@ -118,6 +119,7 @@ fn has(text: &str, code: &str, words: &[&str]) {
 fn signatures_that_do_not_fit() {
     has(&said(&no_such_name, 2), "ATL230", &["no_such_name", "`affine` has no parameter `q`", "x, a, y, T"]);
     has(&said(&unread, 1), "ATL230", &["nobody reads `left` of `doubled`"]);
+    has(&said(&own_input, 1), "ATL230", &["what `doubled` makes is called `x`, but another tensor is, too"]);
     has(&said(&two_types, 2), "ATL230", &["`y` of `totals` and `x` of `measured`", "f32 and i32"]);
     has(&said(&unknown_type, 2), "ATL230", &["`U` of `activated`", "activated(U = f32)"]);
     has(&said(&no_type, 2), "ATL230", &["`f33`", "no element type"]);

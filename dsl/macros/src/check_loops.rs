@@ -1,6 +1,7 @@
 //! Loops: their bounds, what they carry, and what may not leave them.
 
 use crate::check::Checker;
+use crate::check_memory::not_one_i32;
 use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Loop, Range};
 use atlas_vocabulary::DType;
@@ -45,8 +46,10 @@ impl Checker<'_> {
                 for bound in [lo, hi] {
                     let ty = self.expr(bound);
                     let whole = !matches!(ty.elem, Elem::Literal(Some(x)) if x.fract() != 0.0);
-                    if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || ty.shape.is_some_and(|s| !s.is_empty()) {
-                        self.error(112, bound.place, "a loop bound is a scalar i32");
+                    let is_tile = ty.shape.as_ref().is_some_and(|s| !s.is_empty());
+                    if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || is_tile {
+                        let cure = if is_tile { "" } else { not_one_i32(&ty) };
+                        self.error(112, bound.place, format!("a loop bound is a scalar i32, found {ty}{cure}"));
                     }
                 }
                 if let (ExprKind::Literal { value, .. }, ExprKind::Size(dim)) = (&lo.kind, &hi.kind)

@@ -51,8 +51,21 @@ impl Checker<'_> {
         for (i, axis) in self.kernel.axes.iter().enumerate() {
             if target.shape.is_some() && !coordinates.iter().any(|c| c.0 == i) {
                 let coord = self.local_name(axis.coord);
+                let hidden = index.iter().any(|i| match i {
+                    Index::At(Expr { kind: ExprKind::Local(id), .. }) => {
+                        self.local_name(*id) == coord && *id != axis.coord
+                    }
+                    _ => false,
+                });
+                let computed =
+                    index.iter().any(|i| matches!(i, Index::At(e) if matches!(e.kind, ExprKind::Load { .. })));
+                let why = match (hidden, computed) {
+                    (true, _) => format!("; the `{coord}` of this index is another one, which hides it"),
+                    (_, true) => "; where to store is known from the grid alone, a place cannot be loaded".to_owned(),
+                    _ => String::new(),
+                };
                 let message = format!(
-                    "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements"
+                    "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements{why}"
                 );
                 self.error(213, place, message);
             }
@@ -163,8 +176,12 @@ impl Checker<'_> {
                     if at.dim != dim {
                         let (counted, wanted, name) = (&k.dims[at.dim].name, &k.dims[dim].name, &p.name);
                         let what = if at.tile.is_some() { "tiles" } else { "elements" };
+                        let meant = match at.tile {
+                            None => format!("; if it is meant, say so: `{} + 0`", at.name),
+                            Some(_) => String::new(),
+                        };
                         let message = format!(
-                            "`{}` counts {what} of {counted}, but axis {axis} of `{name}` is {wanted}",
+                            "`{}` counts {what} of {counted}, but axis {axis} of `{name}` is {wanted}{meant}",
                             at.name
                         );
                         self.error(119, e.place, message);
@@ -197,7 +214,8 @@ impl Checker<'_> {
             elem => *elem == Elem::Fixed(DType::I32),
         };
         if !fits || ty.shape.as_ref().is_some_and(|s| !s.is_empty()) {
-            return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}"));
+            let cure = not_one_i32(&ty);
+            return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}{cure}"));
         }
         ty
     }
@@ -322,4 +340,16 @@ fn index_text(k: &Kernel, index: &[Index]) -> String {
         },
     };
     index.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What to write instead of what is no scalar i32.
+pub(crate) fn not_one_i32(ty: &Ty) -> &'static str {
+    match &ty.shape {
+        Some(shape) if !shape.is_empty() => {
+            "; a program reads one at a time: let the grid or a loop count the elements"
+        }
+        _ if ty.is_literal() => "",
+        _ if ty.elem.is_bool() => "",
+        _ => "; write `.cast::<i32>()`",
+    }
 }

@@ -137,19 +137,27 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors)
     let content;
     parenthesized!(content in input);
     kernel.params = content.parse_terminated(param, Token![,])?.into_iter().collect();
-    if input.peek(keyword::tune) {
-        input.parse::<keyword::tune>()?;
-        let content;
-        braced!(content in input);
-        kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
-    }
     let before = errors.count();
-    if input.peek(keyword::require) {
-        input.parse::<keyword::require>()?;
+    let (mut tuned, mut required) = (false, false);
+    loop {
+        let is_tune = input.peek(keyword::tune) && !tuned;
+        if is_tune {
+            input.parse::<keyword::tune>()?;
+        } else if input.peek(keyword::require) && !required {
+            input.parse::<keyword::require>()?;
+        } else {
+            break;
+        }
         let content;
         braced!(content in input);
-        let conditions = content.parse_terminated(syn::Expr::parse, Token![,])?;
-        kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
+        if is_tune {
+            tuned = true;
+            kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
+        } else {
+            required = true;
+            let conditions = content.parse_terminated(syn::Expr::parse, Token![,])?;
+            kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
+        }
     }
     let mistaken = errors.count() > before;
     (kernel.body, kernel.broken) = block(input, errors)?;

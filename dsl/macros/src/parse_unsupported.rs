@@ -5,6 +5,13 @@ use crate::error::{Errors, Place};
 /// Reports Rust that is no part of the language, and what to write instead.
 pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
     let whole = Place::of(e);
+    if let syn::Expr::Cast(c) = e
+        && let syn::Type::Path(to) = &*c.ty
+        && let Some(to) = to.path.get_ident()
+    {
+        errors.push(20, c.as_token.span, format!("`as` does not convert tiles; write `x.cast::<{to}>()`"));
+        return None;
+    }
     let (place, message) = match e {
         syn::Expr::If(i) => (
             i.if_token.span.into(),

@@ -3,7 +3,7 @@
 use crate::ast::{self, Mode};
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
-use crate::resolve_expr::{elementwise, unary_named};
+use crate::resolve_expr::{elementwise, functions, unary_named};
 use crate::tree::{Callee, Expr, ExprKind};
 
 impl Resolver<'_> {
@@ -23,6 +23,14 @@ impl Resolver<'_> {
             }
             (None, Some(op)) => (Callee::Builtin(op), vec!["x".to_owned()]),
             (None, None) => {
+                if functions().any(|f| *of == f) {
+                    self.errors.push(
+                        21,
+                        of.span(),
+                        format!("`{name}` is of what works element by element; `{of}` does not"),
+                    );
+                    return None;
+                }
                 let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
                 let hint = did_you_mean(&of.to_string(), elementwise().chain(names.iter().map(String::as_str)));
                 let message =

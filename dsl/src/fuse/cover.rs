@@ -31,10 +31,15 @@ pub(super) struct Uncovered {
     pub(super) axis: usize,
     pub(super) read: String,
     pub(super) made: String,
+    /// Because what it reads outside of the tensor would not be as it was.
+    pub(super) outside: bool,
 }
 
 impl fmt::Display for Uncovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.outside {
+            return write!(f, "along axis {} it is read {}, which may lie outside of it", self.axis, self.read);
+        }
         write!(f, "along axis {} it is read {}, but made {}", self.axis, self.read, self.made)
     }
 }
@@ -61,7 +66,7 @@ pub(super) fn cover(
     let mut places: Vec<(Value, Place)> = Vec::new();
     for (axis, ((&s, &(l, reach)), &dim)) in stored.iter().zip(loaded).zip(dims).enumerate() {
         let size = reader.dims[dim].size;
-        let uncovered = || Uncovered { axis, read: describe(reader, l), made: describe(maker, s) };
+        let uncovered = || Uncovered { axis, read: describe(reader, l), made: describe(maker, s), outside: false };
         let whole = |n: u32| size == DimSize::Const(n.into());
         let place = match (s, l) {
             (Slice::At(_), Slice::At(v) | Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 }) => {
@@ -98,7 +103,7 @@ pub(super) fn cover(
             Place::First => true,
         };
         if !is_safe {
-            return Err(uncovered());
+            return Err(Uncovered { outside: true, ..uncovered() });
         }
     }
     Ok(places)
@@ -125,7 +130,9 @@ fn describe(kernel: &Kernel, slice: Slice) -> String {
         Slice::At(_) => "element by element".to_owned(),
         Slice::Tile { size, .. } => format!("in tiles of {size}"),
         Slice::Span { start, len } => match constant(kernel, start) {
+            Some(at) if len == 1 => format!("at {at}"),
             Some(at) => format!("from {at} for {len} elements"),
+            None if len == 1 => "at a computed place".to_owned(),
             None => format!("from a computed place for {len} elements"),
         },
         Slice::Whole => "whole".to_owned(),

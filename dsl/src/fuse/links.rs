@@ -156,6 +156,13 @@ fn name_params(fusion: &Fusion, parts: &mut [Linked]) -> Result<(), Diagnostics>
         let rest = meanings.into_iter().zip(def.params);
         part.params = rest.map(|(m, p)| m.unwrap_or_else(|| Meaning::Outside(name(p).to_owned()))).collect();
     }
+    for &(at, _, name, is_renamed, _) in &made {
+        let is_taken = |part: &Linked| part.params.iter().any(|m| *m == Meaning::Outside(name.to_owned()));
+        if is_renamed && parts[..=at].iter().any(is_taken) {
+            let message = format!("what `{}` makes is called `{name}`, but another tensor is, too", parts[at].label);
+            return Err(refuse(message));
+        }
+    }
     match made.iter().find(|m| !m.4) {
         Some(m) => Err(refuse(format!(
             "nobody reads `{}` of `{}`; of a fusion, the last kernel's outputs alone are left",
