@@ -74,6 +74,7 @@ fn list_names_every_kernel() {
         "token_losses",
         "transpose",
         "window_sum",
+        "window_sum_eights",
         "window_totals",
         "windowed_attention",
     ];

@@ -197,7 +197,7 @@ def window_sum(b, t, d, c):
     return Work(
         "window_sum_f32", "window_sum", (b, t, d, c), 1e-6, 2 * 4 * b * t * d, b * t * d * c, 1,
         lambda part: oracle.window_sums(x[part], c), rivals, dtype="f32",
-        atlas_sizes=(b, t, d),
+        atlas_sizes=(b, t // 8, 8, d),
     )
 
 

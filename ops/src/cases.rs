@@ -270,6 +270,16 @@ fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(1, &[1, 5, 512]),
         on(1, &[3, 4, 64]).fill("v", Fill::NanAt(1)).note("NaN in one sequence"),
     ];
+    let eights = |window: f32, dims: &[u64]| on(3, dims).with_scalar("window", window);
+    problems.extend([
+        eights(64.0, &[2, 13, 8, 72]).note("ragged"),
+        eights(8.0, &[1, 5, 8, 64]),
+        eights(1.0, &[1, 9, 8, 33]).note("itself alone"),
+        eights(13.0, &[2, 6, 8, 40]).note("a window that is no multiple"),
+        eights(100.0, &[2, 4, 8, 40]).note("a window longer than the sequence"),
+        eights(i32::MAX as f32, &[1, 3, 8, 16]).note("no window"),
+        eights(21.0, &[3, 9, 8, 33]).fill("x", Fill::NanAt(1)).note("NaN in one sequence"),
+    ]);
     if dtype == DType::F32 {
         problems.extend([on(2, &[2, 300]).note("ragged"), on(2, &[1, 40]).with_scalar("window", 100.0)]);
     }
@@ -451,7 +461,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 86] = [
+    let rows: [(&str, &str, &[u64]); 87] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -495,6 +505,7 @@ pub fn benches() -> Vec<Bench> {
         ("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
         ("window_sum", "window_sum", &[16, 8192, 512]),
         ("token_losses", "token_losses", &[16, 8192, 512]),
+        ("window_sum_eights", "window_sum_eights", &[16, 1024, 8, 512]),
         ("window_totals", "window_totals", &[16, 8192]),
         ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
         ("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
@@ -542,7 +553,8 @@ pub fn benches() -> Vec<Bench> {
     ];
     let of_bf16 = rows.into_iter().map(|(name, kernel, dims)| (name, kernel, DType::Bf16, dims));
     // As it is used: of losses and of gradients.
-    let of_f32: [(&str, &str, DType, &[u64]); 1] = [("window_sum_f32", "window_sum", DType::F32, &[16, 8192, 512])];
+    let of_f32: [(&str, &str, DType, &[u64]); 1] =
+        [("window_sum_f32", "window_sum_eights", DType::F32, &[16, 1024, 8, 512])];
     of_bf16
         .chain(of_f32)
         .filter_map(|(name, kernel, dtype, dims)| Some(Bench { name, problem: model_problem(kernel, dtype, dims)? }))

@@ -447,7 +447,12 @@ pub static OPS: [Op; 27] = [
     },
     Op {
         name: "window_sums",
-        kernels: &[&window_sums::window_sum, &window_sums::token_losses, &window_sums::window_totals],
+        kernels: &[
+            &window_sums::window_sum,
+            &window_sums::token_losses,
+            &window_sums::window_totals,
+            &window_sums::window_sum_eights,
+        ],
         class: Class::Norm,
         batch: "B",
         scalars: &[("window", 64.0), ("scale", 0.5)],
@@ -456,7 +461,13 @@ pub static OPS: [Op; 27] = [
         reference: window_sums::checked,
         flops: |p| {
             let terms = if p.kernel.name == "token_losses" { 3.0 } else { f64::from(p.scalar("window")) };
-            terms * product(p, &["B", "N", "D"])
+            // What does the same in blocks counts as what it does.
+            terms
+                * if p.kernel.name == "window_sum_eights" {
+                    product(p, &["B", "M", "E", "D"])
+                } else {
+                    product(p, &["B", "N", "D"])
+                }
         },
     },
     Op {

@@ -194,6 +194,22 @@ impl Tensor {
         Ok(Tensor { shape: shape.to_vec(), strides, ..self.clone() })
     }
 
+    /// An axis as two, of which the second has `size` elements that follow each other.
+    ///
+    /// # Errors
+    /// [`TensorError::NoSuchAxis`]; [`TensorError::CannotReshape`] if the axis has no multiple of `size` elements.
+    pub fn split(&self, axis: usize, size: usize) -> Result<Tensor> {
+        let of = self.axis_size(axis)?;
+        let mut view = self.clone();
+        view.shape.insert(axis + 1, size);
+        view.strides.insert(axis, self.strides[axis] * size as i64);
+        if size == 0 || !of.is_multiple_of(size) {
+            return Err(TensorError::CannotReshape { from: self.shape.clone(), to: view.shape }.into());
+        }
+        view.shape[axis] = of / size;
+        Ok(view)
+    }
+
     /// The same elements in row-major order with another shape.
     ///
     /// # Errors

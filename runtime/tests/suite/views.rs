@@ -69,6 +69,11 @@ fn mistakes_are_named() {
     let t = counted(&[2, 3]);
     assert_eq!(message(t.slice(1, 2..4)), "error[ATL631]: slice 2..4 of axis 1, which has size 3");
     assert_eq!(message(t.transpose(0, 2)), "error[ATL632]: axis 2 of a tensor of rank 2");
+    let rows = counted(&[3, 4]).slice(0, 1..3).unwrap();
+    let halves = rows.split(1, 2).unwrap();
+    assert_eq!(halves.shape(), [2, 2, 2]);
+    assert_eq!(halves.to_vec::<f32>().unwrap(), rows.to_vec::<f32>().unwrap());
+    assert!(t.split(1, 2).is_err() && t.split(1, 0).is_err() && t.split(2, 1).is_err());
     assert_eq!(message(t.permute([0, 0])), "error[ATL633]: [0, 0] does not name each axis of a tensor of rank 2 once");
     assert_eq!(
         message(t.expand([4, 3])),
