@@ -248,3 +248,64 @@ fn wrong_rules_are_noticed() {
         assert!(changed.is_some(), "{} is not noticed: {applied:?}", rule.name);
     }
 }
+
+const ONE_ELEMENT: &str = "kernel @k(%x: f32[N], %y: out f32[N], %z: out f32[N])
+dims N: ?1
+grid (%n) = (N) {
+  %one = splat 1 : i32[]
+  %s = sub %n, %one
+  %t = load %x[%s ..+ 1] : f32[1]
+  BODY
+}";
+
+/// Zeros of either sign past the edge, and edges that a reshape hides.
+#[test]
+fn what_stands_past_an_edge_stays() {
+    for body in [
+        "%a = other %t, 0.0 %b = other %t, -0.0 %c = reshape %a : f32[] %d = reshape %b : f32[] store %y[%n], %c store %z[%n], %d",
+        "%f = splat 1.0 : f32[] %o = other %t, 1.0 %a = reshape %t : f32[1, 1] %b = reshape %o : f32[] store %y[%n], %b
+         %c = reshape %a : f32[1] %d = other %c, 2.0 %e = reshape %d : f32[] store %z[%n], %e",
+    ] {
+        let text = ONE_ELEMENT.replace("BODY", body);
+        let kernel = parsed(&text);
+        let (after, _) = simplified(&kernel, None);
+        let after = after.unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(run_on(&kernel, &|_| 5, 1), run_on(&after, &|_| 5, 1), "{text}");
+    }
+    // Stored behind one reshape or two, the edge shows.
+    for body in ["%b = reshape %t : f32[]", "%a = reshape %t : f32[1, 1] %b = reshape %a : f32[]"] {
+        let text = ONE_ELEMENT.replace("BODY", &format!("{body} store %y[%n], %b store %z[%n], %b"));
+        let said = parse_kernel(&text).and_then(verify).expect_err("the edge shows").to_string();
+        assert!(said.contains("ATL227"), "{said}");
+    }
+}
+
+#[test]
+fn long_and_deep_kernels_end() {
+    // A chain of operations, and one that is written twice.
+    let mut body = String::from("%a0 = other %t, 1.0 %b0 = other %t, 1.0");
+    for i in 0..20_000 {
+        let j = i + 1;
+        body += &format!("\n%a{j} = add %a{i}, %a0\n%b{j} = add %b{i}, %b0");
+    }
+    body += "\n%p = reshape %a20000 : f32[] %q = reshape %b20000 : f32[] store %y[%n], %p store %z[%n], %q";
+    let mut kernel = (*parsed(&ONE_ELEMENT.replace("BODY", &body))).clone();
+    let applied = simplify(&mut kernel);
+    assert!(applied["again"] > 20_000, "{applied:?}");
+    // Loops in loops, each of which carries what the innermost loads.
+    let mut loops = String::from("yield %t");
+    for i in 0..40 {
+        let inner = format!("%r{i} = loop %i{i} in %zero..%one carry (%c{i} = %f) {{ {loops} }}");
+        loops = format!("{inner} yield %r{i}");
+    }
+    let body = format!(
+        "%zero = splat 0 : i32[] %f = splat 0.0 : f32[1] {} store %y[%n], 0.0",
+        loops.replace(" yield %r39", "")
+    );
+    let body = body
+        .replace("store %y[%n], 0.0", "%o = other %r39, 0.0 %v = reshape %o : f32[] store %y[%n], %v store %z[%n], %v");
+    let text = ONE_ELEMENT.replace("BODY", &body);
+    let mut kernel = parse_kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    simplify(&mut kernel);
+    assert!(verify(kernel).is_ok());
+}

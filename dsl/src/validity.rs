@@ -65,6 +65,8 @@ impl Constraint {
 #[derive(Clone, Debug)]
 pub struct Validity {
     constraints: SecondaryMap<Value, Vec<Constraint>>,
+    /// What loops carry, as far as it is known.
+    carried: SecondaryMap<Inst, Vec<Vec<Constraint>>>,
     /// Take no account of sizes, divisors and ranges: every tile and span may be ragged.
     by_source: bool,
 }
@@ -86,7 +88,7 @@ impl Validity {
     }
 
     fn analyse(kernel: &Kernel, by_source: bool) -> Validity {
-        let mut v = Validity { constraints: SecondaryMap::new(), by_source };
+        let mut v = Validity { constraints: SecondaryMap::new(), carried: SecondaryMap::new(), by_source };
         v.block(kernel, kernel.body);
         v
     }
@@ -108,6 +110,10 @@ impl Validity {
     fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) {
         let params = kernel.blocks[body].params.get(1..).unwrap_or_default();
         let mut carried: Vec<Vec<Constraint>> = inits.iter().map(|&v| self.constraints[v].clone()).collect();
+        // A loop around this one may walk it again: what was carried then still is, and need not be found anew.
+        for (c, before) in carried.iter_mut().zip(&self.carried[inst]) {
+            union(kernel, c, before);
+        }
         loop {
             for (&p, constraints) in params.iter().zip(&carried) {
                 self.constraints[p] = constraints.clone();
@@ -125,9 +131,10 @@ impl Validity {
                 break;
             }
         }
-        for (&r, constraints) in kernel.results[inst].iter().zip(carried) {
-            self.constraints[r] = constraints;
+        for (&r, constraints) in kernel.results[inst].iter().zip(&carried) {
+            self.constraints[r].clone_from(constraints);
         }
+        self.carried[inst] = carried;
     }
 
     /// The constraints of an operation's one result.

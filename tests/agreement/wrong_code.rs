@@ -428,3 +428,22 @@ fn differences_of_nearly_equal_numbers_keep_their_digits() {
         agrees(&small_differences, &[x, output(dtype, &[300]), output(dtype, &[300])], 2f64.powi(-7));
     }
 }
+
+atlas_kernel! {
+    /// Zeros past an edge by their sign, which a reciprocal shows.
+    kernel signs_of_zero(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
+    {
+        for n in grid(N) {
+            store(y[0, n], 1.0 / (-load(x[span(n - 1, 1)])).or(0.0));
+            store(y[1, n], 1.0 / load(x[span(n - 1, 1)]).or(-0.0));
+            store(y[2, n], 1.0 / load(x[span(n - 1, 1)]).or(0.0));
+            store(y[3, n], 1.0 / (0.0 * load(x[span(n - 1, 1)])).or(0.0));
+            store(y[4, n], 1.0 / (load(x[span(n - 1, 1)]) - 1.0).or(-1.0));
+        }
+    }
+}
+
+#[test]
+fn a_zero_past_an_edge_has_the_sign_that_is_written() {
+    agrees(&signs_of_zero, &[input(F32, &[40], |i| i as f64 - 19.5), output(F32, &[5, 40])], 0.0);
+}

@@ -112,6 +112,15 @@ impl Extents {
         self.info[v].fill
     }
 
+    /// Whether `number` is what stands in elements outside the tensor, to the bit: a known zero may have either sign, but that
+    /// of a load has none.
+    pub fn is_filled_with(&self, kernel: &Kernel, v: Value, number: f64) -> bool {
+        if number == 0.0 {
+            return number.is_sign_positive() && is_loaded(kernel, v) && self.fill(v) == Some(Known::Exact(0.0));
+        }
+        self.fill(v).is_some() && self.fill(v) == Known::constant(kernel.ty(v).dtype, number)
+    }
+
     /// Whether a contraction of `axes` needs its neutral put in first. `padded`: the layout adds
     /// padding along those axes.
     pub fn needs_refill(&self, v: Value, axes: &[u8], neutral: f64, padded: bool) -> bool {
@@ -257,5 +266,14 @@ impl Info {
     fn join(self, other: Info) -> Info {
         let fill = if self.fill == other.fill { self.fill } else { None };
         Info { fill, uniform: self.uniform && other.uniform && fill.is_some() }
+    }
+}
+
+/// A load, and what only moves its elements.
+fn is_loaded(kernel: &Kernel, v: Value) -> bool {
+    match kernel.def_op(v).map(|d| d.1) {
+        Some(Op::Load { .. } | Op::Transpose(_)) => true,
+        Some(Op::Cast(_, x) | Op::Broadcast { value: x, .. } | Op::Reshape { value: x, .. }) => is_loaded(kernel, *x),
+        _ => false,
     }
 }

@@ -9,8 +9,15 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The same kernel without operations that nothing needs, and without values that loops carry for nobody.
 pub(crate) fn compact(kernel: &Kernel) -> Kernel {
-    let mut needs = Needs { kernel, values: EntitySet::new(), insts: EntitySet::new() };
+    let mut loops = SecondaryMap::new();
+    for (inst, op) in kernel.insts.iter() {
+        if let Op::Loop { body, .. } = op {
+            loops[*body] = PackedOption::from(inst);
+        }
+    }
+    let mut needs = Needs { kernel, values: EntitySet::new(), insts: EntitySet::new(), loops, waiting: Vec::new() };
     needs.effects(kernel.body);
+    needs.settle();
     let mut out = Kernel::new(kernel.name.clone());
     out.source_file.clone_from(&kernel.source_file);
     out.dims = kernel.dims.clone();
@@ -30,6 +37,9 @@ struct Needs<'k> {
     kernel: &'k Kernel,
     values: EntitySet<Value>,
     insts: EntitySet<Inst>,
+    /// The loop that a block is the body of.
+    loops: SecondaryMap<Block, PackedOption<Inst>>,
+    waiting: Vec<Value>,
 }
 
 impl Needs<'_> {
@@ -56,28 +66,29 @@ impl Needs<'_> {
         }
         match &self.kernel.insts[inst] {
             // What it carries is needed where its parameter or its result is.
-            Op::Loop { lo, hi, .. } => [*lo, *hi].into_iter().for_each(|v| self.value(v)),
-            op => op.visit_operands(|v| self.value(v)),
+            Op::Loop { lo, hi, .. } => self.waiting.extend([*lo, *hi]),
+            op => op.visit_operands(|v| self.waiting.push(v)),
         }
     }
 
-    fn value(&mut self, v: Value) {
-        if !self.values.insert(v) {
-            return;
-        }
-        match self.kernel.values[v].def {
-            ValueDef::Grid(_) => {}
-            ValueDef::Result(inst, at) => {
-                self.inst(inst);
-                if let Op::Loop { body, .. } = self.kernel.insts[inst] {
-                    self.carried(inst, body, at as usize);
-                }
+    /// Marks what the values that wait need, whose chains may be long.
+    fn settle(&mut self) {
+        while let Some(v) = self.waiting.pop() {
+            if !self.values.insert(v) {
+                continue;
             }
-            ValueDef::BlockParam(block, at) => {
-                let the_loop =
-                    self.kernel.insts.iter().find(|(_, op)| matches!(op, Op::Loop { body, .. } if *body == block));
-                if let (Some((inst, _)), Some(at)) = (the_loop, (at as usize).checked_sub(1)) {
-                    self.carried(inst, block, at);
+            match self.kernel.values[v].def {
+                ValueDef::Grid(_) => {}
+                ValueDef::Result(inst, at) => {
+                    self.inst(inst);
+                    if let Op::Loop { body, .. } = self.kernel.insts[inst] {
+                        self.carried(inst, body, at as usize);
+                    }
+                }
+                ValueDef::BlockParam(block, at) => {
+                    if let (Some(inst), Some(at)) = (self.loops[block].expand(), (at as usize).checked_sub(1)) {
+                        self.carried(inst, block, at);
+                    }
                 }
             }
         }
@@ -89,7 +100,7 @@ impl Needs<'_> {
         self.inst(inst);
         let left = yields(self.kernel, body).get(at).copied();
         let of = [inits.get(at).copied(), left, self.kernel.blocks[body].params.get(at + 1).copied()];
-        of.into_iter().flatten().chain(self.kernel.results[inst].get(at).copied()).for_each(|v| self.value(v));
+        self.waiting.extend(of.into_iter().flatten().chain(self.kernel.results[inst].get(at).copied()));
     }
 }
 

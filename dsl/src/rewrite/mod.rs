@@ -1,7 +1,8 @@
 //! A small engine that rewrites Tile IR by rules, until none applies.
 //!
 //! # Promise
-//! [`simplify`] leaves a kernel that computes the same elements, bit by bit, and keeps the rules that it kept. It ends: each
+//! [`simplify`] leaves a kernel that computes the same elements, bit by bit but for which NaN a NaN is, and keeps the rules
+//! that it kept. It ends: each
 //! rule takes an operation away, or puts a simpler one in its place, and rounds are bounded besides.
 //!
 //! # Argument
@@ -34,7 +35,7 @@ use crate::op::{Effect, Op};
 use crate::validity::Validity;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Rounds after which a kernel is left as it is: far more than kernels take, each of which goes over all operations.
 const MOST_ROUNDS: usize = 32;
@@ -54,7 +55,8 @@ pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
         let mut round = Round {
             validity: Validity::by_source(kernel),
             same: SecondaryMap::new(),
-            seen: Vec::new(),
+            seen: HashMap::new(),
+            order: Vec::new(),
             rules,
             applied: &mut applied,
             changed: false,
@@ -77,9 +79,25 @@ pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
 /// True if two operations give the same bits. Numbers that are equal may differ in the sign of a zero.
 fn is_again(a: &Op, b: &Op) -> bool {
     match (a, b) {
-        (Op::Splat { value: x, .. }, Op::Splat { value: y, .. }) => a == b && x.to_bits() == y.to_bits(),
+        (Op::Splat { value: x, .. }, Op::Splat { value: y, .. })
+        | (Op::Other { other: x, .. }, Op::Other { other: y, .. }) => a == b && x.to_bits() == y.to_bits(),
         _ => a == b,
     }
+}
+
+/// What operations that are alike have in common: their kind and their first operands.
+type Key = (std::mem::Discriminant<Op>, [Option<Value>; 2]);
+
+fn key(op: &Op) -> Key {
+    let mut first = [None; 2];
+    let mut count = 0;
+    op.visit_operands(|v| {
+        if let Some(place) = first.get_mut(count) {
+            *place = Some(v);
+        }
+        count += 1;
+    });
+    (std::mem::discriminant(op), first)
 }
 
 /// One walk over all operations.
@@ -88,7 +106,9 @@ struct Round<'r> {
     /// What stands for a value.
     same: SecondaryMap<Value, PackedOption<Value>>,
     /// Operations in this block and in those around it that one like them may refer to, with their results.
-    seen: Vec<(Op, Inst)>,
+    seen: HashMap<Key, Vec<Inst>>,
+    /// What was put into `seen` in the order of the text.
+    order: Vec<Key>,
     rules: &'r [Rule],
     applied: &'r mut Applied,
     changed: bool,
@@ -96,7 +116,7 @@ struct Round<'r> {
 
 impl Round<'_> {
     fn block(&mut self, kernel: &mut Kernel, block: Block) {
-        let outside = self.seen.len();
+        let outside = self.order.len();
         for inst in kernel.blocks[block].insts.clone() {
             let op = kernel.insts[inst].clone().map_operands(|v| self.now(v));
             kernel.insts[inst] = op.clone();
@@ -105,7 +125,11 @@ impl Round<'_> {
             }
             self.operation(kernel, inst);
         }
-        self.seen.truncate(outside);
+        for key in self.order.drain(outside..) {
+            if let Some(alike) = self.seen.get_mut(&key) {
+                alike.pop();
+            }
+        }
     }
 
     fn operation(&mut self, kernel: &mut Kernel, inst: Inst) {
@@ -154,13 +178,18 @@ impl Round<'_> {
         if self.same[result].is_some() {
             return;
         }
-        match self.seen.iter().find(|(seen, _)| is_again(seen, op)) {
-            Some(&(_, first)) => {
+        let key = key(op);
+        let alike = self.seen.entry(key).or_default();
+        match alike.iter().find(|&&seen| is_again(&kernel.insts[seen], op)) {
+            Some(&first) => {
                 self.same[result] = kernel.results[first][0].into();
                 self.changed = true;
                 *self.applied.entry("again").or_default() += 1;
             }
-            None => self.seen.push((op.clone(), inst)),
+            None => {
+                alike.push(inst);
+                self.order.push(key);
+            }
         }
     }
 
@@ -176,6 +205,16 @@ impl Round<'_> {
     /// True if the same elements of two tiles are valid.
     fn alike(&self, kernel: &Kernel, v: Value, w: Value) -> bool {
         let (a, b) = (self.validity.constraints(v), self.validity.constraints(w));
-        a.len() == b.len() && a.iter().all(|c| b.iter().any(|d| c.same(d, kernel)))
+        // The verifier looks behind the reshape of what is stored, and behind nothing else.
+        let stands_bare = !self.hides(kernel, w) || self.hides(kernel, v);
+        stands_bare && a.len() == b.len() && a.iter().all(|c| b.iter().any(|d| c.same(d, kernel)))
+    }
+
+    /// True for the reshape of a tile with edges along axes of one element.
+    fn hides(&self, kernel: &Kernel, v: Value) -> bool {
+        let Some((_, Op::Reshape { value, .. })) = kernel.def_op(v) else { return false };
+        let shape = &kernel.ty(*value).shape;
+        let ones = |axis: u8| shape.get(usize::from(axis)) == Some(&1);
+        self.validity.constraints(*value).iter().any(|c| ones(c.axis)) || self.hides(kernel, *value)
     }
 }

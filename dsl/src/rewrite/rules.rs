@@ -178,11 +178,19 @@ fn refill(kernel: &Kernel, validity: &Validity, inst: Inst) -> Option<Rewrite> {
 /// Carried values that the body hands on as they came, and loops that do not run.
 fn unchanged(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
     let Op::Loop { lo, hi, inits, body, .. } = &kernel.insts[inst] else { return None };
+    let reads = |v: Value| {
+        kernel.insts.values().any(|op| {
+            let mut found = false;
+            op.visit_operands(|o| found |= o == v);
+            found
+        })
+    };
     let never = constant(kernel, *lo).zip(constant(kernel, *hi)).is_some_and(|(lo, hi)| hi <= lo);
     let mut pairs = Vec::new();
     for (i, (&init, &left)) in inits.iter().zip(yields(kernel, *body)).enumerate() {
         let (param, out) = (kernel.blocks[*body].params[i + 1], kernel.results[inst][i]);
-        if never || left == param || left == init {
+        // What a loop that does not run leaves may still be carried for its body.
+        if left == param || left == init || never && reads(out) {
             pairs.push((out, init));
         }
         if left == param || left == init {

@@ -67,10 +67,12 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
         all.copied().find(|c| !is_sized(c) && !left_out(c, shape)).map(|c| (c, v))
     };
     // A reshape forgets axes of one element.
-    let inner = match k.def_op(value) {
-        Some((_, Op::Reshape { value, .. })) => find(*value, |extent| extent == 1),
-        _ => None,
-    };
+    let mut inner = None;
+    let mut behind = value;
+    while let (None, Some((_, Op::Reshape { value, .. }))) = (inner, k.def_op(behind)) {
+        inner = find(*value, |extent| extent == 1);
+        behind = *value;
+    }
     inner.or_else(|| find(value, |_| true))
 }
 

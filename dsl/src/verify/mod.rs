@@ -23,7 +23,7 @@
 //! | 218 | divisors and constant sizes of dims are at least 1 |
 //! | 219 | a table has as many values as its extents say, which are at least 1 |
 //! | 220 | extents of tiles and sizes of slices are at least 1 |
-//! | 221 | a tile has at most 2^20 elements |
+//! | 221 | a tile has at most 2^20 elements and 64 axes |
 //! | 222 | a tile slice at a grid coordinate that counts tiles has the size of these tiles |
 //! | 223 | no parameter is bool |
 //! | 224 | a tensor has one stride per dim; an `out` tensor has stride 0 on dims of one element alone |
@@ -51,6 +51,9 @@ use std::ops::Deref;
 
 /// The most elements that a tile may have.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 20;
+
+/// The most axes of a tile, whose numbers are bytes.
+const MAX_RANK: usize = 64;
 
 /// An IR whose rules can be checked.
 pub trait Invariants {
@@ -139,6 +142,9 @@ impl<'k> Verifier<'k> {
         }
         if data.ty.shape.contains(&0) {
             self.error(220, loc, format!("the tile {} has an extent of 0", data.ty));
+        }
+        if data.ty.shape.len() > MAX_RANK {
+            self.error(221, loc, format!("the tile {} has more than {MAX_RANK} axes", data.ty));
         }
         // What is made of a tile is as large: one is enough.
         if elements(&data.ty.shape) > MAX_TILE_ELEMENTS && !self.errors.iter().any(|e| e.code.0 == 221) {

@@ -5,7 +5,6 @@ use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Type};
 use crate::layout::Fragment;
-use atlas_dsl::fold::Known;
 use atlas_dsl::{Op, Value};
 
 impl Lower<'_> {
@@ -100,8 +99,7 @@ impl Lower<'_> {
                 let a = self.fragment(value, layout)?;
                 let all: Vec<u8> = (0..ty.rank() as u8).collect();
                 let valid = self.valid(value, &all)?;
-                let there = self.extents.fill(value);
-                if valid.is_empty() || (there.is_some() && there == Known::constant(ty.dtype, other)) {
+                if valid.is_empty() || self.extents.is_filled_with(self.tile, value, other) {
                     return Ok(a);
                 }
                 self.push_tile(GpuOp::Refill { value: a, neutral: other, valid }, ty.dtype, layout)
@@ -117,8 +115,9 @@ impl Lower<'_> {
                 // An axis of one element that goes takes along what was known of it.
                 let shape = &self.tile.ty(value).shape;
                 let unit: Vec<u8> = (0..shape.len()).filter(|&i| shape[i] == 1).map(|i| i as u8).collect();
-                let a = if self.extents.constraints(value).any(|c| unit.contains(&c.axis)) {
-                    self.refill(value, a, &unit, 0.0)?
+                let ragged = self.extents.constraints(value).any(|c| unit.contains(&c.axis));
+                let a = if ragged && !self.extents.is_filled_with(self.tile, value, 0.0) {
+                    self.put_neutral(value, a, &unit, 0.0)?
                 } else {
                     a
                 };
