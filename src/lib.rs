@@ -64,7 +64,7 @@ pub use atlas_dsl::__macro;
 
 /// What a program with kernels needs.
 pub mod prelude {
-    pub use atlas_dsl::{Config, DType};
+    pub use atlas_dsl::{Config, DType, KernelDef};
     pub use atlas_macros::{atlas_kernel, fuse};
     pub use atlas_runtime::{Chain, Device, Launch, Tensor, args};
     pub use half::{bf16, f16};

@@ -48,7 +48,7 @@ fn kernels_share_tensors_and_numbers_by_name() {
     let cpu = Device::cpu();
     let names: Vec<&str> = NORMS.params().iter().map(|p| p.name()).collect();
     assert_eq!(names, ["x", "scale", "t"]);
-    let mut space = NORMS.workspace(&cpu, &[("T", DType::F32)], &[("N", 20), ("D", 8), ("K", 3)]).unwrap();
+    let mut space = NORMS.workspace(&cpu, &[("T", DType::F32)], &[("N", 20), ("D", 8)]).unwrap();
     assert_eq!(space.bytes(), 20 * 8 * 4);
     let (x, mut t) = tensors(20, 8);
     NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap();
@@ -139,6 +139,8 @@ fn mistakes_are_found_before_anything_runs() {
     has(NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut none).unwrap_err(), "ATL644", "`norms`");
     has(NORMS.workspace(&cpu, &f32s, &[("N", 20)]).unwrap_err(), "ATL645", "needs `D`");
     has(NORMS.workspace(&cpu, &[], &[("N", 20), ("D", 8)]).unwrap_err(), "ATL645", "needs `T`");
+    let unknown = NORMS.workspace(&cpu, &f32s, &[("N", 20), ("D", 8), ("K", 3)]).unwrap_err();
+    has(unknown, "ATL645", "no kernel of the chain `norms` has a dim or a type parameter `K`");
     static WRONG: Chain = Chain { name: "wrong", kernels: &[&totals], workspace: &["w"] };
     has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL646", "`w`");
 }

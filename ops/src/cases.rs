@@ -330,6 +330,7 @@ fn of_omega(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(6, &[2, 37, 16, 24, 40]).note("ragged"),
         on(6, &[1, 64, 48, 48, 192]),
         on(6, &[2, 1, 16, 16, 32]).with_scalar("count", 3.0).note("one token"),
+        on(6, &[1, 5, 16, 16, 32]).with_scalar("count", 0.0).note("no step"),
         on(7, &[2, 37, 16, 24, 40]).note("ragged"),
         on(7, &[1, 64, 64, 64, 256]),
     ]);

@@ -328,7 +328,7 @@ impl Window {
             let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
             let rows = |x: &[f64]| x[at * n * d..][..n * d].to_vec();
             let (xs, vs) = (rows(&x), rows(&v));
-            step(&s, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state, (2.0, count));
+            step(&s, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state, (2.0, (count > 0).then_some(count)));
             after.iter_mut().zip(state.w.into_iter().chain(state.s)).for_each(|(to, from)| to.extend(from));
         }
         Ok(after)

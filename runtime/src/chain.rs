@@ -76,9 +76,17 @@ impl Chain {
     /// workspace has.
     ///
     /// # Errors
-    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given; [`LaunchError::NoSuchWorkspace`] and
+    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given, [`LaunchError::WorkspaceUnknown`] if no kernel
+    /// of the chain has one that is; [`LaunchError::NoSuchWorkspace`] and
     /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
     pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
+        let known = |name: &str| {
+            self.defs().any(|k| k.dims.iter().any(|d| d.name == name) || k.types.iter().any(|t| t.name == name))
+        };
+        let given = types.iter().map(|t| t.0).chain(dims.iter().map(|d| d.0));
+        if let Some(name) = given.into_iter().find(|name| !known(name)) {
+            return Err(LaunchError::WorkspaceUnknown { chain: self.name, name: name.to_owned() }.into());
+        }
         let of = |name: &&'static str| self.allocate(device, name, types, dims);
         Ok(Workspace { tensors: self.workspace.iter().map(of).collect::<Result<_>>()? })
     }

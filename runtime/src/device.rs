@@ -41,6 +41,9 @@ pub(crate) struct Counters {
     pub(crate) compiled: AtomicU64,
     pub(crate) spilling: AtomicU64,
     pub(crate) passed_over: AtomicU64,
+    /// Bytes of the tensors that live, and the most there were.
+    pub(crate) bytes: AtomicU64,
+    pub(crate) most_bytes: AtomicU64,
 }
 
 /// What a device has done so far. Numbers only grow.
@@ -140,6 +143,23 @@ impl Device {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => None,
             Backend::Cuda(context) => Some(context.memory_bytes),
+        }
+    }
+
+    /// Bytes of the tensors that live on the device, and the most there were at once. Launches allocate nothing.
+    pub fn tensor_bytes(&self) -> (u64, u64) {
+        let c = &self.inner.counters;
+        (c.bytes.load(Ordering::Relaxed), c.most_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of a GPU that no process uses; `None` on the CPU and on a simulated GPU.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`.
+    pub fn free_bytes(&self) -> Result<Option<u64>> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => Ok(None),
+            Backend::Cuda(context) => context.free_bytes().map(Some),
         }
     }
 

@@ -63,6 +63,7 @@ api! {
     stream_synchronize = "cuStreamSynchronize"(Handle);
     alloc = "cuMemAlloc_v2"(*mut u64, usize);
     free = "cuMemFree_v2"(u64);
+    memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
     alloc_async = "cuMemAllocAsync"(*mut u64, usize, Handle);
     free_async = "cuMemFreeAsync"(u64, Handle);
     pool_get = "cuDeviceGetDefaultMemPool"(*mut Handle, c_int);
@@ -279,6 +280,16 @@ impl Context {
     }
 
     /// Allocates bytes, ordered on the default stream.
+    /// Bytes that no process uses.
+    pub(crate) fn free_bytes(&self) -> Result<u64> {
+        let (mut free, mut all) = (0, 0);
+        let api = self.enter()?;
+        // SAFETY: out-pointers to live integers.
+        let status = unsafe { (api.memory_info)(&mut free, &mut all) };
+        self.check("cuMemGetInfo", status)?;
+        Ok(free as u64)
+    }
+
     pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
         let api = self.enter()?;
         let mut address = 0;

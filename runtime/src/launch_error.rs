@@ -275,6 +275,13 @@ errors! {
             /// The dim or the type parameter.
             dim: &'static str,
         } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`, which is not given";
+        /// A dim or a type that is given for a workspace, and that no kernel of the chain has.
+        WorkspaceUnknown {
+            /// The chain.
+            chain: &'static str,
+            /// The name that is given.
+            name: String,
+        } = 645, "no kernel of the chain `{chain}` has a dim or a type parameter `{name}`";
         /// More programs than one launch may have.
         GridTooLarge {
             /// The kernel.

@@ -2,6 +2,7 @@
 
 use crate::device::{Backend, Device};
 use crate::error::{Result, TensorError};
+use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
 
 /// One allocation; views share it.
@@ -39,6 +40,9 @@ impl Storage {
                 (Memory::Device, gpu.alloc(bytes))
             }
         };
+        let counters = device.counters();
+        let now = counters.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        counters.most_bytes.fetch_max(now, Ordering::Relaxed);
         Ok(Storage { device: device.clone(), memory, address, bytes })
     }
 
@@ -134,6 +138,7 @@ fn room_on_host(room: u64) -> Option<Vec<u8>> {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         match self.device.backend() {
             Backend::Cpu => {}
             Backend::Cuda(context) => context.free(self.address),

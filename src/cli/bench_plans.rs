@@ -14,7 +14,15 @@ pub(super) fn chosen(only: Option<&str>) -> Vec<Plan> {
 /// Checks a plan on a small problem, then measures it.
 pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Value> {
     let c = plan.check(device).with_context(|| format!("cannot check `{}`", plan.name))?;
+    device.synchronize()?;
+    let (before, free) = (device.tensor_bytes().0, device.free_bytes()?);
     let mut work = plan.start(device)?;
+    let tensors = device.tensor_bytes().0 - before;
+    work()?;
+    device.synchronize()?;
+    // What a step of several shapes allocates when it sees them for the first time is its workspace, too.
+    let workspace = device.tensor_bytes().0 - before - tensors;
+    let taken = free.zip(device.free_bytes()?).map(|(before, after)| before.saturating_sub(after));
     let t = sample::on_device(device, samples, || Ok(work()?))?;
     let host = sample::on_host(device, || Ok(work()?))?;
     Ok(json!({
@@ -30,5 +38,7 @@ pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Va
         "gb_s": plan.bytes() / t.median_ms / 1e6,
         "tflops": plan.flops() / t.median_ms / 1e9,
         "launch_us": host,
+        "tensor_bytes": tensors + workspace,
+        "device_bytes": taken,
     }))
 }

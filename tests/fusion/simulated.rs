@@ -3,6 +3,7 @@
 use super::stages::*;
 use crate::agreement::{agrees, input, noise, output, random};
 use atlas::dsl::KernelDef;
+use atlas::dsl::def::ParamDef;
 use atlas::prelude::*;
 use atlas::runtime::{CacheDir, SimOptions, Target};
 
@@ -99,6 +100,26 @@ fn moved(kernel: &'static KernelDef, target: Target, inputs: &[&[usize]], out: &
     kernel.launch_with(&device, &kernel.default_config(), args).unwrap();
     let run = device.simulated().unwrap().report.counters.totals();
     (run.loads.bytes, run.stores.bytes)
+}
+
+/// The forward of an ATLAS memory: features, memory, norm and gate.
+#[test]
+fn the_fused_forward_moves_its_inputs_and_its_output_alone() {
+    let (g, n, d, h) = (2, 64, 64, 128);
+    let shapes: [&[usize]; 6] = [&[g, n, d], &[g, h, d], &[g, d, h], &[g, d], &[g, n, d], &[g, n, d]];
+    let kernel = &atlas_ops::fused_forward::fused_forward;
+    let tensors: Vec<&str> =
+        kernel.params.iter().filter(|p| !matches!(p, ParamDef::Scalar { .. })).map(|p| p.name()).collect();
+    assert_eq!(tensors, ["q", "w2", "w1", "w", "gate", "y"]);
+    let tokens = (2 * g * n * d) as u64;
+    for target in ["sm_80", "sm_89", "sm_90"] {
+        let (loads, stores) = moved(kernel, target.parse().unwrap(), &shapes[..5], shapes[5]);
+        assert_eq!(stores, tokens, "{target}: the output and nothing else");
+        // Each of the programs along N reads the weights, and the tokens twice at most: as keys, and as the residual.
+        let programs = n.div_ceil(16) as u64;
+        let most = 3 * tokens + programs * (2 * 2 * g * h * d + 4 * d * g) as u64;
+        assert!(loads <= most, "{target}: {loads} bytes are loaded, {most} expected");
+    }
 }
 
 #[test]

@@ -425,7 +425,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 (_, Some(p)) => ExprKind::Compare(p, left, right),
                 _ => {
                     let hint = match spelling.as_str() {
-                        "&" => "; write `&&`".to_owned(),
+                        "&" => "; of two `bool` write `&&`, and whole numbers have no bits here".to_owned(),
                         "|" => "; write `||`".to_owned(),
                         "^" => format!("; for a power write {POWER}"),
                         _ => String::new(),

@@ -202,7 +202,7 @@ fn stepped(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let gates = ["alpha", "theta", "eta"].map(|name| inputs.get(name));
     let matrices = ["w1", "w2", "s1", "s2"].map(|name| inputs.get(name));
     let is_muon = p.kernel.name == "fused_optimization";
-    let (scale, count) = (f64::from(p.scalar("scale")), if is_muon { p.scalar("count") as usize } else { 0 });
+    let (scale, count) = (f64::from(p.scalar("scale")), is_muon.then(|| p.scalar("count") as usize));
     let mut after = vec![vec![]; 5];
     for g in 0..p.dim("G") {
         let tokens = [&x[g * n * d..][..n * d], &v[g * n * e..][..n * e], &r[g * n * e..][..n * e]];

@@ -300,7 +300,7 @@ pub fn step(
     weights: &[f64],
     [alpha, theta, eta]: [f64; 3],
     state: &mut State,
-    (scale, count): (f64, usize),
+    (scale, count): (f64, Option<usize>),
 ) -> f64 {
     let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
     let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
@@ -311,12 +311,13 @@ pub fn step(
         f.add(&mut u, weight);
     }
     u[1] = turned(&u[1], s.m);
-    let iteration = crate::muon::NewtonSchulz { steps: vec![CLASSIC; count], ..crate::muon::NewtonSchulz::classic() };
+    let steps = vec![CLASSIC; count.unwrap_or(0)];
+    let iteration = crate::muon::NewtonSchulz { steps, ..crate::muon::NewtonSchulz::classic() };
     for (i, rows) in [s.e, s.d].into_iter().enumerate() {
         state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = theta * *s + u);
         let along = match count {
-            0 => state.s[i].clone(),
-            _ => crate::muon::reference::iterate(&iteration, &state.s[i], [rows, s.m]),
+            None => state.s[i].clone(),
+            Some(_) => crate::muon::reference::iterate(&iteration, &state.s[i], [rows, s.m]),
         };
         state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = alpha * *w - eta * o);
     }
