@@ -140,7 +140,7 @@ def fused_forward(batch, heads, t, d, h):
     )
 
 
-def muon_step(count, n, m):
+def muon_step(count, n, m, atlas="muon_step_plan"):
     """torch.optim.Muon's step with Nesterov, f32 and in place; n <= m, so that no scale comes of the shape."""
     start = torch.randn(count, n, m, device=DEVICE) * m**-0.5
     old = torch.randn_like(start) * 0.1
@@ -189,7 +189,7 @@ def muon_step(count, n, m):
 
     low, high = min(n, m), max(n, m)
     return Work(
-        "muon_step_plan", "muon_step", (count, n, m), 3e-2, 20 * count * n * m,
+        atlas, atlas.removesuffix("_plan"), (count, n, m), 3e-2, 20 * count * n * m,
         count * (20 * low * low * high + 10 * low**3), 2, reference,
         [
             Rival("torch.optim.Muon", library),
@@ -211,4 +211,6 @@ GROUPS = {
     "omega_muon_step": [lambda: omega_muon_step(128, 64, 64, 256)],
     "fused_forward": [lambda: fused_forward(8, 16, 2048, 64, 256)],
     "muon_step": [lambda: muon_step(24, 1024, 4096)],
+    # The same polynomial from the Gram matrix; its rivals are those of the step.
+    "muon_step_gram": [lambda: muon_step(24, 1024, 4096, "muon_step_gram_plan")],
 }

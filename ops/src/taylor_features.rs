@@ -9,7 +9,7 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     /// y = (1, x, x (x) x / sqrt 2), row by row; `E` is `1 + D + D^2`.
     pub kernel taylor2_features<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, E]>)
-    tune { BN: [4, 8], warps: [8] }
+    tune { BN: [4], warps: [8] }
     require { E == 1 + D + D * D }
     {
         for n in grid(tiles(N, BN)) {

@@ -127,7 +127,7 @@ atlas_kernel! {
 
     /// The sum of the last `window` losses.
     pub kernel window_totals(l: &Tensor<f32, [B, N]>, y: &mut Tensor<f32, [B, N]>, window: i32)
-    tune { BN: [128, 256, 64], warps: [4, 2] }
+    tune { BN: [128, 256], warps: [2, 4] }
     {
         for (b, n) in grid(B, tiles(N, BN)) {
             let mut acc = zeros::<f32>([BN]);

@@ -13,9 +13,11 @@ pub(super) fn chosen(only: Option<&str>) -> Vec<Plan> {
 
 /// Checks a plan on a small problem, then measures it.
 pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Value> {
+    // Of a process that measures one plan: the driver keeps what earlier tensors had.
+    let free = device.free_bytes()?;
     let c = plan.check(device).with_context(|| format!("cannot check `{}`", plan.name))?;
     device.synchronize()?;
-    let (before, free) = (device.tensor_bytes().0, device.free_bytes()?);
+    let before = device.tensor_bytes().0;
     let mut work = plan.start(device)?;
     let tensors = device.tensor_bytes().0 - before;
     work()?;

@@ -144,9 +144,9 @@ impl Placement {
         atom.accumulator(m, n, atom.warp_grid(m, n, self.warps, self.splits[v]), self.warps)
     }
 
-    /// A layout that reads and writes global memory in full vectors.
-    pub fn blocked(&self, shape: &[u32], element_bytes: u32) -> Fragment {
-        Fragment::blocked(shape, 16 / element_bytes, self.warps)
+    /// A layout that reads and writes global memory in vectors of so many elements.
+    pub fn blocked(&self, shape: &[u32], elements: u32) -> Fragment {
+        Fragment::blocked(shape, elements, self.warps)
     }
 
     /// Where a value lives.

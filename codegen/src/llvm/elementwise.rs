@@ -294,18 +294,23 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// Integer quotient or remainder; 0 where the divisor is 0.
+    /// Integer quotient or remainder; 0 where the divisor is 0, and wrapped where the quotient is too large.
     fn guarded_division(&self, a: IntValue<'c>, b: IntValue<'c>, remainder: bool) -> R<IntValue<'c>> {
         let zero = b.get_type().const_zero();
         let one = b.get_type().const_int(1, false);
-        let bad = self.b.build_int_compare(IntPredicate::EQ, b, zero, "")?;
+        let minus = b.get_type().const_all_ones();
+        let by_zero = self.b.build_int_compare(IntPredicate::EQ, b, zero, "")?;
+        let by_minus = self.b.build_int_compare(IntPredicate::EQ, b, minus, "")?;
+        let bad = self.b.build_or(by_zero, by_minus, "")?;
         let safe = self.b.build_select(bad, one, b, "")?.into_int_value();
-        let q = if remainder {
-            self.b.build_int_signed_rem(a, safe, "")?
-        } else {
-            self.b.build_int_signed_div(a, safe, "")?
-        };
-        Ok(self.b.build_select(bad, zero, q, "")?.into_int_value())
+        if remainder {
+            // Of a division by 1 it is 0, as it is of those by 0 and -1.
+            return Ok(self.b.build_int_signed_rem(a, safe, "")?);
+        }
+        let q = self.b.build_int_signed_div(a, safe, "")?;
+        let negated = self.b.build_int_neg(a, "")?;
+        let q = self.b.build_select(by_minus, negated, q, "")?.into_int_value();
+        Ok(self.b.build_select(by_zero, zero, q, "")?.into_int_value())
     }
 
     fn divide(&self, by: Accuracy, a: FloatValue<'c>, b: FloatValue<'c>) -> R<FloatValue<'c>> {

@@ -321,7 +321,15 @@ impl<'c> Emitter<'c, '_> {
                 let loaded = self.load_aligned(ty, at, bytes)?;
                 self.b.build_select(p, loaded, loaded.get_type().const_zero(), "")?
             } else if real.is_some() || hinted {
-                let offset = offset * i64::from(view.dtype.bytes());
+                // An immediate of an address has 32 bits.
+                let bytes_on = offset * i64::from(view.dtype.bytes());
+                let (at, offset) = match i32::try_from(bytes_on) {
+                    Ok(_) => (at, bytes_on),
+                    Err(_) => {
+                        let far = self.cx.i64_type().const_int(offset as u64, true);
+                        (self.offset_pointer(view.dtype, at, far)?, 0)
+                    }
+                };
                 self.load_masked(ty, at, (offset, bytes), (view.read_only, cache), real)?
             } else {
                 let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;

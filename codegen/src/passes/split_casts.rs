@@ -62,7 +62,7 @@ fn split(k: &mut Kernel, block: Block) {
                 let loc = k.locs[inst];
                 let narrow_type = k.values[narrow].ty.clone();
                 let wide_type = k.values[v].ty.clone();
-                let again = k.new_inst(remake(k, narrow), vec![narrow_type], loc);
+                let again = k.new_inst(remake(k, narrow, &out), vec![narrow_type], loc);
                 let kept = k.results[again][0];
                 let cast = k.new_inst(Op::Cast(kept), vec![wide_type], loc);
                 let remade = k.results[cast][0];
@@ -89,11 +89,12 @@ fn split(k: &mut Kernel, block: Block) {
     k.blocks[block].insts = out;
 }
 
-/// How the narrow tile is had after the fold: loaded again if nothing has written it, else kept.
-fn remake(k: &Kernel, narrow: Value) -> Op {
+/// How the narrow tile is had after the fold: loaded again if this block loads it and nothing has written it, else kept. What
+/// is loaded outside of a loop would be loaded in each of its iterates.
+fn remake(k: &Kernel, narrow: Value, here: &[Inst]) -> Op {
     let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Again(narrow) };
     match &k.insts[def] {
-        Op::LoadGlobal { param, slices, .. } if k.params[*param].kind.is_read_only() => {
+        Op::LoadGlobal { param, slices, .. } if here.contains(&def) && k.params[*param].kind.is_read_only() => {
             Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::Drop }
         }
         _ => Op::Again(narrow),

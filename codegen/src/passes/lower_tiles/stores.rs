@@ -3,10 +3,10 @@
 use super::Lower;
 use crate::analysis::{Home, contiguous_run};
 use crate::error::CompileError;
-use crate::gpu::{self, Op as GpuOp};
-use atlas_dsl::ir::ParamKind;
+use crate::gpu::{self, Op as GpuOp, access_elements};
+use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::{Slice, UnaryOp};
-use atlas_dsl::{Block, Dim, Inst, Op, Value};
+use atlas_dsl::{Block, Dim, Inst, Op, Param, Value};
 
 impl Lower<'_> {
     pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
@@ -15,7 +15,7 @@ impl Lower<'_> {
         };
         let slices = self.slices(param, &slices)?;
         let ty = self.tile.ty(value).clone();
-        let blocked = self.placement.blocked(&ty.shape, ty.dtype.bytes());
+        let blocked = self.placement.blocked(&ty.shape, self.elements_of_a_lane(param, &slices, ty.dtype.bytes()));
         let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
         let own = if has_no_layout || self.of_stores[value] { blocked.clone() } else { self.layout_of(value)? };
         let fragment = self.fragment(value, &own)?;
@@ -24,6 +24,17 @@ impl Lower<'_> {
         let value = self.zero_for_store(inst, fragment)?;
         self.push_effect(GpuOp::StoreGlobal { param, slices, value });
         Ok(())
+    }
+
+    /// Elements that follow each other in the lane that stores them: those of a vector. Of rows that begin anywhere a lane
+    /// stores one at a time, and lanes beside each other have neighbours.
+    fn elements_of_a_lane(&self, param: Param, slices: &[gpu::Slice], bytes: u32) -> u32 {
+        match &self.k.params[param].kind {
+            ParamKind::Tensor { strides, .. } if strides.last() == Some(&Stride::Const(1)) => {
+                access_elements(&self.k, param, slices)
+            }
+            _ => 16 / bytes,
+        }
     }
 
     /// Puts 0 where a stored tile is not real, but for what the store drops by itself.
