@@ -4,7 +4,9 @@
 //! Query `i` of `M` stands at key `i + N - M`, so that the last query stands at the last key. It sees the keys `j` with
 //! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. A query that sees
 //! none gets 0, and -infinity for its log-sum-exp. `scale` is `log2(e)` times the usual one, for exponentials are powers of
-//! two; the log-sum-exp is of the natural ones. Tiles of keys that no query of a tile sees are not read.
+//! two; the log-sum-exp is of the natural ones. Tiles of keys that no query of a tile sees are not read. `scale` is positive. The
+//! weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
+//! the queries whose tile of keys they stand in.
 //!
 //! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; Milakov and Gimelshein (arXiv 1805.02867) for the
 //! online softmax. A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.

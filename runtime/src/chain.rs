@@ -34,6 +34,8 @@ pub struct Chain {
 }
 
 /// The tensors that a chain's kernels pass to each other, for one set of sizes.
+///
+/// It serves one run of the chain at a time: runs that share it on two streams without an event between them race.
 #[derive(Debug)]
 pub struct Workspace {
     tensors: Vec<Tensor>,

@@ -3,6 +3,7 @@
 use crate::device_id::DeviceId;
 use crate::driver::Context;
 use crate::error::Result;
+use crate::memory::DeviceMemory;
 use crate::plans::Plans;
 use crate::store::{CacheDir, Store};
 use crate::virtual_gpu::VirtualGpu;
@@ -152,14 +153,26 @@ impl Device {
         (c.bytes.load(Ordering::Relaxed), c.most_bytes.load(Ordering::Relaxed))
     }
 
-    /// Bytes of a GPU that no process uses; `None` on the CPU and on a simulated GPU.
+    /// What the driver says of a GPU's memory; `None` on the CPU and on a simulated GPU.
     ///
     /// # Errors
     /// `RuntimeError::Driver`.
-    pub fn free_bytes(&self) -> Result<Option<u64>> {
+    pub fn memory(&self) -> Result<Option<DeviceMemory>> {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => Ok(None),
-            Backend::Cuda(context) => context.free_bytes().map(Some),
+            Backend::Cuda(context) => context.memory().map(Some),
+        }
+    }
+
+    /// Waits for the device, gives memory that no tensor uses back to the system, and counts
+    /// [`DeviceMemory::most_used`] anew. Otherwise a GPU's memory is kept for the tensors to come.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn release_memory(&self) -> Result<()> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
+            Backend::Cuda(context) => context.release(),
         }
     }
 

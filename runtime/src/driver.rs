@@ -4,7 +4,8 @@
 //! lacks one is an error with a mend and never a panic in the middle of a launch.
 
 use crate::current::{ContextStack, Entered, Handle};
-use crate::error::{DeviceError, DriverFailure, Result, TensorError};
+use crate::error::{DeviceError, DriverFailure, Result};
+use crate::memory;
 use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -12,8 +13,6 @@ use std::sync::OnceLock;
 
 /// The lowest driver version that this crate works with, as `cuDriverGetVersion` spells it.
 const LOWEST_DRIVER: i32 = 11_040;
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
-const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
 
@@ -67,7 +66,9 @@ api! {
     alloc_async = "cuMemAllocAsync"(*mut u64, usize, Handle);
     free_async = "cuMemFreeAsync"(u64, Handle);
     pool_get = "cuDeviceGetDefaultMemPool"(*mut Handle, c_int);
+    pool_get_attribute = "cuMemPoolGetAttribute"(Handle, c_int, *mut c_void);
     pool_set_attribute = "cuMemPoolSetAttribute"(Handle, c_int, *mut c_void);
+    pool_trim = "cuMemPoolTrimTo"(Handle, usize);
     copy_to_device = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
     copy_to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
     copy_on_device = "cuMemcpyDtoDAsync_v2"(u64, u64, usize, Handle);
@@ -185,9 +186,10 @@ pub(crate) struct Context {
     capability: (u32, u32),
     limits: Limits,
     pub(crate) memory_bytes: u64,
-    label: String,
+    pub(crate) label: String,
     handle: Handle,
-    pools: bool,
+    /// What tensors are allocated of, where the driver has such pools.
+    pub(crate) pool: Option<Handle>,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver locks where it must.
@@ -238,30 +240,13 @@ impl Context {
             l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
         };
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
-        let context = Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pools };
-        if context.pools {
-            context.keep_pool(device);
-        }
-        Ok(context)
+        let pool = pools.then(|| memory::pool_of(api, device)).flatten();
+        Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pool })
     }
 
     /// What this GPU holds, and what is compiled for it.
     pub(crate) fn machine(&self) -> std::result::Result<Machine, DeviceError> {
         machine_of(&self.name, self.capability, self.limits)
-    }
-
-    /// Lets the memory pool keep what is freed; without it, each synchronisation would give memory back to the system.
-    fn keep_pool(&self, device: c_int) {
-        let api = &self.driver.api;
-        let mut pool = std::ptr::null_mut();
-        let mut threshold = u64::MAX;
-        let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
-        // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure changes nothing.
-        unsafe {
-            if (api.pool_get)(&mut pool, device) == 0 {
-                (api.pool_set_attribute)(pool, key, (&raw mut threshold).cast());
-            }
-        }
     }
 
     /// Turns a driver result into an error that names the call and the device.
@@ -277,49 +262,6 @@ impl Context {
             // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
             Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())
         })
-    }
-
-    /// Allocates bytes, ordered on the default stream.
-    /// Bytes that no process uses.
-    pub(crate) fn free_bytes(&self) -> Result<u64> {
-        let (mut free, mut all) = (0, 0);
-        let api = self.enter()?;
-        // SAFETY: out-pointers to live integers.
-        let status = unsafe { (api.memory_info)(&mut free, &mut all) };
-        self.check("cuMemGetInfo", status)?;
-        Ok(free as u64)
-    }
-
-    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
-        let api = self.enter()?;
-        let mut address = 0;
-        // SAFETY: out-pointer to a live integer; the null stream is always valid.
-        let (call, status) = unsafe {
-            if self.pools {
-                ("cuMemAllocAsync", (api.alloc_async)(&mut address, bytes as usize, std::ptr::null_mut()))
-            } else {
-                ("cuMemAlloc", (api.alloc)(&mut address, bytes as usize))
-            }
-        };
-        if status == OUT_OF_MEMORY {
-            return Err(TensorError::OutOfMemory { bytes, device: self.label.clone() }.into());
-        }
-        self.check(call, status)?;
-        Ok(address)
-    }
-
-    /// Frees what `alloc` gave, once work already on the default stream and on blocking streams is done.
-    pub(crate) fn free(&self, address: u64) {
-        if let Ok(api) = self.enter() {
-            // SAFETY: `address` came from `alloc` and is freed once. A failure here leaks and nothing more.
-            unsafe {
-                if self.pools {
-                    (api.free_async)(address, std::ptr::null_mut());
-                } else {
-                    (api.free)(address);
-                }
-            }
-        }
     }
 
     /// Copies host bytes to the device and waits for it.

@@ -1,7 +1,8 @@
 //! `atlas bench`: measures the kernels on a GPU, with the record of the machine beside the numbers.
 
+use super::sample::{self, Memory};
 use super::show::{self, Progress};
-use super::{bench_plans, input, record, sample};
+use super::{bench_plans, input, record};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
@@ -116,6 +117,7 @@ fn resized(mut bench: Bench, asked: &input::ProblemArgs) -> Result<Bench> {
 fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let p = &bench.problem;
     let inputs = p.inputs();
+    let memory = Memory::before(device)?;
     let mut prepared = p.prepare(device, &inputs)?;
     let configs: Vec<Option<Config>> = match &args.problem.config {
         Some(text) => vec![Some(input::config(p.kernel, text)?)],
@@ -153,6 +155,9 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         row["registers"] = json!(launch.facts().map(|f| f.registers));
         row["local_bytes"] = json!(launch.facts().map(|f| f.local_bytes));
         row["shared_bytes"] = json!(launch.facts().map(|f| f.shared_bytes));
+        if rows.is_empty() {
+            memory.write(device, &mut row)?;
+        }
         let c = prepared.check_sample(&expected)?;
         let t = sample::on_device(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
         // A sweep is after the device's time.

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Event, Tensor};
+use atlas_runtime::{Device, DeviceMemory, Event, Tensor};
+use serde_json::{Value, json};
 use std::time::Instant;
 
 /// Bytes that are overwritten before each run; more than any L2 holds.
@@ -71,4 +72,31 @@ fn flush(device: &Device) -> Result<()> {
 fn median(mut times: Vec<f64>) -> (f64, f64) {
     times.sort_by(f64::total_cmp);
     (times.get(times.len() / 2).copied().unwrap_or(0.0), times.first().copied().unwrap_or(0.0))
+}
+
+/// Memory of a device before some work has its tensors.
+pub(super) struct Memory {
+    tensors: u64,
+    driver: Option<DeviceMemory>,
+}
+
+impl Memory {
+    /// What there is now, freed tensors given back.
+    pub(super) fn before(device: &Device) -> Result<Memory> {
+        device.release_memory()?;
+        Ok(Memory { tensors: device.tensor_bytes().0, driver: device.memory()? })
+    }
+
+    /// Writes what the work takes, in bytes: `tensor_bytes` of the tensors that live now (inputs, outputs, state and
+    /// workspace), `peak_bytes`, the most that was allocated at once, and `device_bytes`, what the system has less; there
+    /// the pieces count that the driver takes memory in, and compiled kernels.
+    pub(super) fn write(&self, device: &Device, row: &mut Value) -> Result<()> {
+        device.synchronize()?;
+        row["tensor_bytes"] = json!(device.tensor_bytes().0 - self.tensors);
+        if let (Some(before), Some(now)) = (self.driver, device.memory()?) {
+            row["peak_bytes"] = json!(now.most_used.saturating_sub(before.used));
+            row["device_bytes"] = json!(before.free.saturating_sub(now.free));
+        }
+        Ok(())
+    }
 }

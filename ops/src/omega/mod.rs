@@ -12,6 +12,9 @@
 //!
 //! A chunk of one token is the recurrence itself; a window of one token, with `alpha` for its `1 - alpha`, is the rule of
 //! Titans (arXiv 2501.00663). `theta = 0` is the rule without momentum.
+//!
+//! The tokens of a chunk are mixed by products with zeros for those that a token does not see. A key, value or error that is
+//! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too.
 
 #[cfg(feature = "verify")]
 pub mod check;
