@@ -5,7 +5,6 @@
 
 use crate::current::{ContextStack, Entered, Handle};
 use crate::error::{DeviceError, DriverFailure, Result};
-use crate::memory;
 use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -240,7 +239,7 @@ impl Context {
             l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
         };
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
-        let pool = pools.then(|| memory::pool_of(api, device)).flatten();
+        let pool = pools.then(|| pool_of(api, device)).flatten();
         Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pool })
     }
 
@@ -305,6 +304,23 @@ impl Context {
         // SAFETY: no arguments; the context is current.
         self.check("cuCtxSynchronize", unsafe { (api.context_synchronize)() })
     }
+}
+
+/// The pool of a device, which from now on keeps what is freed; without that, each synchronisation would give memory back
+/// to the system. `None` where the driver has none to give.
+fn pool_of(api: &Api, device: c_int) -> Option<Handle> {
+    let mut pool = std::ptr::null_mut();
+    let mut threshold = u64::MAX;
+    let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
+    // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure to set it changes
+    // nothing.
+    unsafe {
+        if (api.pool_get)(&mut pool, device) != 0 {
+            return None;
+        }
+        (api.pool_set_attribute)(pool, key, (&raw mut threshold).cast());
+    }
+    Some(pool)
 }
 
 impl ContextStack for Api {

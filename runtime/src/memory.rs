@@ -1,7 +1,6 @@
 //! Memory of a GPU: what tensors are allocated of, and what the driver says of it.
 
-use crate::current::Handle;
-use crate::driver::{Api, Context};
+use crate::driver::Context;
 use crate::error::{Result, TensorError};
 use cudarc::driver::sys::CUmemPool_attribute as Attribute;
 use std::ffi::{c_int, c_void};
@@ -21,23 +20,6 @@ pub struct DeviceMemory {
     pub used: u64,
     /// The most that was used at once since the start, or since [`release_memory`](crate::Device::release_memory).
     pub most_used: u64,
-}
-
-/// The pool of a device, which from now on keeps what is freed; without that, each synchronisation would give memory back
-/// to the system. `None` where the driver has none to give.
-pub(crate) fn pool_of(api: &Api, device: c_int) -> Option<Handle> {
-    let mut pool = std::ptr::null_mut();
-    let mut threshold = u64::MAX;
-    let key = Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
-    // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure to set it changes
-    // nothing.
-    unsafe {
-        if (api.pool_get)(&mut pool, device) != 0 {
-            return None;
-        }
-        (api.pool_set_attribute)(pool, key, (&raw mut threshold).cast());
-    }
-    Some(pool)
 }
 
 impl Context {

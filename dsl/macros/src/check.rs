@@ -2,9 +2,8 @@
 //!
 //! Tile fns are checked at each call, with the types of its arguments.
 
-use crate::check_memory::Access;
 use crate::error::{Errors, Place};
-use crate::symbolic::{Coordinate, Elem, Number, Size, Ty, list};
+use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use std::collections::BTreeMap;

@@ -2,19 +2,10 @@
 
 use crate::check::Checker;
 use crate::error::Place;
-use crate::symbolic::{Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
+use crate::symbolic::{Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
 use atlas_vocabulary::{DType, number};
 use std::fmt::Display;
-
-/// A load or a store.
-pub(crate) struct Access {
-    param: usize,
-    is_store: bool,
-    place: Place,
-    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
-    coordinates: Vec<(usize, usize)>,
-}
 
 /// What an index cuts out of a tensor.
 struct Region {
@@ -23,20 +14,6 @@ struct Region {
     coordinates: Vec<(usize, usize)>,
     /// Elements of dims that the index picks.
     points: Vec<(usize, Number)>,
-}
-
-impl Access {
-    fn places(&self, grid_axis: usize) -> Vec<usize> {
-        self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
-    }
-
-    /// Pairs of axes of the tensor, the first before the second, that the coordinates of two axes of the grid pick tiles of,
-    /// in any order.
-    fn pair_places(&self, [i, j]: [usize; 2]) -> Vec<[usize; 2]> {
-        let of_second = self.places(j);
-        let both = |p: usize| of_second.iter().map(move |&q| [p.min(q), p.max(q)]).collect::<Vec<_>>();
-        self.places(i).into_iter().flat_map(both).collect()
-    }
 }
 
 impl Checker<'_> {

@@ -405,3 +405,26 @@ pub(crate) fn stores_to(shape: &[Size], target: &[Size]) -> bool {
     let core = |s: &[Size]| s.iter().filter(|e| !e.is_one()).cloned().collect::<Vec<_>>();
     agree(shape, target) || (shape.len() != target.len() && agree(&core(shape), &core(target)))
 }
+
+/// A load or a store.
+pub(crate) struct Access {
+    pub(crate) param: usize,
+    pub(crate) is_store: bool,
+    pub(crate) place: Place,
+    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
+    pub(crate) coordinates: Vec<(usize, usize)>,
+}
+
+impl Access {
+    pub(crate) fn places(&self, grid_axis: usize) -> Vec<usize> {
+        self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
+    }
+
+    /// Pairs of axes of the tensor, the first before the second, that the coordinates of two axes of the grid pick tiles of,
+    /// in any order.
+    pub(crate) fn pair_places(&self, [i, j]: [usize; 2]) -> Vec<[usize; 2]> {
+        let of_second = self.places(j);
+        let both = |p: usize| of_second.iter().map(move |&q| [p.min(q), p.max(q)]).collect::<Vec<_>>();
+        self.places(i).into_iter().flat_map(both).collect()
+    }
+}
