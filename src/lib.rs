@@ -58,6 +58,27 @@ pub use atlas_runtime as runtime;
 pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
 pub use half;
 
+/// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that
+/// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `README.md`.
+#[macro_export]
+macro_rules! bundle {
+    ($path:expr) => {
+        $crate::runtime::records::inventory::submit! {
+            $crate::runtime::bundle::ShippedBundle { origin: $path, bytes: include_bytes!($path) }
+        }
+    };
+}
+
+/// Makes a tuning record part of the program, as [`bundle!`] does a bundle: GPUs of its model choose by it.
+#[macro_export]
+macro_rules! tuning_record {
+    ($path:expr) => {
+        $crate::runtime::records::inventory::submit! {
+            $crate::runtime::records::ShippedRecord { origin: $path, text: include_str!($path) }
+        }
+    };
+}
+
 /// What `atlas_kernel!` expands to.
 #[doc(hidden)]
 pub use atlas_dsl::__macro;

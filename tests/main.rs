@@ -4,6 +4,8 @@
 mod agreement;
 mod bad_input;
 mod bounds;
+#[cfg(feature = "llvm")]
+mod bundle;
 mod chains;
 mod cli;
 mod command;
@@ -29,3 +31,5 @@ mod simulate;
 mod snapshots;
 #[cfg(feature = "llvm")]
 mod spills;
+#[cfg(feature = "llvm")]
+mod tune;

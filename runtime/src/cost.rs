@@ -8,7 +8,7 @@
 //! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)        loads run beside all else
 //! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 6)
 //!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
-//! T(n)  = (alone² + (n · max(busy, data))²)^½                               n programs side by side on an SM
+//! T(n)  = (alone^p + (n · max(busy, data))^p)^(1/p),  p of the generation   n programs side by side on an SM
 //! ```
 //!
 //! `T` is a smooth maximum: few programs leave latency open, many share the units. An SM holds as many programs as
@@ -35,22 +35,39 @@ struct Rates {
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
     l2_bytes: f64,
+    /// Of the unit for special functions and of shared memory, and bytes that it can take in.
+    special: f64,
+    shared_bytes: f64,
+    port_bytes: f64,
+    /// The exponent of the smooth maximum: 1 would add what programs wait for to what they share.
+    overlap: f64,
     programs: u32,
 }
 
+/// Fitted to the times of all configs of 13 kernels at 254 sizes on an H200 (`benches/results/h200-tune`).
+const FITTED: Rates = Rates { special: 11.0, shared_bytes: 80.0, port_bytes: 67.0, overlap: 1.4, ..UNFITTED };
+/// What data sheets say, where nothing was fitted.
+const UNFITTED: Rates = Rates {
+    sm: 0,
+    tensor: 0.0,
+    dram_bytes: 0.0,
+    l2_bytes: 0.0,
+    special: 16.0,
+    shared_bytes: 115.0,
+    port_bytes: 96.0,
+    overlap: 2.0,
+    programs: 32,
+};
+
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
-    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
-    Rates { sm: 90, tensor: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32 },
+    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32, ..UNFITTED },
+    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24, ..UNFITTED },
+    Rates { sm: 90, tensor: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32, ..FITTED },
 ];
 
-/// The same in every generation: rates per clock of single precision, of other instructions, of the unit for special
-/// functions and of shared memory, as far as real code gets, and bytes that one SM can take in.
+/// The same in every generation: rates per clock of single precision and of other instructions, as far as real code gets.
 const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 104.0;
-const SPECIAL: f64 = 16.0;
-const SHARED_BYTES: f64 = 115.0;
-const PORT_BYTES: f64 = 96.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
@@ -118,8 +135,11 @@ pub(crate) struct Terms {
     /// Cycles of a program that has the machine to itself, and of what programs side by side share.
     alone: f64,
     shared: f64,
+    overlap: f64,
     /// The share of shared memory into which loads run ahead.
     ahead: f64,
+    /// By what measurements nearby correct the cycles.
+    factor: f64,
 }
 
 impl Terms {
@@ -135,18 +155,18 @@ impl Terms {
         let refills = |c: &Counts| c.barriers * REFILL;
         // What loads that run ahead leave open of a trip, and what they move.
         let open = work.prefetched.iter().map(|l| {
-            let arrives = LATENCY + l.body.global / PORT_BYTES;
+            let arrives = LATENCY + l.body.global / rates.port_bytes;
             l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
         });
         let of_bodies = |of: fn(&Counts) -> f64| work.prefetched.iter().map(|l| l.trips * of(&l.body)).sum::<f64>();
-        let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
+        let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / rates.port_bytes + open.sum::<f64>();
         let inside = of_bodies(|c| c.barriers).min(work.total.barriers);
         let barriers = inside * REFILL + (work.total.barriers - inside) * BARRIER;
         let (own, data) = (busy(&work.total), data(work, machine, rates, held));
         // What runs further ahead than this hides nothing where a program's own work is most of its time.
         let useful = work.prefetched.iter().map(|l| {
             let trip = alone(&l.body, refills(&l.body)).max(held as f64 * busy(&l.body));
-            let enough = ENOUGH * (LATENCY + l.body.global / PORT_BYTES) / (l.ahead * trip).max(1.0);
+            let enough = ENOUGH * (LATENCY + l.body.global / rates.port_bytes) / (l.ahead * trip).max(1.0);
             if own > MOSTLY * data && l.trips >= MANY_TRIPS { enough.min(1.0) } else { 1.0 }
         });
         let useful = useful.reduce(f64::max).unwrap_or(1.0);
@@ -157,16 +177,27 @@ impl Terms {
             registers: work.registers,
             per_sm: work.programs.div_ceil(sms).max(1),
             held,
-            alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / PORT_BYTES),
+            alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / rates.port_bytes),
             shared: own.max(data),
+            overlap: rates.overlap,
             ahead: ahead_share(work) * useful,
+            factor: 1.0,
         }
+    }
+
+    /// The same with its cycles multiplied.
+    pub(crate) fn corrected(self, factor: f64) -> Terms {
+        Terms { factor: self.factor * factor, ..self }
     }
 
     /// Clock cycles of the launch.
     pub(crate) fn cycles(&self) -> f64 {
-        // Not `hypot`, which minds numbers that no count comes to.
-        let together = |n: u64| (self.alone * self.alone + (n as f64 * self.shared).powi(2)).sqrt();
+        self.factor * self.model_cycles()
+    }
+
+    fn model_cycles(&self) -> f64 {
+        let p = self.overlap;
+        let together = |n: u64| (self.alone.powf(p) + (n as f64 * self.shared).powf(p)).powf(1.0 / p);
         match (self.per_sm / self.held, self.per_sm % self.held) {
             (0, n) => together(n),
             (rounds, 0) => rounds as f64 * together(self.held),
@@ -220,7 +251,9 @@ fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
     let tensor = c.tensor / rates.tensor;
-    tensor.max(c.shared / SHARED_BYTES).max(c.special / SPECIAL) + c.fma / FMA + c.element_wise / ELEMENT_WISE
+    tensor.max(c.shared / rates.shared_bytes).max(c.special / rates.special)
+        + c.fma / FMA
+        + c.element_wise / ELEMENT_WISE
 }
 
 /// Cycles of one program's share of DRAM and L2, where an SM holds so many at once. What idle multiprocessors leave is the others'.
@@ -239,7 +272,7 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, held: u64) -> f64 {
     let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
     let near = work.reads.iter().filter(again).map(|r| r.bytes).sum::<f64>();
     let share = (sms as f64 / programs).max(1.0);
-    let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
+    let time = |bytes: f64, rate: f64| bytes / (rate * share).min(rates.port_bytes);
     time(dram, rates.dram_bytes).max(time(work.total.global - near, rates.l2_bytes))
 }
 

@@ -1,16 +1,19 @@
 //! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
 
+use crate::bundle::{Bundle, Bundles};
+use crate::compile::HAS_COMPILER;
 use crate::device_id::DeviceId;
 use crate::driver::Context;
 use crate::error::Result;
 use crate::memory::DeviceMemory;
 use crate::plans::Plans;
+use crate::records::Records;
 use crate::store::{CacheDir, Store};
 use crate::virtual_gpu::VirtualGpu;
 use atlas_codegen::{Machine, Target};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Where kernels run and tensors live. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -24,6 +27,9 @@ struct Inner {
     backend: Backend,
     store: Store,
     plans: Plans,
+    records: RwLock<Arc<Records>>,
+    bundles: RwLock<Arc<Bundles>>,
+    policy: Policy,
     counters: Counters,
 }
 
@@ -35,6 +41,12 @@ pub(crate) enum Backend {
     Virtual(Box<dyn VirtualGpu>),
 }
 
+/// What a device may do where no compiled kernel is at hand.
+struct Policy {
+    compiles: AtomicBool,
+    falls_back_to_cpu: AtomicBool,
+}
+
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) launches: AtomicU64,
@@ -42,6 +54,16 @@ pub(crate) struct Counters {
     pub(crate) compiled: AtomicU64,
     pub(crate) spilling: AtomicU64,
     pub(crate) passed_over: AtomicU64,
+    /// Problems whose config a record, a corrected and an uncorrected cost model chose.
+    pub(crate) by_record: AtomicU64,
+    pub(crate) by_nearby: AtomicU64,
+    pub(crate) by_model: AtomicU64,
+    /// Problems that a bundle had, by their sizes and by their region, and those that fell back to the CPU.
+    pub(crate) by_bundle: AtomicU64,
+    pub(crate) by_region: AtomicU64,
+    pub(crate) by_cpu: AtomicU64,
+    /// Microseconds in the driver's loader.
+    pub(crate) load_us: AtomicU64,
     /// Bytes of the tensors that live, and the most there were.
     pub(crate) bytes: AtomicU64,
     pub(crate) most_bytes: AtomicU64,
@@ -66,14 +88,39 @@ pub struct DeviceStats {
     pub disk_failures: u64,
     /// Loaded kernels that use local memory, that is, whose registers spill.
     pub spilling_kernels: u64,
+    /// Problems whose config came from a tuning record of their own sizes.
+    pub chosen_by_record: u64,
+    /// Problems whose config the cost model chose, corrected by tuning records of other sizes.
+    pub chosen_by_nearby: u64,
+    /// Problems whose config the cost model chose alone.
+    pub chosen_by_model: u64,
+    /// Problems whose kernel a bundle had, for their own sizes.
+    pub chosen_by_bundle: u64,
+    /// Problems whose kernel a bundle had, for a region of sizes.
+    pub chosen_by_region: u64,
+    /// Problems that the CPU ran, since no kernel could be had: see [`Device::set_cpu_fallback`].
+    pub on_cpu: u64,
+    /// Microseconds that the driver took to load kernels, which includes assembling PTX.
+    pub load_us: u64,
     /// Configs that stood first but were refused by the compiler or the driver, or left for one that does not spill.
     pub passed_over: u64,
 }
 
 impl Device {
     pub(crate) fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
+        let records = match &backend {
+            Backend::Cuda(context) => Records::of_gpu(&context.name),
+            Backend::Cpu | Backend::Virtual(_) => Records::default(),
+        };
+        let bundles = match &backend {
+            Backend::Cuda(_) => Bundles::of_program(),
+            Backend::Cpu | Backend::Virtual(_) => Bundles::default(),
+        };
         let inner = Inner {
             id,
+            records: RwLock::new(Arc::new(records)),
+            bundles: RwLock::new(Arc::new(bundles)),
+            policy: Policy { compiles: AtomicBool::new(HAS_COMPILER), falls_back_to_cpu: AtomicBool::new(false) },
             machine,
             backend,
             store: Store::new(cache),
@@ -81,6 +128,63 @@ impl Device {
             counters: Counters::default(),
         };
         Device { inner: Arc::new(inner) }
+    }
+
+    /// The tuning records that choices on this device follow.
+    pub fn records(&self) -> Arc<Records> {
+        self.inner.records.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the tuning records that choices on this device follow from now on, and forgets the choices made. A GPU starts
+    /// with [`Records::of_gpu`].
+    pub fn set_records(&self, records: Records) {
+        *self.inner.records.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(records);
+        self.plans().forget_choices();
+    }
+
+    /// The bundles whose kernels this device runs. A GPU starts with [`Bundles::of_program`].
+    pub fn bundles(&self) -> Arc<Bundles> {
+        self.inner.bundles.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a bundle, to be asked after those that are there, and forgets the choices made.
+    pub fn add_bundle(&self, bundle: Bundle) {
+        let mut bundles = self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut bundles).add(bundle);
+        drop(bundles);
+        self.plans().forget_choices();
+    }
+
+    /// Whether launches on this device compile what is nowhere at hand: at first if this build has a compiler.
+    pub fn compiles(&self) -> bool {
+        self.inner.policy.compiles.load(Ordering::Relaxed)
+    }
+
+    /// Forbids or allows compiling. A program that forbids it runs what its bundles and the kernel store have, and says so
+    /// where they lack a kernel, but never waits for a compiler. Without a compiler in this build nothing changes.
+    pub fn set_compiling(&self, compiles: bool) {
+        self.inner.policy.compiles.store(compiles && HAS_COMPILER, Ordering::Relaxed);
+        self.plans().forget_choices();
+    }
+
+    /// Whether the CPU runs what has no compiled kernel.
+    pub fn falls_back_to_cpu(&self) -> bool {
+        self.inner.policy.falls_back_to_cpu.load(Ordering::Relaxed)
+    }
+
+    /// Allows or forbids that the CPU runs a launch on this GPU whose kernel is in no bundle and cannot be compiled: its
+    /// tensors are copied to the host and back. It is slow, and [`DeviceStats::on_cpu`] counts it; at first it is forbidden.
+    pub fn set_cpu_fallback(&self, allowed: bool) {
+        self.inner.policy.falls_back_to_cpu.store(allowed, Ordering::Relaxed);
+        self.plans().forget_choices();
+    }
+
+    /// The CUDA version of a GPU's driver, such as 13000.
+    pub(crate) fn driver_number(&self) -> Option<i32> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => Some(context.driver.version),
+        }
     }
 
     /// Which device it is.
@@ -200,6 +304,13 @@ impl Device {
             corrupt_entries: store.corrupt_entries,
             disk_failures: store.disk_failures,
             spilling_kernels: c.spilling.load(Ordering::Relaxed),
+            chosen_by_record: c.by_record.load(Ordering::Relaxed),
+            chosen_by_nearby: c.by_nearby.load(Ordering::Relaxed),
+            chosen_by_model: c.by_model.load(Ordering::Relaxed),
+            chosen_by_bundle: c.by_bundle.load(Ordering::Relaxed),
+            chosen_by_region: c.by_region.load(Ordering::Relaxed),
+            on_cpu: c.by_cpu.load(Ordering::Relaxed),
+            load_us: c.load_us.load(Ordering::Relaxed),
             passed_over: c.passed_over.load(Ordering::Relaxed),
         }
     }

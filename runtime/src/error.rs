@@ -1,5 +1,6 @@
 //! Runtime errors: which argument, which kernel, which device, and the mend. Codes are `ATL6xx`.
 
+use crate::bundle::BundleError;
 use crate::launch_error::LaunchError;
 #[cfg(feature = "sim")]
 use crate::sim_fault::SimFault;
@@ -35,6 +36,8 @@ pub enum RuntimeError {
         /// What it said.
         message: String,
     },
+    /// A bundle cannot be used.
+    Bundle(BundleError),
     /// No kernel could be compiled.
     Compile(CompileFailure),
     /// A CUDA driver call failed.
@@ -53,6 +56,7 @@ impl RuntimeError {
             RuntimeError::Launch(e) => e.code(),
             RuntimeError::Kernel { diagnostics, .. } => diagnostics.0.first().map_or(Code(600), |d| d.code),
             RuntimeError::Cpu { .. } => Code(626),
+            RuntimeError::Bundle(e) => e.code(),
             RuntimeError::Compile(e) => e.code(),
             RuntimeError::Driver(_) => Code(625),
             #[cfg(feature = "sim")]
@@ -74,6 +78,7 @@ impl fmt::Display for RuntimeError {
                 write!(f, "kernel `{kernel}` with config `{config}`: {diagnostics}")
             }
             RuntimeError::Cpu { kernel, message } => write!(f, "error[ATL626]: `{kernel}` on the CPU: {message}"),
+            RuntimeError::Bundle(e) => e.fmt(f),
             RuntimeError::Compile(e) => e.fmt(f),
             RuntimeError::Driver(e) => e.fmt(f),
             #[cfg(feature = "sim")]
@@ -106,6 +111,7 @@ umbrella! {
     DeviceError => Device,
     TensorError => Tensor,
     LaunchError => Launch,
+    BundleError => Bundle,
     CompileFailure => Compile,
     DriverFailure => Driver,
 }

@@ -68,10 +68,24 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl LoadedKernel {
-    /// Loads a kernel, after checking that the driver is new enough for its PTX.
-    pub(crate) fn load(context: &Arc<Context>, key: KernelKey, image: Arc<KernelImage>) -> Result<LoadedKernel> {
-        check_ptx_version(&image, context.driver.version)?;
-        let module = Module::load(context, &image)?;
+    /// Loads a kernel, after checking that the driver is new enough for its PTX. Machine code is tried first, if there is
+    /// some: a driver that does not take it assembles the PTX.
+    pub(crate) fn load(
+        context: &Arc<Context>,
+        key: KernelKey,
+        image: Arc<KernelImage>,
+        cubin: Option<&[u8]>,
+    ) -> Result<LoadedKernel> {
+        let loaded = cubin.and_then(|code| Module::load(context, &image.entry, code).ok());
+        let module = match loaded {
+            Some(module) => module,
+            None => {
+                check_ptx_version(&image, context.driver.version)?;
+                let broken = || LaunchError::WrongAbi { kernel: image.entry.clone() };
+                let ptx = CString::new(image.ptx.as_str()).map_err(|_| broken())?;
+                Module::load(context, &image.entry, ptx.as_bytes_with_nul())?
+            }
+        };
         let facts = module.ask(&image)?;
         Ok(LoadedKernel { key, image, facts, code: Code::Driver(module) })
     }
@@ -91,20 +105,20 @@ impl LoadedKernel {
 }
 
 impl Module {
-    fn load(context: &Arc<Context>, image: &KernelImage) -> Result<Module> {
-        let broken = || LaunchError::WrongAbi { kernel: image.entry.clone() };
-        let ptx = CString::new(image.ptx.as_str()).map_err(|_| broken())?;
-        let entry = CString::new(image.entry.as_str()).map_err(|_| broken())?;
+    /// Loads PTX that ends with a zero byte, or machine code.
+    fn load(context: &Arc<Context>, name: &str, code: &[u8]) -> Result<Module> {
+        let entry = CString::new(name).map_err(|_| LaunchError::WrongAbi { kernel: name.to_owned() })?;
         let api = context.enter()?;
         let mut log = vec![0_u8; 8192];
         let mut options = JIT_ERROR_LOG;
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the PTX is a C string; the options' values are a live buffer and, as this option has it, its size.
+        // SAFETY: the code ends as it has to: PTX with a zero byte, machine code where its own header says, which the file's
+        // hash covers; the options' values are a live buffer and, as this option has it, its size.
         let status = unsafe {
-            (api.module_load)(&mut module, ptx.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+            (api.module_load)(&mut module, code.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
         };
-        context.check("cuModuleLoadDataEx", status).map_err(|e| with_log(e, &image.entry, &log))?;
+        context.check("cuModuleLoadDataEx", status).map_err(|e| with_log(e, name, &log))?;
         // SAFETY: a live module and a C string.
         let status = unsafe { (api.module_function)(&mut function, module, entry.as_ptr()) };
         let loaded = Module { function, module, context: context.clone() };

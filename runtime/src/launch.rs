@@ -6,16 +6,21 @@
 
 use crate::args::Arg;
 use crate::bind::{BoundLaunch, check_aliasing, is_written};
+use crate::class::class_text;
 use crate::cpu::run_native;
 use crate::device::{Backend, Device};
 use crate::driver::Context;
 use crate::error::{DeviceError, Result};
+use crate::host::run_on_host;
 use crate::kernel::{Code, LaunchFacts, LoadedKernel, Module};
 use crate::launch_error::LaunchError;
 use crate::plan::{ProblemWords, slot_bits};
-use crate::plans::{Body, Plan, Slot, Source};
+use crate::plans::{Body, Plan, Slot};
+use crate::problem::specialize;
 use crate::resolve::resolve;
 use crate::select::{Selection, choose};
+use crate::sizes::{Tally, are_recorded, tally};
+use crate::source::Source;
 use crate::stream::Stream;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
@@ -254,9 +259,20 @@ fn find_or_resolve(
         return Ok((plan, true));
     }
     let bound = BoundLaunch::new(def, device, args)?;
-    let plan = Arc::new(resolve(&bound, config)?);
+    let plan = Arc::new(Plan { tally: tally_of(&bound), ..resolve(&bound, config)? });
     device.plans().keep(words, &plan);
     Ok((plan, false))
+}
+
+/// Where launches of a problem are counted, if sizes are recorded.
+fn tally_of(bound: &BoundLaunch) -> Option<Arc<Tally>> {
+    if !are_recorded() {
+        return None;
+    }
+    let def = bound.def();
+    let (types, tensors) = class_text(def, &specialize(bound));
+    let dims = def.dims.iter().zip(bound.dims()).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
+    tally(def.name, types, dims, tensors)
 }
 
 /// The checks that a problem seen before still needs: where its tensors live, and what they share.
@@ -273,8 +289,12 @@ fn check_again(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Re
 }
 
 fn run(def: &'static KernelDef, device: &Device, stream: Option<&Stream>, plan: &Plan, args: &[Arg<'_>]) -> Result<()> {
+    if let Some(tally) = &plan.tally {
+        tally.add();
+    }
     match (&plan.body, device.backend()) {
-        (Body::Cpu { kernel, dims }, _) => run_native(def, kernel, dims, args),
+        (Body::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
+        (Body::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
         (Body::Gpu { kernel, grid, slots }, backend) => match (&kernel.code, backend) {
             (Code::Driver(module), Backend::Cuda(context)) => {
                 let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);

@@ -12,12 +12,14 @@
 //! | `driver`, `current`, `stream` | the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
-//! | `problem`, `select`, `cost` | what a kernel is compiled for, and with which config |
+//! | `problem`, `select`, `cost`, `records`, `source` | what a kernel is compiled for, and with which config |
+//! | `bundle`, `class`, `regions` | kernels compiled ahead of time, the problems that they serve, and how these are chosen |
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
 //! | `plan`, `resolve`, `launch` | what a launch does, resolved once; the launch itself |
 //! | `chain` | several kernels, launched one after the other on tensors that they share by name |
-//! | `cpu`, `oracle` | launches in the interpreter, natively and in f64 |
+//! | `cpu`, `host`, `oracle` | launches in the interpreter: natively, of a GPU's tensors, and in f64 |
+//! | `sizes` | what a program launches, recorded |
 //! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
 //! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
 //! | `virtual_gpu` | a GPU that this process plays |
@@ -28,7 +30,9 @@
 
 mod args;
 mod bind;
+pub mod bundle;
 mod chain;
+mod class;
 mod compile;
 mod cost;
 mod cpu;
@@ -43,6 +47,7 @@ mod evict;
 mod explore;
 #[cfg(feature = "sim")]
 mod forms;
+mod host;
 pub mod image_file;
 mod kernel;
 mod key;
@@ -56,12 +61,16 @@ mod plan;
 mod plans;
 mod problem;
 mod raw;
+pub mod records;
+mod regions;
 mod resolve;
 mod select;
 #[cfg(feature = "sim")]
 mod sim;
 #[cfg(feature = "sim")]
 mod sim_fault;
+pub mod sizes;
+mod source;
 mod space;
 mod storage;
 mod store;
@@ -94,14 +103,15 @@ pub use launch::{Launch, PreparedLaunch};
 pub use launch_error::LaunchError;
 pub use memory::DeviceMemory;
 pub use oracle::{OracleOutput, run_f64};
-pub use plans::Source;
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, refusal};
+pub use regions::{Choices, regions};
+pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, choose_with, refusal};
 #[cfg(feature = "sim")]
 pub use sim::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]
 pub use sim_fault::SimFault;
+pub use source::Source;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

@@ -3,6 +3,8 @@
 use crate::error::RuntimeError;
 use crate::kernel::LoadedKernel;
 use crate::key::KernelKey;
+use crate::sizes::Tally;
+use crate::source::Source;
 use atlas_dsl::{Config, DType, Kernel, Verified};
 use lru::LruCache;
 use std::collections::HashMap;
@@ -25,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) body: Body,
     /// Configs that stood before this one.
     pub(crate) passed_over: Vec<PassedOver>,
+    /// How often it was launched, if sizes are recorded.
+    pub(crate) tally: Option<Arc<Tally>>,
 }
 
 impl Plan {
@@ -89,17 +93,6 @@ impl Default for Plans {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How a config came to be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The caller gave it.
-    Given,
-    /// The cost model ranked it first.
-    CostModel,
-    /// The kernel's default: the first value of each knob.
-    Default,
 }
 
 /// Hashes words by rotation and multiplication. Keys are compared whole, so collisions cost time alone.
@@ -192,6 +185,15 @@ impl Plans {
         let words: Vec<Box<[u64]>> = plans.iter().filter(|(_, p)| uses(p)).map(|(words, _)| words.clone()).collect();
         let dropped: Vec<_> = words.iter().filter_map(|words| plans.pop(words)).collect();
         drop(plans);
+        drop(dropped);
+    }
+
+    /// Drops all plans, so that each problem's config is chosen anew. Loaded kernels stay.
+    pub(crate) fn forget_choices(&self) {
+        let dropped = std::mem::replace(
+            &mut *lock(&self.by_problem),
+            LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default()),
+        );
         drop(dropped);
     }
 

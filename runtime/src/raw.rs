@@ -71,7 +71,7 @@ impl RawKernel {
             threads: 0,
             shared_bytes,
         };
-        Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image))? })
+        Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
     }
 
     /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.

@@ -1,6 +1,7 @@
 //! Which config runs a problem: every point of the tune space, ranked by the cost model.
 //!
-//! The choice depends on the kernel, the problem and the target alone, never on timing. Each config is lowered to
+//! The choice depends on the kernel, the problem, the GPU and the tuning records at hand, never on timing. A record of these very
+//! sizes decides; else the cost model does, corrected by records of sizes nearby where there are any. Each config is lowered to
 //! GPU IR once for a specialization, which tells its work as a formula (`space.rs`); for the sizes of a launch the
 //! cheapest work is chosen, and among works that the model cannot tell from it, that with most bytes on their way and most threads resident. A config
 //! that the builder, the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the
@@ -14,8 +15,9 @@ use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::explore::{Found, Point, reason};
 use crate::launch_error::LaunchError;
-use crate::plans::Source;
 use crate::problem::specialize;
+use crate::records::{Guide, Records, TunedSize};
+use crate::source::Source;
 use crate::space::Space;
 use atlas_codegen::{Machine, Target, pipeline};
 use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
@@ -24,17 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Costs that differ by no more than this share are equal as far as the model can tell.
-const RESOLUTION: f64 = 0.033;
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Source::Given => "given by the caller",
-            Source::CostModel => "cost model",
-            Source::Default => "default",
-        })
-    }
-}
+pub(crate) const RESOLUTION: f64 = 0.033;
 
 /// One config and what the model says of it.
 #[derive(Clone)]
@@ -65,6 +57,8 @@ pub struct Selection {
     pub candidates: Vec<Candidate>,
     /// How the first came to be first.
     pub source: Source,
+    /// What tuning records had to say, a line each.
+    pub notes: Vec<String>,
 }
 
 /// The legal points of a space for one problem, best first: what a launch needs of a [`Selection`].
@@ -73,6 +67,11 @@ pub struct Selection {
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
     pub(crate) source: Source,
+    notes: Vec<String>,
+    /// How far costs may differ and still be equal.
+    resolution: f64,
+    /// Whether a record has the first.
+    is_recorded: bool,
     first: Option<usize>,
     legal: OnceCell<Vec<Ranked>>,
     /// Of the points that were lowered, what their costs are made of.
@@ -99,7 +98,8 @@ pub(crate) fn rank(bound: &BoundLaunch, given: Option<&Config>) -> Result<Rankin
         return Ok(Ranking::in_order(space, vec![0], Source::Given));
     }
     let space = Space::explored(def, specialize(bound), device.machine());
-    let mut ranking = Ranking::of(space, bound.dims(), device.machine());
+    let guide = device.records().guide(def, space.spec(), bound.dims());
+    let mut ranking = Ranking::of(space, bound.dims(), device.machine(), &guide);
     if let Some(target) = device.target().filter(|_| device.plans().has_refused()) {
         ranking.recall(device, target)?;
     }
@@ -126,16 +126,40 @@ pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
 ///
 /// `dims` are the sizes of the kernel's dims in the signature's order.
 pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Option<Machine>) -> Selection {
-    Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine).selection()
+    Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine, &Guide::default()).selection()
+}
+
+/// The same for a GPU of which there are tuning records.
+pub fn choose_with(
+    def: &'static KernelDef,
+    spec: &Specialization,
+    dims: &[u64],
+    machine: Machine,
+    records: &Records,
+) -> Selection {
+    let guide = records.guide(def, spec, dims);
+    Ranking::of(Space::explored(def, spec.clone(), Some(machine)), dims, Some(machine), &guide).selection()
 }
 
 impl Ranking {
-    fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>) -> Ranking {
+    fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>, guide: &Guide) -> Ranking {
         if let Some(machine) = machine.filter(|_| space.has_lowered()) {
-            let terms: Vec<(usize, Terms)> = space.terms(dims, &machine).collect();
-            let first = best(&terms);
-            let (source, legal) = (Source::CostModel, OnceCell::new());
-            return Ranking { space, source, first, legal, terms, recalled: Vec::new() };
+            let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
+            let terms: Vec<(usize, Terms)> = space.terms(dims, &machine).map(corrected).collect();
+            let resolution = RESOLUTION * guide.doubt();
+            let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
+            let recorded = recorded(&space, guide, &mut notes);
+            let source = match (recorded, guide.asked.is_empty()) {
+                (Some(_), _) => Source::Record,
+                (None, false) => Source::Nearby,
+                (None, true) => Source::CostModel,
+            };
+            if source == Source::Nearby {
+                notes.push(format!("measured nearby: {}", guide.asked.join("; ")));
+            }
+            let first = recorded.or_else(|| best(&terms, resolution));
+            let (is_recorded, legal, recalled) = (recorded.is_some(), OnceCell::new(), Vec::new());
+            return Ranking { space, source, notes, resolution, is_recorded, first, legal, terms, recalled };
         }
         let mut legal: Vec<usize> = (0..space.points.len()).filter(|&p| space.points[p].is_legal()).collect();
         let default = space.def.default_config();
@@ -149,12 +173,21 @@ impl Ranking {
     fn in_order(space: Arc<Space>, legal: Vec<usize>, source: Source) -> Ranking {
         let first = legal.first().copied();
         let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
-        Ranking { space, source, first, legal: legal.into(), terms: Vec::new(), recalled: Vec::new() }
+        let (notes, terms, recalled, resolution) = (Vec::new(), Vec::new(), Vec::new(), RESOLUTION);
+        Ranking { space, source, notes, resolution, is_recorded: false, first, legal: legal.into(), terms, recalled }
     }
 
     /// All legal points, best first.
     pub(crate) fn legal(&self) -> &[Ranked] {
-        self.legal.get_or_init(|| by_cost(&self.terms))
+        self.legal.get_or_init(|| {
+            let mut ranked = by_cost(&self.terms, self.resolution);
+            if self.is_recorded
+                && let Some(at) = ranked.iter().position(|r| Some(r.point) == self.first)
+            {
+                ranked[..=at].rotate_right(1);
+            }
+            ranked
+        })
     }
 
     /// The legal points, best first; those behind the first are ranked when they are asked for.
@@ -198,7 +231,7 @@ impl Ranking {
             Found::Lowered | Found::Built => None,
         });
         let candidates = legal.chain(recalled).chain(refused).collect();
-        Selection { kernel: self.space.def.name, candidates, source: self.source }
+        Selection { kernel: self.space.def.name, candidates, source: self.source, notes: self.notes.clone() }
     }
 }
 
@@ -243,20 +276,55 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
     Ok(full)
 }
 
+/// The point that the record of these very sizes chose, if it is one that can run; else why not, as a note.
+fn recorded(space: &Space, guide: &Guide, notes: &mut Vec<String>) -> Option<usize> {
+    let (config, size) = guide.exact.as_ref()?;
+    let found = space.points.iter().position(|p| p.config == *config);
+    let is_lowered = |at: &usize| matches!(space.points[*at].found, Found::Lowered);
+    match found.filter(is_lowered) {
+        Some(at) => {
+            notes.push(recorded_text(size));
+            Some(at)
+        }
+        None => {
+            let refused = found.map(|at| match &space.points[at].found {
+                Found::Refused { reason, .. } => format!("is refused: {reason}"),
+                Found::Lowered | Found::Built => "was not lowered".to_owned(),
+            });
+            let why = refused.unwrap_or_else(|| "is none of the tune space".to_owned());
+            notes.push(format!("the record of these sizes has `{config}`, which {why}"));
+            None
+        }
+    }
+}
+
+/// What was measured at a size, in a line.
+fn recorded_text(size: &TunedSize) -> String {
+    let chosen = size.chosen();
+    let behind = size.configs.get(1).map_or_else(String::new, |next| {
+        format!(", `{}` {:.1} % behind", next.config, 100.0 * (next.us / chosen.us - 1.0))
+    });
+    let copy = match size.of_copy {
+        share if share > 0.0 => format!(", {:.0} % of the rate of a copy", 100.0 * share),
+        _ => String::new(),
+    };
+    format!("{:.2} us{copy}, best of {} configs measured{behind}; {}", chosen.us, size.configs.len(), size.measured)
+}
+
 /// The points by their costs.
-fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
+fn by_cost(terms: &[(usize, Terms)], resolution: f64) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> =
         terms.iter().map(|(point, terms)| Ranked { point: *point, cost: Some(terms.cost()) }).collect();
     ranked.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
-    prefer_slack(&mut ranked);
+    prefer_slack(&mut ranked, resolution);
     ranked
 }
 
 /// The point that [`by_cost`] has first.
-fn best(terms: &[(usize, Terms)]) -> Option<usize> {
+pub(crate) fn best(terms: &[(usize, Terms)], resolution: f64) -> Option<usize> {
     let all: Vec<(usize, &Terms, f64)> = terms.iter().map(|(point, t)| (*point, t, t.cycles())).collect();
     let least = all.iter().map(|n| n.2).fold(f64::INFINITY, f64::min);
-    let near = all.iter().filter(|n| n.2 <= least * (1.0 + RESOLUTION));
+    let near = all.iter().filter(|n| n.2 <= least * (1.0 + resolution));
     // Of equal slack the cheapest, and of equal cost the first.
     let better = |a: &&(usize, &Terms, f64), b: &&(usize, &Terms, f64)| {
         a.1.slack().cmp(&b.1.slack()).then(b.2.total_cmp(&a.2)).then(b.0.cmp(&a.0))
@@ -266,9 +334,9 @@ fn best(terms: &[(usize, Terms)]) -> Option<usize> {
 
 /// Moves to the front, of the configs that the model cannot tell from the cheapest, the one whose loads have most room to
 /// run ahead, and of those the one with most threads on an SM: both hide what the model does not know.
-fn prefer_slack(sorted: &mut [Ranked]) {
+fn prefer_slack(sorted: &mut [Ranked], resolution: f64) {
     let Some(least) = sorted.first().map(Ranked::cycles) else { return };
-    let near = sorted.iter().take_while(|r| r.cycles() <= least * (1.0 + RESOLUTION)).count();
+    let near = sorted.iter().take_while(|r| r.cycles() <= least * (1.0 + resolution)).count();
     let slack = |r: &Ranked| r.cost.map(|cost| (cost.ahead_bytes, cost.resident_threads));
     let most = sorted[..near].iter().map(slack).max();
     if let Some(at) = sorted[..near].iter().position(|r| Some(slack(r)) == most) {
@@ -300,6 +368,9 @@ impl fmt::Display for Selection {
     /// One line per config: what `explain` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: chosen by {}", self.kernel, self.source)?;
+        for note in &self.notes {
+            writeln!(f, "     {note}")?;
+        }
         for (rank, c) in self.candidates.iter().enumerate() {
             write!(f, "{:>3}  {}", rank + 1, c.config)?;
             match &c.outcome {
@@ -356,7 +427,9 @@ mod tests {
             let machine: Machine = "sm_90".parse().unwrap();
             let terms = works.into_iter().enumerate().map(|(i, w)| (i, Terms::of(&Work { programs, ..w }, &machine)));
             let terms: Vec<(usize, Terms)> = terms.collect();
-            prop_assert_eq!(best(&terms), by_cost(&terms).first().map(|r| r.point));
+            for resolution in [RESOLUTION, 0.0] {
+                prop_assert_eq!(best(&terms, resolution), by_cost(&terms, resolution).first().map(|r| r.point));
+            }
         }
     }
 }

@@ -152,6 +152,11 @@ impl Space {
         Ok(space.clone())
     }
 
+    /// The specialization.
+    pub(crate) fn spec(&self) -> &Specialization {
+        &self.spec
+    }
+
     /// True if some point was lowered, so that its cost can be told.
     pub(crate) fn has_lowered(&self) -> bool {
         !self.lowered.is_empty()

@@ -6,6 +6,7 @@ use super::{ship, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform};
 use atlas_dsl::{Config, DType, Schedule};
+use atlas_runtime::records::Records;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,7 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     let dtype = input::dtype_or(problem, DType::Bf16)?;
     let dims = input::dims(def, problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
-    let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref())?;
+    let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
     let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
     Ok((format!("{name}.{dtype}"), config, texts))
 }

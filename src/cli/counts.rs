@@ -1,13 +1,13 @@
 //! One small run of a kernel in the simulator, for `explain`: bank conflicts, sectors, instructions and bytes moved.
 
+use super::arguments::Arguments;
 use super::show;
 use anyhow::Result;
 use atlas_codegen::Machine;
-use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
-use atlas_dsl::ir::{Access, GridExtent};
+use atlas_dsl::def::DimDef;
+use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Config, DType, Kernel, KernelDef};
-use atlas_runtime::{Arg, CacheDir, Device, Launch, SimAccess, SimOptions, SimRun, Tensor};
-use half::{bf16, f16};
+use atlas_runtime::{CacheDir, Device, Launch, SimAccess, SimOptions, SimRun};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,45 +46,10 @@ pub(super) fn count(
     };
     let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
     let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
-    let mut tensors = Vec::new();
-    for param in def.params {
-        if let ParamDef::Tensor { dtype: of, dims: axes, .. } = param {
-            let of = match of {
-                DTypeRef::Fixed(fixed) => *fixed,
-                DTypeRef::Generic(_) => dtype,
-            };
-            let shape: Vec<usize> = axes.iter().map(|&d| dims[def.dims[d].name] as usize).collect();
-            tensors.push(tensor(&device, of, &shape)?);
-        }
-    }
-    let mut rest = tensors.iter_mut();
-    let mut args = Vec::new();
-    for param in def.params {
-        match param {
-            ParamDef::Tensor { access, .. } => args.extend(rest.next().map(|t| match access {
-                Access::In => Arg::In(t),
-                Access::Out => Arg::Out(t),
-            })),
-            ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32 | DType::I64), .. } => args.push(Arg::I32(1)),
-            ParamDef::Scalar { .. } => args.push(Arg::F32(0.5)),
-        }
-    }
-    def.launch_with(&device, config, args)?;
+    let sizes: Vec<u64> = def.dims.iter().map(|d| dims[d.name]).collect();
+    let mut arguments = Arguments::new(def, dtype, &sizes, &device)?;
+    def.launch_with(&device, config, arguments.args())?;
     Ok(Counts { dims, run: device.simulated() })
-}
-
-/// A tensor of small numbers that differ.
-fn tensor(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
-    let len: usize = shape.iter().product();
-    let values = (0..len).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5);
-    Ok(match dtype {
-        DType::F16 => device.tensor_from(&values.map(f16::from_f32).collect::<Vec<_>>(), shape)?,
-        DType::Bf16 => device.tensor_from(&values.map(bf16::from_f32).collect::<Vec<_>>(), shape)?,
-        DType::F32 => device.tensor_from(&values.collect::<Vec<_>>(), shape)?,
-        DType::F64 => device.tensor_from(&values.map(f64::from).collect::<Vec<_>>(), shape)?,
-        // Whole numbers are mostly indices: zero is always one of them.
-        other => Tensor::zeros(device, other, shape)?,
-    })
 }
 
 impl Counts {

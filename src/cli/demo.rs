@@ -8,6 +8,7 @@ use super::{compile, input, sample};
 use anyhow::{Context, Result, bail};
 use atlas_ops::{Problem, cases};
 use atlas_runtime::Device;
+use atlas_runtime::records::Records;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -95,7 +96,7 @@ fn built(p: &Problem, arch: &str, assembler: Option<&Path>) -> Result<Value> {
     let on = compile::platform(arch)?;
     let dims = input::dims_of(p);
     let spec = input::specialization(p.kernel, &dims, p.dtype)?;
-    let chosen = input::chosen(p.kernel, &spec, &dims, on.machine, None)?;
+    let chosen = input::chosen(p.kernel, &spec, &dims, on.machine, None, &Records::default())?;
     let (config, texts) =
         chosen.first(|c| stages::print((p.kernel.build)(&spec, c)?, &c.schedule, on, &[Stage::Ptx]))?;
     let ptx = texts.first().map_or("", |(_, text)| text);

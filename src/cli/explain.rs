@@ -9,6 +9,7 @@ use atlas_codegen::notes::Note;
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{DType, Kernel};
+use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,10 @@ pub(super) struct Args {
     /// as sm_90a.
     #[arg(long, default_value = "sm_80")]
     arch: String,
+    /// Choose by the tuning records of this GPU, named as its driver does, such as "NVIDIA H200"; those that this program carries,
+    /// and those in the folders of ATLAS_RECORDS.
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
     #[command(flatten)]
     problem: ProblemArgs,
     /// Run the kernel on a few tiles in the simulator, and count what it does.
@@ -38,7 +43,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let dtype = input::dtype_or(&args.problem, DType::Bf16)?;
     let dims = input::dims(def, args.problem.dims.as_deref())?;
     let spec = input::specialization(def, &dims, dtype)?;
-    let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref())?;
+    let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
+    for problem in records.problems() {
+        eprintln!("warning: {problem}");
+    }
+    let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
         let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };

@@ -6,7 +6,8 @@ use atlas_dsl::def::Declared;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
-use atlas_runtime::{Device, choose_for};
+use atlas_runtime::records::Records;
+use atlas_runtime::{Device, choose_with};
 use std::collections::BTreeMap;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
@@ -153,13 +154,14 @@ impl Chosen {
     }
 }
 
-/// The user's config, else the cost model's order for the machine, else the default.
+/// The user's config, else the order of the records and the cost model for the machine, else the default.
 pub(super) fn chosen(
     def: &'static KernelDef,
     spec: &Specialization,
     dims: &BTreeMap<String, u64>,
     machine: Machine,
     text: Option<&str>,
+    records: &Records,
 ) -> Result<Chosen> {
     if let Some(text) = text {
         return Ok(Chosen::one(config(def, text)?, "given by --config"));
@@ -171,7 +173,7 @@ pub(super) fn chosen(
             "the kernel's default; with --dims for every dim the cost model chooses",
         ));
     };
-    let selection = choose_for(def, spec, &sizes, Some(machine));
+    let selection = choose_with(def, spec, &sizes, machine, records);
     let configs: Vec<Config> = selection.legal().map(|c| c.config.clone()).take(TRIES).collect();
     if configs.is_empty() {
         let reasons: Vec<String> = selection.refused().take(3).map(|(c, why)| format!("{c}: {why}")).collect();

@@ -3,9 +3,13 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `list`, `compile`, `explain`, `verify`, `bench`, `demo`, `doctor` | the verbs |
+//! | `list`, `compile`, `explain`, `verify`, `bench`, `tune`, `bundle`, `demo`, `doctor` | the verbs |
 //! | `differential` | `verify --differential`: a GPU against the simulator |
 //! | `fuzz` | random kernels against the interpreter |
+//! | `tune` | the search for the best configs |
+//! | `bundle` | kernels compiled ahead of time, and their evidence |
+//! | `jobs` | problems to tune or to ship |
+//! | `arguments` | tensors for kernels of which nothing is known |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `stages` | the one place that calls the code generator |
 //! | `ship` | `compile --all`: every kernel to a folder |
@@ -16,8 +20,10 @@
 //! | `record` | the machine on which a measurement was taken |
 //! | `show` | tables, progress, JSON |
 
+mod arguments;
 mod bench;
 mod bench_plans;
+mod bundle;
 mod compile;
 mod counts;
 mod demo;
@@ -26,6 +32,7 @@ mod doctor;
 mod explain;
 mod fuzz;
 mod input;
+mod jobs;
 mod list;
 pub mod ptxas;
 mod record;
@@ -34,6 +41,7 @@ mod ship;
 mod show;
 mod simulate;
 mod stages;
+mod tune;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -60,6 +68,12 @@ enum Verb {
     Fuzz(fuzz::Args),
     /// Measure the kernels on a GPU.
     Bench(bench::Args),
+    /// Search for the best configs, and record them.
+    Tune(tune::Args),
+    /// Compile kernels ahead of time into one file, for programs without a compiler.
+    Bundle(bundle::Args),
+    #[command(hide = true)]
+    TuneWorker(tune::WorkerArgs),
     /// The main job: compile, run and check the kernels at the sizes of real models.
     Demo(demo::Args),
     /// What this machine has and lacks, with the mend.
@@ -77,9 +91,13 @@ pub fn main() -> ExitCode {
         Verb::Verify(args) => verify::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),
+        Verb::Tune(args) => tune::run(&args),
+        Verb::Bundle(args) => bundle::run(&args),
+        Verb::TuneWorker(args) => tune::work(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
     };
+    atlas_runtime::sizes::flush();
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

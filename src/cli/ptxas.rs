@@ -52,8 +52,24 @@ pub fn version(ptxas: &Path) -> Option<String> {
 
 /// Assembles PTX for an arch and reads off what it needs.
 pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
+    run(ptxas, ptx, arch, Path::new("/dev/null"))
+}
+
+/// Assembles PTX for an arch; the machine code, and what it needs.
+pub fn machine_code(ptxas: &Path, ptx: &str, arch: &str) -> Result<(Vec<u8>, Resources)> {
+    let to = std::env::temp_dir().join(format!("atlas-{}-{:p}.cubin", std::process::id(), &raw const *ptx));
+    let resources = run(ptxas, ptx, arch, &to)?;
+    let code = std::fs::read(&to).with_context(|| format!("cannot read {}", to.display()))?;
+    // Nothing is lost if it stays.
+    let _ = std::fs::remove_file(&to);
+    Ok((code, resources))
+}
+
+fn run(ptxas: &Path, ptx: &str, arch: &str, to: &Path) -> Result<Resources> {
     let mut child = Command::new(ptxas)
-        .args(["-v", &format!("-arch={arch}"), "-o", "/dev/null", "/dev/stdin"])
+        .args(["-v", &format!("-arch={arch}"), "-o"])
+        .arg(to)
+        .arg("/dev/stdin")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -62,7 +62,7 @@ pub(super) fn on_host(device: &Device, mut work: impl FnMut() -> Result<()>) -> 
 }
 
 /// Overwrites the L2.
-fn flush(device: &Device) -> Result<()> {
+pub(super) fn flush(device: &Device) -> Result<()> {
     if !device.is_cpu() {
         drop(Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4])?);
     }

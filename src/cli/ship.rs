@@ -7,6 +7,7 @@ use super::stages;
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
+use atlas_runtime::records::Records;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,7 +83,8 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
                 }
             };
             let mut configs = vec![def.default_config()];
-            for config in input::chosen(def, &spec, &dims, on.machine, None)?.configs.into_iter().take(LIKELY) {
+            let likely = input::chosen(def, &spec, &dims, on.machine, None, &Records::default())?;
+            for config in likely.configs.into_iter().take(LIKELY) {
                 if !configs.contains(&config) {
                     configs.push(config);
                 }

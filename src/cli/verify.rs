@@ -1,7 +1,7 @@
 //! `atlas verify`: every op against its f64 reference, ragged and strided shapes included.
 
 use super::show::{self, Progress};
-use super::{differential, input, simulate};
+use super::{bundle, differential, input, simulate};
 use anyhow::{Context, Result};
 use atlas_dsl::Config;
 use atlas_ops::{Comparison, OPS, Op, Problem, cases};
@@ -9,6 +9,7 @@ use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ pub(super) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Try every kernel of a bundle again in the simulator, as when it was made.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
     /// Run instructions and kernels on a GPU and in the simulator, and compare the two. `--only` then takes the name of
     /// an op or a kernel, the beginning of an instruction's name (`add.rn`), `kernels` or `instructions`.
     #[arg(long)]
@@ -44,6 +48,9 @@ pub(super) struct Args {
 
 /// Verifies.
 pub(super) fn run(args: &Args) -> Result<bool> {
+    if let Some(path) = &args.bundle {
+        return bundle::verify(path, args.json);
+    }
     if args.differential {
         return differential::run(&args.device, args.only.as_deref(), args.json);
     }

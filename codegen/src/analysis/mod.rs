@@ -4,6 +4,7 @@
 mod ahead;
 mod bounds;
 mod demand;
+mod expected;
 mod extents;
 mod fills;
 mod formless;
@@ -13,6 +14,7 @@ mod order;
 mod placement;
 mod precision;
 mod registers;
+mod sectors;
 mod sources;
 mod splits;
 mod uses;

@@ -4,16 +4,17 @@
 //! count by their trips, with grid coordinates in the middle of the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
+use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::peak_registers;
+use crate::analysis::sectors::sector_share;
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
 use crate::limits::registers_per_thread;
 use crate::math::Count;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
-use atlas_dsl::op::{BinaryOp, Predicate};
-use std::collections::BTreeMap;
+use atlas_dsl::op::BinaryOp;
 use std::ops::AddAssign;
 
 /// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
@@ -21,10 +22,8 @@ const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
 /// What a thread may have.
 const MOST_REGISTERS: u32 = 255;
-/// Trips of a loop whose bounds depend on data.
-const UNKNOWN_TRIPS: f64 = 8.0;
-/// Elements that such a loop goes over, where it counts tiles.
-const UNKNOWN_ELEMENTS: f64 = 512.0;
+/// What a byte of a sector that is written in part takes beside one that is not.
+const PARTIAL: f64 = 2.0;
 
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -173,7 +172,7 @@ impl WorkFormula {
     /// Counts a kernel's work.
     pub fn of(k: &Kernel) -> WorkFormula {
         let mut walk =
-            Walk { k, formulas: Formulas::default(), scalars: BTreeMap::new(), read: Vec::new(), pending: false };
+            Walk { k, formulas: Formulas::default(), expected: Expected::new(k), read: Vec::new(), pending: false };
         let roles = k.roles.values().map(|role| {
             let mut part = walk.block(role.body, None);
             part.fixed.rounds += walk.round();
@@ -203,8 +202,7 @@ impl WorkFormula {
 struct Walk<'a> {
     k: &'a Kernel,
     formulas: Formulas,
-    /// What scalars are, as far as asked.
-    scalars: BTreeMap<Value, Option<Formula>>,
+    expected: Expected<'a>,
     /// The tensors that are read.
     read: Vec<Param>,
     /// A load is on its way that nothing has waited for yet.
@@ -227,7 +225,7 @@ impl Walk<'_> {
             match op {
                 Op::Loop { lo, hi, body, .. } => self.repeat(*lo, *hi, *body, &mut part),
                 Op::If(condition, body, _) => {
-                    let condition = self.scalar(*condition);
+                    let condition = self.expected.scalar(&mut self.formulas, *condition);
                     let body = self.block(*body, ahead);
                     part.rest.push(Item::If { ahead, condition, body });
                 }
@@ -246,14 +244,15 @@ impl Walk<'_> {
     }
 
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
-        let bounds = self.scalar(lo).zip(self.scalar(hi));
+        let f = &mut self.formulas;
+        let bounds = self.expected.scalar(f, lo).zip(self.expected.scalar(f, hi));
         part.fixed.rounds += self.round();
         let stages = self.k.blocks[body].insts.iter().filter_map(|&i| match self.k.insts[i] {
             Op::Wait(ring, _) => Some(self.k.rings[ring].stages),
             _ => None,
         });
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
-        let else_trips = self.divisor(hi).map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
+        let else_trips = self.expected.divisor(hi).map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let mut body = self.block(body, ahead);
         body.fixed.rounds += self.round();
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
@@ -261,7 +260,11 @@ impl Walk<'_> {
 
     /// Accesses of global memory.
     fn global(&mut self, inst: Inst, ahead: Option<f64>, part: &mut Part) {
-        let from_memory = OfByte { global: 1.0, ..OfByte::default() };
+        let k = self.k;
+        let from_memory = |param: Param, slices: &[Slice]| {
+            let global = sector_share(k, param, slices);
+            OfByte { global, ..OfByte::default() }
+        };
         match &self.k.insts[inst] {
             Op::LoadGlobal { param, slices, cache } => {
                 part.fixed.element_wise += 4.0 * self.accesses(inst);
@@ -273,13 +276,17 @@ impl Walk<'_> {
                         let each = OfByte { shared: 1.0, ..OfByte::default() };
                         Item::Bytes { amount, each, moved: Moved::Again }
                     }
-                    _ => Item::Bytes { amount, each: from_memory, moved: self.read(*param) },
+                    _ => Item::Bytes { amount, each: from_memory(*param, slices), moved: self.read(*param) },
                 });
             }
             Op::StoreGlobal { param, slices, .. } => {
                 part.fixed.element_wise += 4.0 * self.accesses(inst);
+                // Of a sector that is written in part, the rest is read first.
+                let share = self.formulas.constant(1.0 + PARTIAL * (sector_share(k, *param, slices) - 1.0));
                 let amount = self.global_bytes(*param, slices);
-                part.rest.push(Item::Bytes { amount, each: from_memory, moved: Moved::Written });
+                let amount = self.formulas.product([amount, share]);
+                let each = OfByte { global: 1.0, ..OfByte::default() };
+                part.rest.push(Item::Bytes { amount, each, moved: Moved::Written });
             }
             Op::Copy { atom, param, slices, to } => {
                 let element = f64::from(self.k.buffers[to.buffer].dtype.bytes());
@@ -288,7 +295,7 @@ impl Walk<'_> {
                     CopyAtom::Direct => 6.0 / element,
                     CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
                 };
-                let each = OfByte { global: 1.0, shared: 1.0, element_wise };
+                let each = OfByte { shared: 1.0, element_wise, ..from_memory(*param, slices) };
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
@@ -406,62 +413,6 @@ impl Walk<'_> {
         let mut factors = vec![f.constant(f64::from(dtype.bytes()))];
         factors.extend(dims.iter().enumerate().filter(|&(i, _)| !repeats(i)).map(|(_, &d)| f.size(d)));
         f.product(factors)
-    }
-
-    /// The value of a scalar, with grid coordinates in the middle; `None` if it depends on data or on a loop.
-    /// The number by which a count of tiles was divided: the extent of one.
-    fn divisor(&self, v: Value) -> Option<f64> {
-        let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
-        match self.k.insts[inst] {
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.divisor(x),
-            Op::Binary(BinaryOp::Div, _, _, by) => match self.k.values[by].def {
-                ValueDef::Result(inst, _) => match self.k.insts[inst] {
-                    Op::Const(extent) if extent >= 1.0 => Some(extent),
-                    _ => None,
-                },
-                _ => None,
-            },
-            Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b) => {
-                self.divisor(a).or_else(|| self.divisor(b))
-            }
-            _ => None,
-        }
-    }
-
-    fn scalar(&mut self, v: Value) -> Option<Formula> {
-        if let Some(&known) = self.scalars.get(&v) {
-            return known;
-        }
-        let made = self.make_scalar(v);
-        self.scalars.insert(v, made);
-        made
-    }
-
-    fn make_scalar(&mut self, v: Value) -> Option<Formula> {
-        let inst = match self.k.values[v].def {
-            ValueDef::Program(_) | ValueDef::BlockParam(..) => return None,
-            ValueDef::Result(inst, _) => inst,
-        };
-        match self.k.insts[inst] {
-            Op::Const(x) => Some(self.formulas.constant(x)),
-            Op::DimSize(dim) => Some(self.formulas.size(dim)),
-            Op::DimTiles(dim, size) => Some(self.formulas.count(GridExtent::Tiles { dim, size })),
-            Op::Coordinate(_, axis) => {
-                let count = self.formulas.count(axis);
-                let half = self.formulas.constant(0.5);
-                self.formulas.binary(BinaryOp::Mul, count, half)
-            }
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.scalar(x),
-            Op::Compare(Predicate::Lt, a, b) => {
-                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
-                Some(self.formulas.less(a, b))
-            }
-            Op::Binary(op, _, a, b) => {
-                let (a, b) = (self.scalar(a)?, self.scalar(b)?);
-                self.formulas.binary(op, a, b)
-            }
-            _ => None,
-        }
     }
 }
 

@@ -8,6 +8,7 @@ mod kernels;
 mod keys;
 mod launching;
 mod ptx;
+mod records;
 mod selection;
 #[cfg(feature = "sim")]
 mod sim;

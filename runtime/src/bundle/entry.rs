@@ -1,0 +1,156 @@
+//! What a bundle says of one kernel: the classes of problems that it serves, the compiled variants, and how they are chosen.
+
+use super::file::BundleError;
+use super::table::Table;
+use crate::class::{canonical, class_text, dims_text, parse_class};
+use atlas_dsl::{Config, KernelDef, Specialization};
+use serde::{Deserialize, Serialize};
+
+/// What a file says of a kernel, at most.
+const MOST_CLASSES: usize = 4096;
+const MOST_VARIANTS: usize = 4096;
+
+/// One kernel of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelEntry {
+    /// What of its problems was compiled for.
+    pub classes: Vec<ClassEntry>,
+}
+
+/// The problems of one specialization.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassEntry {
+    /// Element types, `T=bf16`.
+    pub types: String,
+    /// What is known of the dims, `N=*8 D=64`: `*8` is any multiple of 8.
+    pub dims: String,
+    /// Tensors that are not contiguous or not aligned to 16 bytes, as a record names them.
+    pub tensors: String,
+    /// Compiled kernels.
+    pub variants: Vec<Variant>,
+    /// Which variant runs which sizes, for each machine.
+    pub tables: Vec<MachineTable>,
+}
+
+/// The choices of a class on one machine, and the target of the variants that they name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineTable {
+    /// Such as `sm_90`.
+    pub target: String,
+    /// The choices.
+    pub table: Table,
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The config's text.
+    pub config: String,
+    /// SHA-256 of the Tile IR that it was compiled from.
+    pub tile_ir: String,
+    /// What it was compiled for.
+    pub target: String,
+    /// Its place among the bundle's images.
+    pub image: usize,
+    /// What NVIDIA's assembler made of it, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// Machine code for exactly this compute capability, beside the PTX.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cubin: Option<Cubin>,
+    /// What it was tried on before it was shipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+}
+
+/// What a kernel needs of a multiprocessor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    /// Registers of one thread.
+    pub registers: u32,
+    /// Bytes of registers that one thread spills.
+    pub spills: u32,
+}
+
+/// Machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cubin {
+    /// The compute capability, such as 90: it runs on no other.
+    pub sm: u32,
+    /// The least CUDA version of a driver that takes it, such as 13000.
+    pub driver: i32,
+    /// Its place among the bundle's images.
+    pub image: usize,
+}
+
+/// One run in the simulator, beside the interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// The order in which warps ran.
+    pub schedule: String,
+    /// The sizes, `N=24 D=64`.
+    pub sizes: String,
+    /// How far the results lay apart, relative to their size, and how far they may.
+    pub error: f64,
+    /// The bound.
+    pub bound: f64,
+}
+
+impl ClassEntry {
+    /// A class without variants.
+    pub fn new(def: &KernelDef, spec: &Specialization) -> ClassEntry {
+        let (types, tensors) = class_text(def, spec);
+        ClassEntry { types, dims: dims_text(def, spec), tensors, ..ClassEntry::default() }
+    }
+
+    /// Its specialization, without the facts of usual tensors; `None` if its texts are none.
+    pub fn spec(&self, def: &KernelDef) -> Option<Specialization> {
+        parse_class(&self.types, &self.dims, &self.tensors).map(|spec| canonical(def, &spec))
+    }
+
+    /// For messages.
+    pub(super) fn text(&self) -> String {
+        let parts = [&self.types, &self.dims, &self.tensors].map(String::as_str);
+        parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl KernelEntry {
+    /// Reads an entry, and checks that its parts are there.
+    pub(super) fn parse(
+        bytes: &[u8],
+        images: usize,
+        wrong: impl Fn(String) -> BundleError,
+    ) -> Result<KernelEntry, BundleError> {
+        let entry: KernelEntry = serde_json::from_slice(bytes).map_err(|e| wrong(e.to_string()))?;
+        if entry.classes.len() > MOST_CLASSES {
+            return Err(wrong(format!("more than {MOST_CLASSES} classes")));
+        }
+        for class in &entry.classes {
+            let spec = parse_class(&class.types, &class.dims, &class.tensors);
+            let Some(spec) = spec else { return Err(wrong(format!("`{}` is no class", class.text()))) };
+            let dims = class.dims.split_whitespace().count();
+            if class.variants.len() > MOST_VARIANTS || spec.dims.len() != dims {
+                return Err(wrong(format!("`{}` names a dim twice, or has too many variants", class.text())));
+            }
+            let is_known = |v: &Variant| {
+                let cubin = v.cubin.is_none_or(|c| c.image < images);
+                v.image < images && cubin && v.config.parse::<Config>().is_ok()
+            };
+            if let Some(v) = class.variants.iter().find(|v| !is_known(v)) {
+                return Err(wrong(format!("variant `{}` of `{}` is none", v.config, class.text())));
+            }
+            if !class.tables.iter().all(|t| t.table.is_sound(dims, class.variants.len())) {
+                return Err(wrong(format!("the choices for `{}` do not hold together", class.text())));
+            }
+        }
+        Ok(entry)
+    }
+}

@@ -1,0 +1,189 @@
+//! The file of a bundle: a header, a table of contents, then sections, each compressed and under a hash of its own.
+//!
+//! ```text
+//! ATLASBND  version: u32  abi: u32  length: u64  SHA-256     of the table of contents, all little-endian
+//! table of contents                                          JSON
+//! sections                                                   LZ4 blocks, in any order
+//! ```
+//!
+//! Nothing is believed before its hash matched, and nothing is allocated that the file could not hold. A hash finds
+//! damage, not malice: who can write the file can write its hashes, and decides what runs, as with any program.
+
+use atlas_dsl::diag::Code;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const MAGIC: &[u8; 8] = b"ATLASBND";
+/// Raised when the layout of the file or the meaning of its JSON changes.
+pub(super) const VERSION: u32 = 1;
+/// Raised when the parameters of a compiled kernel, or how it is launched, change their meaning.
+pub(super) const ABI: u32 = 1;
+const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 32;
+/// A section's bytes once they are decompressed, at most. LZ4 makes no more than 255 bytes of one.
+const MOST_RAW: u64 = 256 << 20;
+const MOST_RATIO: u64 = 255;
+
+/// Why a bundle, or a part of it, cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleError {
+    /// The file, or where else the bytes are from.
+    pub origin: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl BundleError {
+    /// The stable number of this kind of mistake.
+    pub fn code(&self) -> Code {
+        Code(650)
+    }
+}
+
+impl fmt::Display for BundleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: the bundle {} cannot be used: {}", self.code(), self.origin, self.message)
+    }
+}
+
+/// Where a section stands, counted from the end of the table of contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Section {
+    at: u64,
+    length: u64,
+    raw: u64,
+    sha256: String,
+}
+
+impl Section {
+    pub(super) fn hash(&self) -> &str {
+        &self.sha256
+    }
+}
+
+/// The table of contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Contents {
+    /// What made the bundle: Atlas, its code generator and LLVM.
+    pub(super) made_by: String,
+    /// By the kernel's name: JSON of a `KernelEntry`.
+    pub(super) kernels: BTreeMap<String, Section>,
+    /// Compiled kernels, as `image_file` writes them, and machine code of the driver's assembler.
+    pub(super) images: Vec<Section>,
+    /// Tuning records, as text.
+    pub(super) records: Vec<Section>,
+}
+
+/// The bytes of a bundle and its table of contents.
+pub(super) struct File {
+    pub(super) origin: String,
+    pub(super) contents: Contents,
+    bytes: Cow<'static, [u8]>,
+    base: usize,
+}
+
+impl File {
+    /// Reads the header and the table of contents, and checks that all sections are there.
+    pub(super) fn read(origin: &str, bytes: Cow<'static, [u8]>) -> Result<File, BundleError> {
+        let wrong = |message: &str| BundleError { origin: origin.to_owned(), message: message.to_owned() };
+        let cut_off = || wrong("it is cut off; copy it anew");
+        if !bytes.starts_with(&MAGIC[..bytes.len().min(MAGIC.len())]) {
+            return Err(wrong("it is no bundle"));
+        }
+        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or_else(cut_off)?;
+        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (version, abi) = (number(8), number(12));
+        if version != VERSION || abi != ABI {
+            let message = format!(
+                "it has format {version} for ABI {abi}, and this program reads format {VERSION} for ABI {ABI}; \
+                 make it with the `atlas bundle` of this program's version"
+            );
+            return Err(wrong(&message));
+        }
+        let length = u64::from(number(16)) | u64::from(number(20)) << 32;
+        let length = usize::try_from(length).map_err(|_| cut_off())?;
+        let text = rest.get(..length).ok_or_else(cut_off)?;
+        if Sha256::digest(text)[..] != header[24..HEADER] {
+            return Err(wrong("its table of contents is damaged; copy it anew"));
+        }
+        let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(&format!("its contents: {e}")))?;
+        let sections = (rest.len() - length) as u64;
+        let all = contents.kernels.values().chain(&contents.images).chain(&contents.records);
+        for s in all {
+            if s.at.checked_add(s.length).is_none_or(|end| end > sections) {
+                return Err(cut_off());
+            }
+            if s.raw > MOST_RAW || s.raw > s.length.saturating_mul(MOST_RATIO) {
+                return Err(wrong("a section says that it is larger than its bytes can be"));
+            }
+        }
+        Ok(File { origin: origin.to_owned(), contents, base: HEADER + length, bytes })
+    }
+
+    pub(super) fn wrong(&self, message: impl Into<String>) -> BundleError {
+        BundleError { origin: self.origin.clone(), message: message.into() }
+    }
+
+    /// The bytes of a section, checked and decompressed. `what` names it.
+    pub(super) fn section(&self, section: &Section, what: &str) -> Result<Vec<u8>, BundleError> {
+        // `read` has checked that these fit.
+        let (at, length) = (self.base + section.at as usize, section.length as usize);
+        let packed = self.bytes.get(at..at + length).ok_or_else(|| self.wrong("it is cut off; copy it anew"))?;
+        if hash(packed) != section.sha256 {
+            return Err(self.wrong(format!("{what} is damaged; copy it anew")));
+        }
+        lz4_flex::block::decompress(packed, section.raw as usize)
+            .ok()
+            .filter(|raw| raw.len() as u64 == section.raw)
+            .ok_or_else(|| self.wrong(format!("{what} does not decompress")))
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The sections of a file that is being made; equal ones are kept once.
+#[derive(Default)]
+pub(super) struct Sections {
+    packed: BTreeMap<String, Vec<u8>>,
+}
+
+impl Sections {
+    /// A section without its place.
+    pub(super) fn add(&mut self, raw: &[u8]) -> Section {
+        let packed = lz4_flex::block::compress(raw);
+        let section = Section { at: 0, length: packed.len() as u64, raw: raw.len() as u64, sha256: hash(&packed) };
+        self.packed.insert(section.sha256.clone(), packed);
+        section
+    }
+
+    /// The bytes of the file: the sections that its contents name, in that order.
+    pub(super) fn file(&self, mut contents: Contents) -> Vec<u8> {
+        let mut sections: Vec<u8> = Vec::new();
+        let mut places: BTreeMap<String, u64> = BTreeMap::new();
+        let all = contents.kernels.values_mut().chain(&mut contents.images).chain(&mut contents.records);
+        for section in all {
+            let here = sections.len() as u64;
+            section.at = *places.entry(section.sha256.clone()).or_insert(here);
+            if section.at == here {
+                sections.extend(self.packed.get(&section.sha256).into_iter().flatten());
+            }
+        }
+        // Numbers and strings always encode.
+        let text = serde_json::to_vec(&contents).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(HEADER + text.len() + sections.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&ABI.to_le_bytes());
+        bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&Sha256::digest(&text));
+        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(&sections);
+        bytes
+    }
+}

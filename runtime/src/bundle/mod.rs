@@ -1,0 +1,219 @@
+//! Bundles: compiled kernels, and which of them runs which problem, in one file. A program that has a bundle needs
+//! NVIDIA's driver and nothing else.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `file` | the bytes: header, table of contents, sections, hashes |
+//! | `entry` | what is said of one kernel |
+//! | `table` | which variant runs which sizes |
+//! | `offer` | the variants for a problem, best first |
+//! | `write` | a bundle that is being made |
+
+mod entry;
+mod file;
+mod offer;
+mod table;
+mod write;
+
+pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant};
+pub use file::BundleError;
+pub(crate) use offer::{Asked, Lack, Offer};
+pub use table::{MOST_CELLS, Table};
+pub use write::BundleWriter;
+
+use self::file::File;
+use crate::image_file;
+use atlas_codegen::KernelImage;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// The environment variable that names files of bundles, as `PATH` names folders.
+pub const BUNDLES_VARIABLE: &str = "ATLAS_BUNDLES";
+
+/// A bundle that is part of a program: what `atlas::bundle!` adds to it.
+#[derive(Clone, Copy, Debug)]
+pub struct ShippedBundle {
+    /// Where it came from, for messages.
+    pub origin: &'static str,
+    /// The file.
+    pub bytes: &'static [u8],
+}
+
+inventory::collect!(ShippedBundle);
+
+/// Compiled kernels in a file.
+pub struct Bundle {
+    file: File,
+    /// The entries that were asked for, or what is wrong with them.
+    entries: Mutex<HashMap<String, Result<Arc<KernelEntry>, BundleError>>>,
+}
+
+impl Bundle {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`BundleError`]: it cannot be read, is no bundle, or is one of another version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Bundle, BundleError> {
+        let path = path.as_ref();
+        let origin = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => Bundle::read(&origin, bytes),
+            Err(e) => Err(BundleError { origin, message: e.to_string() }),
+        }
+    }
+
+    /// Takes a bundle's bytes; `origin` names them in messages. Kernels are read when they are asked for.
+    ///
+    /// # Errors
+    /// [`BundleError`]: they are no bundle, or one of another version.
+    pub fn read(origin: &str, bytes: impl Into<Cow<'static, [u8]>>) -> Result<Bundle, BundleError> {
+        Ok(Bundle { file: File::read(origin, bytes.into())?, entries: Mutex::default() })
+    }
+
+    /// The file that it is, or where else it is from.
+    pub fn origin(&self) -> &str {
+        &self.file.origin
+    }
+
+    /// What made it: Atlas, its code generator and LLVM.
+    pub fn made_by(&self) -> &str {
+        &self.file.contents.made_by
+    }
+
+    /// The names of its kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.file.contents.kernels.keys().map(String::as_str)
+    }
+
+    /// What it says of a kernel; `None` if it has no such kernel.
+    ///
+    /// # Errors
+    /// [`BundleError`] if that part of the file is damaged.
+    pub fn entry(&self, kernel: &str) -> Option<Result<Arc<KernelEntry>, BundleError>> {
+        let section = self.file.contents.kernels.get(kernel)?;
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || {
+            let what = format!("the part of `{kernel}`");
+            let bytes = self.file.section(section, &what)?;
+            let wrong = |message: String| self.file.wrong(format!("{what}: {message}"));
+            KernelEntry::parse(&bytes, self.file.contents.images.len(), wrong).map(Arc::new)
+        };
+        Some(entries.entry(kernel.to_owned()).or_insert_with(read).clone())
+    }
+
+    /// The compiled kernel of a variant.
+    ///
+    /// # Errors
+    /// [`BundleError`] if that part of the file is damaged, or is another kernel than the entry says.
+    pub fn image(&self, variant: &Variant) -> Result<KernelImage, BundleError> {
+        let what = format!("the kernel compiled with `{}`", variant.config);
+        let image = image_file::decode(&self.bytes_of(variant.image, &what)?);
+        let image = image.map_err(|e| self.file.wrong(format!("{what}: {e}")))?;
+        match image.target.to_string() == variant.target {
+            true => Ok(image),
+            false => Err(self.file.wrong(format!("{what} is for {}, not {}", image.target, variant.target))),
+        }
+    }
+
+    /// The hash of a variant's image.
+    pub(crate) fn image_hash(&self, variant: &Variant) -> &str {
+        self.file.contents.images.get(variant.image).map_or("", |s| s.hash())
+    }
+
+    /// Machine code.
+    pub(crate) fn cubin(&self, cubin: Cubin) -> Result<Vec<u8>, BundleError> {
+        self.bytes_of(cubin.image, "machine code")
+    }
+
+    fn bytes_of(&self, image: usize, what: &str) -> Result<Vec<u8>, BundleError> {
+        let section = self.file.contents.images.get(image);
+        self.file.section(section.ok_or_else(|| self.file.wrong(format!("{what} is missing")))?, what)
+    }
+
+    /// The tuning records that it was made with, as text.
+    ///
+    /// # Errors
+    /// [`BundleError`] if that part of the file is damaged.
+    pub fn records(&self) -> Result<Vec<String>, BundleError> {
+        let read = |s| {
+            let bytes = self.file.section(s, "a tuning record")?;
+            String::from_utf8(bytes).map_err(|_| self.file.wrong("a tuning record is no text"))
+        };
+        self.file.contents.records.iter().map(read).collect()
+    }
+
+    /// Reads every part, so that damage anywhere is found.
+    ///
+    /// # Errors
+    /// [`BundleError`] of the first part that is damaged.
+    pub fn check(&self) -> Result<(), BundleError> {
+        for kernel in self.kernels() {
+            let Some(entry) = self.entry(kernel) else { continue };
+            for variant in entry?.classes.iter().flat_map(|c| &c.variants) {
+                self.image(variant)?;
+                if let Some(cubin) = variant.cubin {
+                    self.cubin(cubin)?;
+                }
+            }
+        }
+        self.records().map(drop)
+    }
+}
+
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bundle({}, {} kernels)", self.origin(), self.file.contents.kernels.len())
+    }
+}
+
+/// The bundles of a device, in the order in which they are asked.
+#[derive(Clone, Debug, Default)]
+pub struct Bundles {
+    all: Vec<Arc<Bundle>>,
+    problems: Vec<BundleError>,
+}
+
+impl Bundles {
+    /// The files that `ATLAS_BUNDLES` names, then those that are part of the program: read once in a process. What cannot
+    /// be read is left out and listed in [`Bundles::problems`].
+    pub fn of_program() -> Bundles {
+        static BUNDLES: LazyLock<Bundles> = LazyLock::new(|| {
+            let files = std::env::var_os(BUNDLES_VARIABLE);
+            let files: Vec<_> =
+                files.iter().flat_map(std::env::split_paths).filter(|p| !p.as_os_str().is_empty()).collect();
+            let shipped = inventory::iter::<ShippedBundle>.into_iter().map(|s| Bundle::read(s.origin, s.bytes));
+            let mut bundles = Bundles::default();
+            for bundle in files.iter().map(Bundle::open).chain(shipped) {
+                match bundle {
+                    Ok(bundle) => bundles.add(bundle),
+                    Err(e) => bundles.problems.push(e),
+                }
+            }
+            bundles
+        });
+        BUNDLES.clone()
+    }
+
+    /// Adds one, to be asked after the others.
+    pub fn add(&mut self, bundle: Bundle) {
+        self.all.push(Arc::new(bundle));
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Bundle> {
+        self.all.iter().map(|b| &**b)
+    }
+
+    /// What could not be read, and why.
+    pub fn problems(&self) -> &[BundleError] {
+        &self.problems
+    }
+
+    /// True if there are none, and none that could not be read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.problems.is_empty()
+    }
+}

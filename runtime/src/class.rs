@@ -1,0 +1,154 @@
+//! Classes of problems: a specialization reduced to what is not usual of it, as a value and as text.
+//!
+//! Tensors are usual if they are contiguous and aligned to 16 bytes. A kernel that was compiled for one class serves
+//! every problem of which it assumes nothing that does not hold.
+
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts};
+use atlas_dsl::{DType, KernelDef, Specialization};
+use std::fmt::Write;
+
+/// The alignment that a tensor has unless somebody says otherwise, in bytes.
+const USUAL_ALIGN: u32 = 16;
+/// Axes of a tensor that are named in a text, at most.
+const MOST_AXES: usize = 64;
+
+/// The tensors of a kernel by name, with the facts of their dims.
+fn tensors<'a>(
+    def: &'a KernelDef,
+    spec: &'a Specialization,
+) -> impl Iterator<Item = (&'static str, Vec<DimFact>)> + 'a {
+    def.params.iter().filter_map(|param| match param {
+        ParamDef::Scalar { .. } => None,
+        ParamDef::Tensor { name, dims, .. } => {
+            let fact = |&d: &usize| spec.dims.get(def.dims[d].name).copied().unwrap_or(DimFact::Dynamic(1));
+            Some((*name, dims.iter().map(fact).collect()))
+        }
+    })
+}
+
+fn is_usual(facts: &TensorFacts, dims: &[DimFact]) -> bool {
+    facts.align >= USUAL_ALIGN && facts.strides == Specialization::contiguous_strides(dims)
+}
+
+/// A specialization without the facts of usual tensors.
+pub(crate) fn canonical(def: &KernelDef, spec: &Specialization) -> Specialization {
+    let mut canonical = spec.clone();
+    for (name, dims) in tensors(def, spec) {
+        if spec.tensors.get(name).is_some_and(|facts| is_usual(facts, &dims)) {
+            canonical.tensors.remove(name);
+        }
+    }
+    canonical
+}
+
+/// The element types of a specialization as text, `T=bf16`, and its tensors that are not contiguous or not aligned to 16
+/// bytes, `x=4:*8,1`: the alignment, then the strides, of which `*8` is any multiple of 8.
+pub fn class_text(def: &KernelDef, spec: &Specialization) -> (String, String) {
+    let types = def.types.iter().filter_map(|t| spec.types.get(t.name).map(|d| format!("{}={d}", t.name)));
+    let types = types.collect::<Vec<_>>().join(" ");
+    let mut unusual = Vec::new();
+    for (name, dims) in tensors(def, spec) {
+        let Some(facts) = spec.tensors.get(name).filter(|facts| !is_usual(facts, &dims)) else { continue };
+        let mut text = format!("{name}={}:", facts.align);
+        for (i, stride) in facts.strides.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            // Writing to a string does not fail.
+            let _ = match stride {
+                StrideFact::Const(n) => write!(text, "{comma}{n}"),
+                StrideFact::Dynamic(divisor) => write!(text, "{comma}*{divisor}"),
+            };
+        }
+        unusual.push(text);
+    }
+    (types, unusual.join(" "))
+}
+
+/// What is known of a specialization's dims, `N=*8 D=64`: `*8` is any multiple of 8.
+pub(crate) fn dims_text(def: &KernelDef, spec: &Specialization) -> String {
+    let fact = |d: &atlas_dsl::def::DimDef| {
+        spec.dims.get(d.name).map(|fact| match fact {
+            DimFact::Const(n) => format!("{}={n}", d.name),
+            DimFact::Dynamic(divisor) => format!("{}=*{divisor}", d.name),
+        })
+    };
+    def.dims.iter().filter_map(fact).collect::<Vec<_>>().join(" ")
+}
+
+/// A specialization from the texts of its types, dims and unusual tensors; `None` if they are none.
+pub fn parse_class(types: &str, dims: &str, tensors: &str) -> Option<Specialization> {
+    let mut spec = Specialization::default();
+    for pair in types.split_whitespace() {
+        let (name, dtype) = pair.split_once('=')?;
+        spec.types.insert(name.to_owned(), DType::from_name(dtype)?);
+    }
+    for pair in dims.split_whitespace() {
+        let (name, fact) = pair.split_once('=')?;
+        let fact = match fact.strip_prefix('*') {
+            Some(divisor) => DimFact::Dynamic(divisor_of(divisor)?),
+            None => DimFact::Const(fact.parse().ok()?),
+        };
+        spec.dims.insert(name.to_owned(), fact);
+    }
+    for pair in tensors.split_whitespace() {
+        let (name, facts) = pair.split_once('=')?;
+        let (align, strides) = facts.split_once(':')?;
+        let stride = |text: &str| match text.strip_prefix('*') {
+            Some(divisor) => divisor_of(divisor).map(StrideFact::Dynamic),
+            None => text.parse().ok().map(StrideFact::Const),
+        };
+        let strides: Vec<StrideFact> = match strides {
+            "" => Vec::new(),
+            some => some.split(',').map(stride).collect::<Option<_>>()?,
+        };
+        if strides.len() > MOST_AXES {
+            return None;
+        }
+        spec.tensors.insert(name.to_owned(), TensorFacts { align: divisor_of(align)?, strides });
+    }
+    Some(spec)
+}
+
+fn divisor_of(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n: &u32| n.is_power_of_two())
+}
+
+/// True if a kernel that was compiled for the class `wide` serves a problem of the class `here`, both canonical.
+pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specialization) -> bool {
+    let dim = |name: &str| match (wide.dims.get(name), here.dims.get(name)) {
+        (Some(DimFact::Const(a)), Some(DimFact::Const(b))) => a == b,
+        (Some(DimFact::Dynamic(a)), Some(DimFact::Const(b))) => b % u64::from(*a) == 0,
+        (Some(DimFact::Dynamic(a)), Some(DimFact::Dynamic(b))) => b % a == 0,
+        _ => false,
+    };
+    let stride = |(a, b): (&StrideFact, &StrideFact)| match (a, b) {
+        (StrideFact::Const(a), StrideFact::Const(b)) => a == b,
+        (StrideFact::Dynamic(a), StrideFact::Const(b)) => b % i64::from(*a) == 0,
+        (StrideFact::Dynamic(a), StrideFact::Dynamic(b)) => b % a == 0,
+        (StrideFact::Const(_), StrideFact::Dynamic(_)) => false,
+    };
+    let facts = |spec: &Specialization, name: &str, dims: &[DimFact]| {
+        let usual = || TensorFacts { align: USUAL_ALIGN, strides: Specialization::contiguous_strides(dims) };
+        spec.tensors.get(name).cloned().unwrap_or_else(usual)
+    };
+    wide.types == here.types
+        && def.dims.iter().all(|d| dim(d.name))
+        && tensors(def, wide).zip(tensors(def, here)).all(|((name, a), (_, b))| {
+            let (a, b) = (facts(wide, name, &a), facts(here, name, &b));
+            a.align <= b.align && a.strides.len() == b.strides.len() && a.strides.iter().zip(&b.strides).all(stride)
+        })
+}
+
+/// How much a class assumes: of two that serve a problem, the one that assumes more has the faster kernel.
+pub(crate) fn assumed(spec: &Specialization) -> u32 {
+    let dims = spec.dims.values().map(|fact| match fact {
+        DimFact::Const(_) => 16,
+        DimFact::Dynamic(divisor) => divisor.trailing_zeros(),
+    });
+    let stride = |s: &StrideFact| match s {
+        StrideFact::Const(_) => 16,
+        StrideFact::Dynamic(divisor) => divisor.trailing_zeros(),
+    };
+    let tensors = spec.tensors.values().map(|t| t.align.trailing_zeros() + t.strides.iter().map(stride).sum::<u32>());
+    dims.sum::<u32>() + tensors.sum::<u32>()
+}

@@ -1,0 +1,138 @@
+//! Records of tuning: what configs of a kernel took on a model of GPU, and what follows from that for other sizes.
+//!
+//! A record is a text file, one for a kernel and a GPU, that `atlas tune` writes and people review. A launch asks for its own
+//! sizes first; `Guide` says what the record of them chose, and by how much the cost model has erred for each config at
+//! sizes nearby. Records can only help: one that is missing, stale or damaged leaves the choice to the cost model.
+
+mod guide;
+mod record;
+mod residual;
+
+pub use crate::class::{class_text, parse_class};
+pub(crate) use guide::Guide;
+pub use record::{Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
+
+use atlas_dsl::{KernelDef, Specialization};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The environment variable that names folders with records, as `PATH` names its own. The records of the first win.
+pub const RECORDS_VARIABLE: &str = "ATLAS_RECORDS";
+
+/// The text of a record that is part of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct ShippedRecord {
+    /// Where it came from, for messages.
+    pub origin: &'static str,
+    /// The record.
+    pub text: &'static str,
+}
+
+/// Lets records be found that crates carry: `inventory::submit! { ShippedRecord { .. } }`.
+pub use inventory;
+inventory::collect!(ShippedRecord);
+
+/// The records of one model of GPU.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    gpu: String,
+    by_kernel: BTreeMap<String, Arc<Record>>,
+    problems: Vec<RecordError>,
+    fits: guide::Fits,
+}
+
+impl Records {
+    /// No records, of the GPU of this name.
+    pub fn none(gpu: &str) -> Records {
+        Records { gpu: gpu.to_owned(), ..Records::default() }
+    }
+
+    /// The records of a GPU: those of the folders in `ATLAS_RECORDS`, then those that crates of this program carry. What
+    /// cannot be read is left out and listed in [`Records::problems`].
+    pub fn of_gpu(gpu: &str) -> Records {
+        let mut records = Records::none(gpu);
+        for folder in std::env::var_os(RECORDS_VARIABLE).iter().flat_map(std::env::split_paths) {
+            records.add_folder(&folder);
+        }
+        for shipped in inventory::iter::<ShippedRecord> {
+            records.add_or_note(shipped.origin, shipped.text);
+        }
+        records
+    }
+
+    /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU.
+    pub fn add_folder(&mut self, folder: &Path) {
+        let entries = |folder: &Path| -> Vec<_> {
+            let mut found: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+            found.sort();
+            found
+        };
+        let here = entries(folder);
+        let inside = here.iter().filter(|p| p.is_dir()).flat_map(|p| entries(p));
+        let files = here.iter().cloned().chain(inside).filter(|p| p.extension().is_some_and(|e| e == "toml"));
+        for file in files.collect::<Vec<_>>() {
+            let origin = file.display().to_string();
+            match fs::read_to_string(&file) {
+                Ok(text) => self.add_or_note(&origin, &text),
+                Err(e) => self.problems.push(RecordError::new(&origin, e.to_string())),
+            }
+        }
+    }
+
+    fn add_or_note(&mut self, origin: &str, text: &str) {
+        if let Err(e) = self.add(origin, text) {
+            self.problems.push(e);
+        }
+    }
+
+    /// Adds a record, unless it is of another GPU or of a kernel that has one. True if it was added.
+    ///
+    /// # Errors
+    /// [`RecordError`] if the text is no record.
+    pub fn add(&mut self, origin: &str, text: &str) -> Result<bool, RecordError> {
+        let record = Record::parse(origin, text)?;
+        if record.gpu != self.gpu || self.by_kernel.contains_key(&record.kernel) {
+            return Ok(false);
+        }
+        self.insert(record);
+        Ok(true)
+    }
+
+    /// Puts a record in place of the one that its kernel has, whatever its GPU.
+    pub fn insert(&mut self, record: Record) {
+        self.by_kernel.insert(record.kernel.clone(), Arc::new(record));
+        self.fits = guide::Fits::default();
+    }
+
+    /// The GPU that they are of.
+    pub fn gpu(&self) -> &str {
+        &self.gpu
+    }
+
+    /// The record of a kernel.
+    pub fn of_kernel(&self, kernel: &str) -> Option<&Record> {
+        self.by_kernel.get(kernel).map(|r| &**r)
+    }
+
+    /// All records, by the names of their kernels.
+    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.by_kernel.values().map(|r| &**r)
+    }
+
+    /// What could not be read, and why.
+    pub fn problems(&self) -> &[RecordError] {
+        &self.problems
+    }
+
+    /// Whether a size was measured and has not changed since.
+    pub(crate) fn has_exactly(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> bool {
+        self.of_kernel(def.name).is_some() && self.guide(def, spec, dims).exact.is_some()
+    }
+
+    /// What the records say for a problem of a kernel.
+    pub(crate) fn guide(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> Guide {
+        self.of_kernel(def.name).map_or_else(Guide::default, |record| Guide::new(record, &self.fits, def, spec, dims))
+    }
+}

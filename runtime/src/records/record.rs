@@ -1,0 +1,215 @@
+//! A record as a value and as text.
+
+use atlas_dsl::{Config, Kernel, KernelDef};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Sizes that a record may have, and configs of each: more is no record that `atlas tune` wrote.
+const MOST_SIZES: usize = 4096;
+const MOST_CONFIGS: usize = 4096;
+
+/// What configs of one kernel took on one model of GPU.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The GPU's name, as its driver gives it.
+    pub gpu: String,
+    /// The kernel's tune space when it was measured: see [`tune_hash`].
+    pub tune: String,
+    /// What was measured, by size.
+    #[serde(default, rename = "size")]
+    pub sizes: Vec<TunedSize>,
+}
+
+/// The configs that were measured at one size, and the one that is to run there.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedSize {
+    /// Element types, and tensors that are not usual, as [`class_text`](super::class_text) has them.
+    #[serde(default)]
+    pub types: String,
+    /// As `types`.
+    #[serde(default)]
+    pub tensors: String,
+    /// `N=32768 D=8192`: all dims in the signature's order.
+    pub dims: String,
+    /// The Tile IR of the chosen config's kernel: see [`ir_hash`].
+    pub ir: String,
+    /// Interquartile range of the chosen config's times over their median.
+    pub spread: f64,
+    /// The time of a copy of as many bytes over its time; 0 if that is not known.
+    #[serde(default)]
+    pub of_copy: f64,
+    /// Date, driver, clocks and compiler.
+    pub measured: String,
+    /// The chosen config first, then the others from the fastest on.
+    pub configs: Vec<Timed>,
+}
+
+/// A config with its time in microseconds, and the clock cycles that the cost model said.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "(String, f64, f64)")]
+pub struct Timed {
+    /// The config's text.
+    pub config: String,
+    /// Median time.
+    pub us: f64,
+    /// Of the cost model, without any correction.
+    pub cycles: f64,
+}
+
+impl From<(String, f64, f64)> for Timed {
+    fn from((config, us, cycles): (String, f64, f64)) -> Timed {
+        Timed { config, us, cycles }
+    }
+}
+
+/// Why a text is no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordError {
+    /// The file, or where else the text is from.
+    pub origin: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl RecordError {
+    pub(super) fn new(origin: &str, message: impl Into<String>) -> RecordError {
+        RecordError { origin: origin.to_owned(), message: message.into() }
+    }
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the tuning record {} cannot be used: {}", self.origin, self.message)
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`RecordError`]: what is wrong, with its line where that is known.
+    pub fn parse(origin: &str, text: &str) -> Result<Record, RecordError> {
+        let wrong = |message: String| RecordError::new(origin, message);
+        let record: Record = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
+        if record.sizes.len() > MOST_SIZES {
+            return Err(wrong(format!("it has more than {MOST_SIZES} sizes")));
+        }
+        let mut seen = HashSet::new();
+        for size in &record.sizes {
+            let at = |what: &str| wrong(format!("[{}] {}: {what}", size.types, size.dims));
+            if !seen.insert((&size.types, &size.tensors, &size.dims)) {
+                return Err(at("it stands there twice"));
+            }
+            if size.configs.is_empty() || size.configs.len() > MOST_CONFIGS {
+                return Err(at(&format!("it needs 1 to {MOST_CONFIGS} configs")));
+            }
+            if let Some(t) = size.configs.iter().find(|t| !(good(t.us) && good(t.cycles))) {
+                return Err(at(&format!("`{}` has no time, or no cycles", t.config)));
+            }
+            if size.dim_sizes().is_none() {
+                return Err(at("the dims are not NAME=SIZE, each once"));
+            }
+            for t in &size.configs {
+                t.config.parse::<Config>().map_err(|e| at(&format!("config `{}`: {e}", t.config)))?;
+            }
+        }
+        Ok(record)
+    }
+
+    /// The size that a launch is of, if it was measured.
+    pub fn at(&self, types: &str, tensors: &str, dims: &str) -> Option<&TunedSize> {
+        self.sizes.iter().find(|s| s.types == types && s.tensors == tensors && s.dims == dims)
+    }
+}
+
+fn good(x: f64) -> bool {
+    x.is_finite() && x > 0.0
+}
+
+impl TunedSize {
+    /// The config that runs here.
+    pub fn chosen(&self) -> &Timed {
+        // A record has at least one: `Record::parse` refuses others, and `atlas tune` measures before it writes.
+        &self.configs[0]
+    }
+
+    /// Sizes by name.
+    pub(crate) fn dim_sizes(&self) -> Option<Vec<(&str, u64)>> {
+        let pair = |p: &'_ str| -> Option<(usize, u64)> {
+            let (name, size) = p.split_once('=')?;
+            Some((name.len(), size.parse().ok()?))
+        };
+        let pairs: Vec<(&str, u64)> = self
+            .dims
+            .split_whitespace()
+            .map(|p| pair(p).map(|(end, size)| (&p[..end], size)))
+            .collect::<Option<_>>()?;
+        let names: HashSet<&str> = pairs.iter().map(|p| p.0).collect();
+        (names.len() == pairs.len()).then_some(pairs)
+    }
+}
+
+impl fmt::Display for Record {
+    /// The text that [`Record::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# Written by `atlas tune`. Of each size the config that runs, then others that were measured:")?;
+        writeln!(f, "# the config, microseconds, and what the cost model said, in clock cycles.")?;
+        writeln!(f, "kernel = {:?}\ngpu = {:?}\ntune = {:?}", self.kernel, self.gpu, self.tune)?;
+        for s in &self.sizes {
+            writeln!(f, "\n[[size]]")?;
+            if !s.types.is_empty() {
+                writeln!(f, "types = {:?}", s.types)?;
+            }
+            if !s.tensors.is_empty() {
+                writeln!(f, "tensors = {:?}", s.tensors)?;
+            }
+            writeln!(f, "dims = {:?}\nir = {:?}\nspread = {:.4}", s.dims, s.ir, s.spread)?;
+            if s.of_copy > 0.0 {
+                writeln!(f, "of_copy = {:.3}", s.of_copy)?;
+            }
+            writeln!(f, "measured = {:?}\nconfigs = [", s.measured)?;
+            for t in &s.configs {
+                writeln!(f, "    [{:?}, {:.3}, {:.1}],", t.config, t.us, t.cycles)?;
+            }
+            writeln!(f, "]")?;
+        }
+        Ok(())
+    }
+}
+
+/// A text's SHA-256 in hexadecimal digits.
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The first 16 of them.
+fn short_hash(text: &str) -> String {
+    hash(text)[..16].to_owned()
+}
+
+/// A kernel at one config and specialization, by the whole hash of its canonical Tile IR.
+pub fn tile_ir_hash(kernel: &Kernel) -> String {
+    hash(&kernel.to_string())
+}
+
+/// A kernel's tune space, by its text.
+pub fn tune_hash(def: &KernelDef) -> String {
+    let knob = |t: &atlas_dsl::def::TuneDef| {
+        let values: Vec<String> = t.values.iter().map(ToString::to_string).collect();
+        format!("{}=[{}]", t.name, values.join(","))
+    };
+    short_hash(&def.tune.iter().map(knob).collect::<Vec<_>>().join(" "))
+}
+
+/// A kernel at one config and specialization, by its canonical Tile IR.
+pub fn ir_hash(kernel: &Kernel) -> String {
+    short_hash(&kernel.to_string())
+}

@@ -1,0 +1,148 @@
+//! Kernels that are loaded: from this process, from the store, from a bundle, or compiled now.
+
+use super::search::Trial;
+use crate::bundle::Offer;
+use crate::compile::{CompileProblem, build_kernel, compile, compile_with_lines};
+use crate::device::{Backend, Device};
+use crate::error::{DeviceError, Result, RuntimeError};
+use crate::kernel::{LoadedKernel, does_not_fit};
+use crate::key::KernelKey;
+use crate::plans::Plans;
+use crate::records::tile_ir_hash;
+use crate::space::Space;
+use atlas_codegen::{KernelImage, Machine};
+use atlas_dsl::{Kernel, Schedule, Verified};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// The loaded kernel of a config: from this process, from the store, or compiled now, by one thread however many want it.
+/// What was refused on this device once is not tried again.
+pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = space.key(point, machine.target())?;
+    let schedule = space.points[point].config.schedule;
+    once(device, key, || {
+        let image = match device.store().get(&key) {
+            Some(image) => image,
+            None if !device.compiles() => return Ok(Made::NoCompiler),
+            None => match compile(&space.kernel(point)?, &schedule, machine) {
+                Ok(image) => {
+                    device.counters().compiled.fetch_add(1, Ordering::Relaxed);
+                    device.store().put(&key, image)
+                }
+                Err(CompileProblem::Refused(reason)) => return Ok(Made::Refused(reason)),
+                Err(CompileProblem::NoCompiler) => return Ok(Made::NoCompiler),
+                Err(CompileProblem::Failed(message)) => return Ok(Made::Failed(message)),
+            },
+        };
+        ready(device, key, Code { image, cubin: None, schedule, machine }, || space.kernel(point))
+    })
+}
+
+/// The loaded kernel that a bundle offers, if it is still this program's kernel.
+pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = offer.key();
+    once(device, key, || {
+        let kernel = match build_kernel(offer.def, &offer.spec, &offer.config) {
+            Ok(kernel) if tile_ir_hash(&kernel) == offer.variant.tile_ir => kernel,
+            Ok(_) => return Ok(Made::Refused("the kernel has changed since the bundle was made".to_owned())),
+            Err(e) => return Ok(Made::Refused(format!("the bundle's config is none of this kernel: {e}"))),
+        };
+        let image = match offer.bundle.image(&offer.variant) {
+            Ok(image) => Arc::new(image),
+            Err(e) => return Ok(Made::Refused(e.to_string())),
+        };
+        // Machine code only saves the driver's assembler: where it does not fit, the PTX does.
+        let cubin = offer.variant.cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
+        let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
+        let schedule = offer.config.schedule;
+        ready(device, key, Code { image, cubin, schedule, machine }, || Ok(kernel))
+    })
+}
+
+/// What came of one attempt to make a kernel.
+enum Made {
+    Loaded(LoadedKernel),
+    Refused(String),
+    NoCompiler,
+    Failed(String),
+}
+
+/// Makes a kernel, unless some thread has made it, or was refused it, before.
+fn once(device: &Device, key: KernelKey, make: impl FnOnce() -> Result<Made>) -> Result<Trial<Arc<LoadedKernel>>> {
+    let plans = device.plans();
+    if let Some(known) = known(plans, &key) {
+        return Ok(known);
+    }
+    let turn = plans.turn(&key);
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known(plans, &key) {
+        return Ok(known);
+    }
+    match make()? {
+        Made::Loaded(loaded) => {
+            let bytes = loaded.facts.local_bytes;
+            if bytes > 0 {
+                device.counters().spilling.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(Trial::Loaded(plans.keep_loaded(Arc::new(loaded)), bytes))
+        }
+        Made::Refused(reason) => {
+            plans.refuse(&key, &reason);
+            Ok(Trial::Refused(reason))
+        }
+        Made::NoCompiler => Ok(Trial::NoCompiler),
+        Made::Failed(message) => Ok(Trial::Failed(message)),
+    }
+}
+
+/// What became of a kernel before.
+fn known(plans: &Plans, key: &KernelKey) -> Option<Trial<Arc<LoadedKernel>>> {
+    if let Some(reason) = plans.refusal(key) {
+        return Some(Trial::Refused(reason));
+    }
+    let loaded = plans.loaded(key)?;
+    let bytes = loaded.facts.local_bytes;
+    Some(Trial::Loaded(loaded, bytes))
+}
+
+/// A compiled kernel, and what it was compiled with.
+struct Code {
+    image: Arc<KernelImage>,
+    cubin: Option<Vec<u8>>,
+    schedule: Schedule,
+    machine: Machine,
+}
+
+/// Loads a compiled kernel, if it fits the machine: stores and bundles serve every machine of a target, also one that holds
+/// more than this.
+fn ready(
+    device: &Device,
+    key: KernelKey,
+    code: Code,
+    kernel: impl FnOnce() -> Result<Verified<Kernel>>,
+) -> Result<Made> {
+    let Code { image, cubin, schedule, machine } = code;
+    if let Some(reason) = does_not_fit(&image, &machine) {
+        return Ok(Made::Refused(reason));
+    }
+    let loaded = match device.backend() {
+        Backend::Cuda(context) => {
+            let start = Instant::now();
+            let loaded = LoadedKernel::load(context, key, image, cubin.as_deref());
+            device.counters().load_us.fetch_add(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+            loaded
+        }
+        Backend::Virtual(gpu) => {
+            let kernel = kernel()?;
+            let lined = Box::new(move || compile_with_lines(&kernel, &schedule, machine));
+            LoadedKernel::load_virtual(&**gpu, key, image, lined)
+        }
+        Backend::Cpu => Err(DeviceError::NotAGpu {}.into()),
+    };
+    match loaded {
+        Ok(loaded) => Ok(Made::Loaded(loaded)),
+        Err(RuntimeError::Driver(e)) if e.refuses() => Ok(Made::Refused(e.to_string())),
+        Err(e) => Err(e),
+    }
+}

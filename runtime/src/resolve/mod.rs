@@ -1,0 +1,193 @@
+//! From a bound launch to a plan: the configs in order, past those that the compiler or the driver refuses and those
+//! whose registers spill.
+
+mod load;
+mod search;
+
+use self::load::{load, load_offer};
+use self::search::{End, search};
+use crate::bind::BoundLaunch;
+use crate::bundle::{Asked, Lack, Offer};
+use crate::compile::HAS_COMPILER;
+use crate::cost::programs;
+use crate::error::{CompileFailure, Result};
+use crate::launch_error::LaunchError;
+use crate::plan::gpu_body;
+use crate::plans::{Body, PassedOver, Plan};
+use crate::problem::specialize;
+use crate::select::{Ranking, complete, rank};
+use crate::source::Source;
+use atlas_codegen::Machine;
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{Config, KernelDef};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Makes the plan of a bound launch: chooses a config, compiles or finds its kernel, and loads it.
+pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Plan> {
+    let def = bound.def();
+    if bound.is_empty() {
+        let (config, source) = match config {
+            Some(config) => (complete(def, config)?, Source::Given),
+            None => (def.default_config(), Source::Default),
+        };
+        return Ok(Plan { config, source, body: Body::Empty, passed_over: Vec::new(), tally: None });
+    }
+    // The builder would refuse each config for it, one by one.
+    if let Some((dim, _)) = def.dims.iter().zip(bound.dims()).find(|(dim, size)| dim.whole && **size == 0) {
+        return Err(LaunchError::EmptyDim { kernel: def.name, dim: dim.name }.into());
+    }
+    let Some(machine) = bound.device().machine() else {
+        return resolve_cpu(bound, &rank(bound, config)?, Source::Default);
+    };
+    match bundled(bound, config, machine)? {
+        Ok(plan) => Ok(plan),
+        Err(lack) => resolve_gpu(bound, &rank(bound, config)?, machine, lack),
+    }
+}
+
+/// The plan that a bundle has for a launch, or why none has.
+fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Result<std::result::Result<Plan, Lack>> {
+    let (def, device) = (bound.def(), bound.device());
+    let bundles = device.bundles();
+    if bundles.is_empty() {
+        return Ok(Err(Lack::new()));
+    }
+    let config = config.map(|config| complete(def, config)).transpose()?;
+    let (spec, compiles) = (specialize(bound), device.compiles());
+    // A record of these very sizes is newer than a bundle, and what it has can be compiled.
+    if compiles && config.is_none() && device.records().has_exactly(def, &spec, bound.dims()) {
+        return Ok(Err(Lack::new()));
+    }
+    let asked = Asked {
+        def,
+        spec: &spec,
+        dims: bound.dims(),
+        machine,
+        gpu: device.name(),
+        config: config.as_ref(),
+        only_exact: compiles,
+    };
+    let offers = match bundles.offers(&asked) {
+        Ok(offers) => offers,
+        Err(lack) => return Ok(Err(lack)),
+    };
+    let found = search(offers.into_iter(), config.is_some(), |offer| load_offer(device, offer, machine))?;
+    let counters = device.counters();
+    counters.passed_over.fetch_add(found.passed.len() as u64, Ordering::Relaxed);
+    let End::Found(offer, kernel) = found.end else {
+        let why = |(o, why): (Offer, String)| format!("the bundle {}, config `{}`: {why}", o.bundle.origin(), o.config);
+        return Ok(Err(found.passed.into_iter().map(why).collect()));
+    };
+    match offer.source {
+        Source::Bundle => counters.by_bundle.fetch_add(1, Ordering::Relaxed),
+        Source::Region => counters.by_region.fetch_add(1, Ordering::Relaxed),
+        _ => 0,
+    };
+    let passed_over = found.passed.into_iter().map(|(o, why)| (o.config, why)).collect();
+    Ok(Ok(Plan {
+        config: offer.config,
+        source: offer.source,
+        body: gpu_body(bound, kernel)?,
+        passed_over,
+        tally: None,
+    }))
+}
+
+/// The plan of a launch in the interpreter.
+fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result<Plan> {
+    let Some(point) = ranking.points().next() else {
+        return Err(no_config(bound.def(), ranking, Vec::new()).into());
+    };
+    let kernel = ranking.space.kernel(point)?;
+    let grid: Vec<GridExtent> = kernel.grid.iter().map(|a| a.extent).collect();
+    let body = match programs(&grid, bound.dims()) {
+        0 => Body::Empty,
+        _ => Body::Cpu { kernel: Arc::new(kernel), dims: bound.dims().to_vec() },
+    };
+    let config = ranking.space.points[point].config.clone();
+    let source = if ranking.source == Source::Given { Source::Given } else { source };
+    Ok(Plan { config, source, body, passed_over: Vec::new(), tally: None })
+}
+
+fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: Lack) -> Result<Plan> {
+    let (def, space) = (bound.def(), &ranking.space);
+    // What stands behind the one that a record has is the cost model's.
+    let behind = if ranking.source == Source::Record { Source::Nearby } else { ranking.source };
+    let sources = std::iter::once(ranking.source).chain(std::iter::repeat(behind));
+    let candidates = ranking.points().zip(sources);
+    let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
+    let given = ranking.source == Source::Given;
+    let config = |point: usize| space.points[point].config.clone();
+    let found = search(candidates, given, |&(point, _)| load(bound.device(), space, point, machine))?;
+    let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((p, _), why)| (config(p), why)).collect();
+    bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
+    match found.end {
+        End::Found((point, source), kernel) => {
+            let counters = bound.device().counters();
+            match source {
+                Source::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
+                Source::Nearby => counters.by_nearby.fetch_add(1, Ordering::Relaxed),
+                Source::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
+                Source::Given | Source::Default | Source::Bundle | Source::Region | Source::Cpu => 0,
+            };
+            let body = gpu_body(bound, kernel)?;
+            Ok(Plan { config: config(point), source, body, passed_over, tally: None })
+        }
+        End::Nothing => Err(no_config(def, ranking, passed_over).into()),
+        End::NoCompiler if bound.device().falls_back_to_cpu() => {
+            bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);
+            resolve_cpu(bound, ranking, Source::Cpu)
+        }
+        End::NoCompiler => Err(no_compiler(def, &lack, passed_over).into()),
+        End::Failed((point, _), message) => {
+            let message = format!("config `{}` for {machine}: {message}", config(point));
+            let kernel = def.name.to_owned();
+            Err(CompileFailure { kernel, message, refused: passed_over, compiler_present: true }.into())
+        }
+    }
+}
+
+/// Why nothing runs where nothing may be compiled.
+fn no_compiler(def: &KernelDef, lack: &Lack, refused: Vec<PassedOver>) -> CompileFailure {
+    let why = if HAS_COMPILER { "this device may not compile" } else { "this build has no compiler" };
+    let lack = if lack.is_empty() { String::new() } else { format!("; {}", lack.join("; ")) };
+    let build = if HAS_COMPILER { "let it compile" } else { "build with the feature `jit` (needs LLVM 22)" };
+    let message = format!(
+        "{why}, and the kernel store has no kernel for this problem{lack}; {build}, ship a bundle that has it \
+         (`atlas bundle {}`), or use Device::cpu()",
+        def.name
+    );
+    CompileFailure { kernel: def.name.to_owned(), message, refused, compiler_present: false }
+}
+
+fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -> CompileFailure {
+    let selection = ranking.selection();
+    let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
+    let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
+    refused.extend(ranked);
+    // Where several are refused alike, the tune space is not the cause.
+    let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
+    let message = match selection.source {
+        Source::Given => "the given config cannot run this problem here; give another, or none",
+        // Kernels that `fuse!` cannot bring together.
+        _ if !refused.is_empty()
+            && refused.iter().all(|(_, reason)| reason.contains("[ATL230]") || reason.contains("[ATL231]")) =>
+        {
+            refused.truncate(1);
+            "these kernels do not become one, whatever the config: launch them one after the other, or fuse fewer"
+        }
+        _ if !refused.is_empty() && refused.iter().all(|(_, reason)| reason.contains("error[ATL1")) => {
+            refused.truncate(1);
+            "the kernel is none for these element types and constants, whatever the config"
+        }
+        _ if is_alike => {
+            refused.truncate(1);
+            "this problem cannot run here, whatever the config: all are refused for one reason"
+        }
+        _ => {
+            "no config is legal for this problem; add others to its `tune`, by what each was refused for, or use another kernel"
+        }
+    };
+    CompileFailure { kernel: def.name.to_owned(), message: message.to_owned(), refused, compiler_present: true }
+}

@@ -1,0 +1,209 @@
+//! Tuning records: what they decide, what they correct, and that a bad one decides nothing.
+
+use crate::kernels::{GEMM, SCALE};
+use atlas_dsl::{Config, DType, Specialization};
+use atlas_runtime::records::{Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, build_kernel, choose_for, choose_with};
+use proptest::prelude::*;
+use std::fs;
+use tempfile::TempDir;
+
+const GPU: &str = "NVIDIA H200";
+
+fn spec(sizes: [u64; 3]) -> Specialization {
+    use atlas_dsl::specialization::{DimFact, largest_class};
+    let spec = Specialization::default().with_type("T", DType::Bf16);
+    ["M", "K", "N"].iter().zip(sizes).fold(spec, |s, (d, n)| s.with_dim(d, DimFact::Dynamic(largest_class(n))))
+}
+
+fn alone(sizes: [u64; 3]) -> Selection {
+    choose_for(&GEMM, &spec(sizes), &sizes, "sm_90".parse().ok())
+}
+
+fn with(sizes: [u64; 3], records: &Records) -> Selection {
+    choose_with(&GEMM, &spec(sizes), &sizes, "sm_90".parse().unwrap(), records)
+}
+
+/// A size at which each config takes what the model says times `err`, the best first.
+fn size(sizes: [u64; 3], err: impl Fn(&Config) -> f64) -> TunedSize {
+    let selection = alone(sizes);
+    let mut configs: Vec<Timed> = selection
+        .legal()
+        .filter_map(|c| match c.outcome {
+            Outcome::Legal(Some(cost)) => Some(Timed {
+                config: c.config.to_string(),
+                us: err(&c.config) * cost.cycles / 1e3,
+                cycles: cost.cycles,
+            }),
+            _ => None,
+        })
+        .collect();
+    configs.sort_by(|a, b| a.us.total_cmp(&b.us));
+    let best: Config = configs[0].config.parse().unwrap();
+    let (types, tensors) = class_text(&GEMM, &spec(sizes));
+    TunedSize {
+        types,
+        tensors,
+        dims: format!("M={} K={} N={}", sizes[0], sizes[1], sizes[2]),
+        ir: ir_hash(&build_kernel(&GEMM, &spec(sizes), &best).unwrap()),
+        spread: 0.01,
+        of_copy: 0.5,
+        measured: "2026-11-24".to_owned(),
+        configs,
+    }
+}
+
+fn record(sizes: Vec<TunedSize>) -> Record {
+    Record { kernel: "gemm".to_owned(), gpu: GPU.to_owned(), tune: tune_hash(&GEMM), sizes }
+}
+
+fn records(record: &Record) -> Records {
+    let mut records = Records::none(GPU);
+    assert_eq!(records.add("test", &record.to_string()), Ok(true));
+    records
+}
+
+/// A config that the model does not choose at these sizes, and never would.
+fn unlikely(sizes: [u64; 3]) -> Config {
+    let selection = alone(sizes);
+    selection.legal().last().map(|c| c.config.clone()).unwrap()
+}
+
+#[test]
+fn a_record_of_these_sizes_decides() {
+    let sizes = [1000, 512, 768];
+    let odd = unlikely(sizes);
+    let there = size(sizes, |c| if *c == odd { 0.01 } else { 1.0 });
+    let selection = with(sizes, &records(&record(vec![there])));
+    assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&odd)));
+    assert!(selection.notes[0].contains("of the rate of a copy"), "{:?}", selection.notes);
+    // The rest is in the order of what was measured, and nothing is lost.
+    assert_eq!(selection.candidates.len(), alone(sizes).candidates.len());
+    assert_eq!(alone(sizes).source, Source::CostModel);
+}
+
+#[test]
+fn sizes_nearby_correct_the_model_and_those_far_away_do_not() {
+    // What was measured says that loops of 32 elements take three times what the model thinks.
+    let near = [[1024, 1024, 1024], [2048, 1024, 2048]];
+    let slow = |c: &Config| if c.tile["BK"] == 32 { 3.0 } else { 1.0 };
+    let records = records(&record(near.map(|s| size(s, slow)).into()));
+    for sizes in [[1536, 1024, 1280], [1024, 2048, 1024]] {
+        let selection = with(sizes, &records);
+        assert_eq!(selection.source, Source::Nearby);
+        assert!(selection.notes[0].starts_with("measured nearby: M="), "{:?}", selection.notes);
+        let first = selection.legal().take(4).filter(|c| c.config.tile["BK"] == 64).count();
+        assert_eq!(first, 4, "{selection}");
+    }
+    let far = [1 << 20, 32, 8];
+    assert_eq!(with(far, &records).source, Source::CostModel);
+}
+
+#[test]
+fn what_a_record_cannot_decide_the_model_does() {
+    let sizes = [1000, 512, 768];
+    let good = record(vec![size(sizes, |_| 1.0)]);
+    let plain = alone(sizes).chosen().cloned();
+    let note = |record: &Record, why: &str| {
+        let selection = with(sizes, &records(record));
+        assert_ne!(selection.source, Source::Record);
+        assert!(selection.notes.iter().any(|n| n.contains(why)), "{why}: {:?}", selection.notes);
+        selection
+    };
+    let mut other_tune = good.clone();
+    other_tune.tune = "0123456789abcdef".to_owned();
+    let selection = note(&other_tune, "of another tune space");
+    assert_eq!((selection.source, selection.chosen()), (Source::CostModel, plain.as_ref()));
+    let mut other_kernel = good.clone();
+    other_kernel.sizes[0].ir = "0123456789abcdef".to_owned();
+    let selection = note(&other_kernel, "the kernel has changed");
+    assert_eq!((selection.source, selection.chosen()), (Source::CostModel, plain.as_ref()));
+    // Edited by hand: one that no machine has room for, and one that the tune space has not.
+    for (config, why) in
+        [("BK=64 BM=128 stages=4 warps=32", "none of the tune space"), ("BK=64 BM=1024 stages=4 warps=8", "refused")]
+    {
+        let mut edited = good.clone();
+        edited.sizes[0].configs[0].config = config.to_owned();
+        if let Ok(kernel) = build_kernel(&GEMM, &spec(sizes), &config.parse().unwrap()) {
+            edited.sizes[0].ir = ir_hash(&kernel);
+        }
+        note(&edited, why);
+    }
+}
+
+#[test]
+fn records_of_other_gpus_and_of_other_kernels_say_nothing() {
+    let sizes = [1000, 512, 768];
+    let mut other = record(vec![size(sizes, |_| 1.0)]);
+    other.gpu = "NVIDIA A100".to_owned();
+    let mut records = Records::none(GPU);
+    assert_eq!(records.add("test", &other.to_string()), Ok(false));
+    assert_eq!(with(sizes, &records).source, Source::CostModel);
+}
+
+#[test]
+fn texts_that_are_no_records_say_what_is_wrong() {
+    let good = record(vec![size([1000, 512, 768], |_| 1.0)]).to_string();
+    let parsed = Record::parse("x", &good).unwrap();
+    assert_eq!(parsed.to_string(), good);
+    let config = parsed.sizes[0].configs[0].config.clone();
+    let whole = &good[good.find("[[size]]").unwrap()..];
+    for (text, why) in [
+        (good.replace("kernel =", "colonel ="), "colonel"),
+        (good.replace("M=1000", "M=thousand"), "the dims are not NAME=SIZE"),
+        (good.replace("M=1000 K=512", "M=1000 M=512"), "the dims are not NAME=SIZE"),
+        (good.replace(&config, "BM=64 warps=many"), "config `BM=64 warps=many`"),
+        (format!("{good}\n{whole}"), "it stands there twice"),
+        (good.replace("spread", "spread_"), "spread_"),
+        (good[..good.len() / 2].to_owned(), ""),
+    ] {
+        let error = Record::parse("here.toml", &text).unwrap_err().to_string();
+        assert!(error.starts_with("the tuning record here.toml cannot be used: ") && error.contains(why), "{error}");
+    }
+    let negative = good.replacen("\", ", "\", -", 1);
+    assert!(Record::parse("x", &negative).unwrap_err().message.contains("has no time"));
+}
+
+#[test]
+fn folders_are_read_as_far_as_they_can_be() {
+    let folder = TempDir::new().unwrap();
+    let inside = folder.path().join("nvidia-h200");
+    fs::create_dir(&inside).unwrap();
+    fs::write(inside.join("gemm.toml"), record(vec![size([1000, 512, 768], |_| 1.0)]).to_string()).unwrap();
+    fs::write(inside.join("bad.toml"), "kernel = 3").unwrap();
+    fs::write(inside.join("notes.txt"), "not a record").unwrap();
+    let mut records = Records::none(GPU);
+    records.add_folder(folder.path());
+    records.add_folder(&folder.path().join("none"));
+    assert_eq!((records.iter().count(), records.problems().len()), (1, 1));
+    assert!(records.problems()[0].origin.ends_with("bad.toml"));
+}
+
+#[test]
+fn a_device_follows_the_records_that_it_is_given() {
+    // The CPU has no costs to correct, and takes its default whatever a record says.
+    let device = Device::cpu();
+    device.set_records(Records::none("CPU"));
+    let x = Tensor::zeros(&device, DType::F32, [100, 8]).unwrap();
+    let mut y = Tensor::zeros(&device, DType::F32, [100, 8]).unwrap();
+    SCALE.launch(&device, args!(x, x, 1.0, &mut y)).unwrap();
+    assert_eq!(device.records().gpu(), "CPU");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// Whatever becomes of a record's bytes, it is read or refused, and a choice is made.
+    #[test]
+    fn damaged_records_never_panic(at in 0..4000_usize, with_byte in any::<u8>(), cut in 0..4000_usize) {
+        let sizes = [1000, 512, 768];
+        let mut bytes = record(vec![size(sizes, |_| 1.0)]).to_string().into_bytes();
+        let (at, cut) = (at % bytes.len(), cut % bytes.len());
+        bytes[at] = with_byte;
+        for text in [String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&bytes[..cut])] {
+            let mut records = Records::none(GPU);
+            if records.add("test", &text) == Ok(true) {
+                prop_assert!(with(sizes, &records).chosen().is_some());
+            }
+        }
+    }
+}

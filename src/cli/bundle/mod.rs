@@ -1,0 +1,113 @@
+//! `atlas bundle`: kernels compiled ahead of time into one file, with the choices between them and the evidence that they
+//! are right.
+//!
+//! Problems are brought into classes, one for each specialization and one more for all sizes of a kernel's element types
+//! and whole dims. For each class and machine a few configs are chosen (`atlas_runtime::regions`), compiled, assembled if
+//! NVIDIA's assembler is at hand, and run in the simulator out of the file itself.
+
+mod evidence;
+mod make;
+mod report;
+
+pub(super) use self::evidence::verify;
+
+use self::make::Recipe;
+use super::jobs;
+use super::{compile, ptxas};
+use anyhow::{Context, Result, bail};
+use atlas_codegen::Platform;
+use atlas_runtime::bundle::Bundle;
+use atlas_runtime::records::Records;
+use std::path::{Path, PathBuf};
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    asked: jobs::Asked,
+    /// What to compile for: archs, of which code runs on later GPUs too, or targets such as sm_90a. An arch may name the GPU
+    /// whose tuning records decide, `sm_90:NVIDIA H200`.
+    #[arg(long, value_delimiter = ',', value_name = "ARCH[:GPU],..", default_value = "sm_80,sm_89,sm_90")]
+    arch: Vec<String>,
+    /// The file to write.
+    #[arg(long, value_name = "FILE", default_value = "kernels.atlas")]
+    out: PathBuf,
+    /// Where tuning records are, beside those that this program carries.
+    #[arg(long, value_name = "FOLDER")]
+    records: Option<PathBuf>,
+    /// Configs of each class and machine, beside those that records chose.
+    #[arg(long, default_value_t = 6)]
+    variants: usize,
+    /// Only the classes of the sizes given: no class for all other sizes.
+    #[arg(long)]
+    only_these: bool,
+    /// Machine code beside the PTX, for exactly these archs; needs NVIDIA's assembler.
+    #[arg(long)]
+    cubin: bool,
+    /// Do not run what was compiled in the simulator.
+    #[arg(long)]
+    no_evidence: bool,
+    /// Print what a bundle has, and make none.
+    #[arg(long, value_name = "FILE")]
+    show: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes a bundle, or shows one.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    if let Some(path) = &args.show {
+        let bundle = Bundle::open(path)?;
+        bundle.check()?;
+        report::print(&bundle, size(path), args.json)?;
+        return Ok(true);
+    }
+    let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref()));
+    let recipe = Recipe {
+        platforms: platforms.collect::<Result<_>>()?,
+        variants: args.variants.max(1),
+        for_all_sizes: !args.only_these,
+        ptxas: ptxas::find(),
+        cubin: args.cubin,
+        evidence: !args.no_evidence,
+    };
+    if args.cubin && recipe.ptxas.is_none() {
+        bail!("--cubin needs NVIDIA's assembler, ptxas, which is not here; `cargo xtask setup` installs it");
+    }
+    let bytes = recipe.make(&args.asked.jobs()?)?;
+    write_whole(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
+    let bundle = Bundle::open(&args.out)?;
+    report::print(&bundle, bytes.len() as u64, args.json)?;
+    Ok(true)
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// A machine to compile for, and the records of a GPU of its kind.
+fn platform(text: &str, records: Option<&Path>) -> Result<(Platform, Records)> {
+    let Some((arch, gpu)) = text.split_once(':') else { return Ok((compile::platform(text)?, Records::default())) };
+    let mut known = Records::of_gpu(gpu);
+    if let Some(folder) = records {
+        known.add_folder(folder);
+    }
+    for problem in known.problems() {
+        eprintln!("warning: {problem}");
+    }
+    Ok((compile::platform(arch)?, known))
+}
+
+/// A reader sees the whole file or the one before.
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        // Nothing is lost if it stays.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}

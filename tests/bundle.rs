@@ -1,0 +1,246 @@
+//! Bundles: what `atlas bundle` writes runs without a compiler, and what is wrong with a file is found before anything runs.
+
+use crate::command::{json_of, prints, prints_with, refuses};
+use atlas::ops::{rms_norm::rms_norm, softmax::softmax};
+use atlas::runtime::bundle::{Bundle, BundleWriter};
+use atlas::runtime::{CacheDir, DeviceId, Launch, Source};
+use atlas::{Device, Tensor, args};
+use half::bf16;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fs;
+use std::sync::LazyLock;
+
+/// Rows of softmax at D = 64: a class of `N = *8`, one of all N; for two machines.
+static SOFTMAX: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    made(&["softmax", "--dims", "N=8,D=64", "--dims", "N=24,D=64", "--arch", "sm_80,sm_90", "--variants", "3"])
+});
+
+fn made(args: &[&str]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernels.atlas");
+    prints(&[&["bundle"], args, &["--out", &file.display().to_string()]].concat());
+    fs::read(file).unwrap()
+}
+
+/// A simulated GPU that runs what bundles have, and compiles nothing.
+fn device(arch: &str, bundle: &[u8]) -> Device {
+    let device = Device::open(DeviceId::Sim(arch.parse().unwrap()), CacheDir::Off).unwrap();
+    device.set_compiling(false);
+    device.add_bundle(Bundle::read("test", bundle.to_vec()).unwrap());
+    device
+}
+
+fn rows(n: usize, d: usize) -> Vec<bf16> {
+    (0..n * d).map(|i| bf16::from_f32((i * 37 % 101) as f32 / 25.0 - 2.0)).collect()
+}
+
+/// Softmax of a few rows on a device.
+fn run(device: &Device, n: usize, d: usize) -> Result<Vec<bf16>, String> {
+    let x = device.tensor_from(&rows(n, d), [n, d]).unwrap();
+    let mut y = Tensor::zeros(device, atlas::dsl::DType::Bf16, [n, d]).unwrap();
+    softmax.launch(device, args!(x, &mut y)).map_err(|e| e.to_string())?;
+    Ok(y.to_vec::<bf16>().unwrap())
+}
+
+fn is_right(found: &[bf16], n: usize, d: usize) -> bool {
+    let expected = run(&Device::cpu(), n, d).unwrap();
+    found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| (a.to_f32() - b.to_f32()).abs() < 1e-2)
+}
+
+#[test]
+fn a_program_without_a_compiler_runs_what_a_bundle_has() {
+    for arch in ["sm_80", "sm_86", "sm_90"] {
+        let device = device(arch, &SOFTMAX);
+        // The sizes that were asked for, others of their class, and any.
+        for n in [8, 24, 40, 5, 64, 1000] {
+            assert!(is_right(&run(&device, n, 64).unwrap(), n, 64), "{arch} {n}");
+        }
+        let stats = device.stats();
+        assert_eq!((stats.chosen_by_bundle, stats.chosen_by_region, stats.compiled), (2, 4, 0), "{arch}");
+    }
+}
+
+#[test]
+fn the_same_kernels_make_the_same_bytes() {
+    let again =
+        made(&["softmax", "--dims", "N=8,D=64", "--dims", "N=24,D=64", "--arch", "sm_80,sm_90", "--variants", "3"]);
+    assert!(*SOFTMAX == again);
+}
+
+#[test]
+fn what_a_bundle_lacks_is_named_with_its_mend() {
+    let gpu = device("sm_90", &SOFTMAX);
+    let why = run(&gpu, 8, 128).unwrap_err();
+    assert!(why.contains("error[ATL640]") && why.contains("`atlas bundle softmax`"), "{why}");
+    assert!(why.contains("has no kernel for `T=bf16 N=*8 D=128`, only for `T=bf16 N=*8 D=64`"), "{why}");
+    let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
+    let weight = gpu.tensor_from(&[bf16::from_f32(1.0); 64], [64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let why = rms_norm.launch(&gpu, args!(x, weight, &mut y, 1e-5)).unwrap_err().to_string();
+    assert!(why.contains("the bundle test has no kernel `rms_norm`"), "{why}");
+    let only_90 = made(&["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--no-evidence"]);
+    let why = run(&device("sm_80", &only_90), 8, 64).unwrap_err();
+    assert!(why.contains("has kernels for sm_90, which sm_80 does not run"), "{why}");
+}
+
+#[test]
+fn what_a_bundle_lacks_is_compiled_or_left_to_the_cpu() {
+    let gpu = device("sm_90", &SOFTMAX);
+    gpu.set_cpu_fallback(true);
+    assert!(is_right(&run(&gpu, 8, 128).unwrap(), 8, 128));
+    assert_eq!(gpu.stats().on_cpu, 1);
+    gpu.set_cpu_fallback(false);
+    gpu.set_compiling(true);
+    assert!(is_right(&run(&gpu, 8, 128).unwrap(), 8, 128));
+    // What the bundle has for exactly this class is not compiled; for a class that it merely serves, it is.
+    assert!(is_right(&run(&gpu, 40, 64).unwrap(), 40, 64));
+    assert_eq!(gpu.stats().compiled, 1);
+    assert!(is_right(&run(&gpu, 64, 64).unwrap(), 64, 64));
+    assert_eq!((gpu.stats().compiled, gpu.stats().chosen_by_region), (2, 1));
+}
+
+/// On the CPU a view's results are written where the view lies, and nowhere else.
+#[test]
+fn the_cpu_writes_what_a_view_has_and_nothing_between() {
+    let gpu = device("sm_90", &SOFTMAX);
+    gpu.set_cpu_fallback(true);
+    let x = gpu.tensor_from(&rows(4, 6), [4, 6]).unwrap();
+    let whole = gpu.tensor_from(&[bf16::from_f32(9.0); 4 * 8], [4, 8]).unwrap();
+    let mut y = whole.slice(1, 1..7).unwrap();
+    softmax.launch(&gpu, args!(x, &mut y)).unwrap();
+    let (rows, all) = (y.to_vec::<bf16>().unwrap(), whole.to_vec::<bf16>().unwrap());
+    assert!(is_right(&rows, 4, 6));
+    assert!(all.chunks(8).all(|row| row[0].to_f32() == 9.0 && row[7].to_f32() == 9.0));
+}
+
+#[test]
+fn a_config_of_the_callers_is_taken_from_the_bundle_if_it_is_there() {
+    let gpu = device("sm_90", &SOFTMAX);
+    let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
+    assert_eq!(prepared.source(), Source::Bundle);
+    let config = prepared.config().clone();
+    assert_eq!(softmax.prepare_with(&gpu, &config, args!(x, &mut y)).unwrap().source(), Source::Given);
+    let other: atlas::dsl::Config = "BN=1 stages=2 warps=32".parse().unwrap();
+    let why = softmax.prepare_with(&gpu, &other, args!(x, &mut y)).map(drop).unwrap_err().to_string();
+    assert!(why.contains("has no kernel with the config `BN=1 stages=2 warps=32`"), "{why}");
+}
+
+#[test]
+fn a_kernel_that_has_changed_since_is_not_run() {
+    let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
+    let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+    let mut writer = BundleWriter::new();
+    for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+        variant.image = writer.image(&bundle.image(variant).unwrap());
+        variant.tile_ir = "0".repeat(64);
+    }
+    writer.kernel("softmax", &entry);
+    let why = run(&device("sm_90", &writer.finish()), 8, 64).unwrap_err();
+    assert!(why.contains("the kernel has changed since the bundle was made"), "{why}");
+}
+
+#[test]
+fn a_file_of_another_kind_version_or_abi_is_refused() {
+    let read = |bytes: &[u8]| Bundle::read("file", bytes.to_vec()).map(drop).map_err(|e| e.to_string());
+    let changed = |at: usize, to: u8| {
+        let mut bytes = SOFTMAX.clone();
+        bytes[at] = to;
+        read(&bytes).unwrap_err()
+    };
+    assert_eq!(read(b"").unwrap_err(), "error[ATL650]: the bundle file cannot be used: it is cut off; copy it anew");
+    assert!(read(b"# a record").unwrap_err().contains("it is no bundle"));
+    assert!(changed(8, 2).contains("it has format 2 for ABI 1, and this program reads format 1 for ABI 1"));
+    assert!(changed(12, 9).contains("it has format 1 for ABI 9"));
+    assert!(changed(30, SOFTMAX[30] ^ 1).contains("its table of contents is damaged"));
+    assert!(Bundle::open("no/such/file.atlas").unwrap_err().to_string().contains("no/such/file.atlas"));
+}
+
+/// Whatever becomes of a file, a launch is right or refused.
+#[test]
+fn a_bundle_that_is_cut_off_or_damaged_never_runs_another_kernel() {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut refused = 0;
+    for _ in 0..1000 {
+        let cut = rng.random_range(0..SOFTMAX.len());
+        assert!(Bundle::read("cut", SOFTMAX[..cut].to_vec()).is_err(), "{cut} bytes are taken for a bundle");
+    }
+    for round in 0..300 {
+        let mut bytes = SOFTMAX.clone();
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] ^= 1 << rng.random_range(0..8);
+        }
+        let Ok(bundle) = Bundle::read("damaged", bytes.clone()) else {
+            refused += 1;
+            continue;
+        };
+        refused += usize::from(bundle.check().is_err());
+        if round % 10 == 0 {
+            match run(&device("sm_80", &bytes), 8, 64) {
+                Ok(found) => assert!(is_right(&found, 8, 64)),
+                Err(why) => assert!(why.contains("damaged"), "{why}"),
+            }
+        }
+    }
+    assert_eq!(refused, 300, "every flipped bit is found");
+}
+
+#[test]
+fn a_bundle_is_shown_and_verified_by_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("softmax.atlas");
+    fs::write(&file, &*SOFTMAX).unwrap();
+    let file = file.display().to_string();
+    let shown = prints(&["bundle", "--show", &file]);
+    assert!(shown.contains("N=*8 D=64") && shown.contains("sm_80, sm_90") && shown.contains("simulated"), "{shown}");
+    let verified = prints(&["verify", "--bundle", &file]);
+    assert!(verified.contains("are as they were made") && !verified.contains("FAILED"), "{verified}");
+    let mut bytes = SOFTMAX.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    assert!(refuses(&["verify", "--bundle", &file]).contains("error[ATL650]"));
+    assert!(refuses(&["bundle", "softmax", "--arch", "sm_12", "--out", &file]).contains("--arch"));
+    assert!(refuses(&["bundle", "--out", &file]).contains("nothing to do"));
+    assert!(
+        refuses(&["bundle", "softmax", "--dims", "N=8,D=64", "--out", "no/such/folder/f"]).contains("cannot write")
+    );
+}
+
+/// Evidence that does not hold again is a failure, not a remark.
+#[test]
+fn evidence_is_made_again_and_compared() {
+    let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
+    let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+    let mut writer = BundleWriter::new();
+    for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+        variant.image = writer.image(&bundle.image(variant).unwrap());
+        variant.evidence[0].error += 1e-3;
+    }
+    writer.kernel("softmax", &entry);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("softmax.atlas");
+    fs::write(&file, writer.finish()).unwrap();
+    let (passes, found) = json_of(&["verify", "--bundle", &file.display().to_string(), "--json"]);
+    assert!(!passes && found["failed"] != 0, "{found}");
+    assert!(found.to_string().contains("FAILED: other figures than the bundle has"), "{found}");
+}
+
+/// What a program launches is what a bundle is made for.
+#[test]
+fn sizes_that_a_run_recorded_are_bundled() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml").display().to_string();
+    let variables = [("ATLAS_RECORD_SIZES", sizes.as_str())];
+    for _ in 0..2 {
+        prints_with(&["verify", "--device", "cpu", "--only", "softmax"], &variables);
+    }
+    let text = fs::read_to_string(&sizes).unwrap();
+    assert!(text.contains("kernel = \"softmax\"") && text.contains("count = 2"), "{text}");
+    let bytes = made(&["--sizes", &sizes, "--arch", "sm_90", "--variants", "1", "--no-evidence"]);
+    let bundle = Bundle::read("test", bytes).unwrap();
+    let classes = bundle.entry("softmax").unwrap().unwrap().classes.len();
+    assert!(classes > 2, "{classes}");
+}
