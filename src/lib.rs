@@ -60,8 +60,18 @@ pub use half;
 
 /// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that
 /// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `README.md`.
+///
+/// `atlas::bundle!();` is the one that the build script made with `atlas_build::bundle()`.
 #[macro_export]
 macro_rules! bundle {
+    () => {
+        $crate::runtime::records::inventory::submit! {
+            $crate::runtime::bundle::ShippedBundle {
+                origin: concat!(env!("CARGO_PKG_NAME"), "'s kernels.atlas"),
+                bytes: include_bytes!(concat!(env!("OUT_DIR"), "/kernels.atlas")),
+            }
+        }
+    };
     ($path:expr) => {
         $crate::runtime::records::inventory::submit! {
             $crate::runtime::bundle::ShippedBundle { origin: $path, bytes: include_bytes!($path) }

@@ -130,15 +130,7 @@ fn a_config_of_the_callers_is_taken_from_the_bundle_if_it_is_there() {
 
 #[test]
 fn a_kernel_that_has_changed_since_is_not_run() {
-    let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
-    let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
-    let mut writer = BundleWriter::new();
-    for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
-        variant.image = writer.image(&bundle.image(variant).unwrap());
-        variant.tile_ir = "0".repeat(64);
-    }
-    writer.kernel("softmax", &entry);
-    let why = run(&device("sm_90", &writer.finish()), 8, 64).unwrap_err();
+    let why = run(&device("sm_90", &stale(&SOFTMAX)), 8, 64).unwrap_err();
     assert!(why.contains("the kernel has changed since the bundle was made"), "{why}");
 }
 
@@ -243,4 +235,120 @@ fn sizes_that_a_run_recorded_are_bundled() {
     let bundle = Bundle::read("test", bytes).unwrap();
     let classes = bundle.entry("softmax").unwrap().unwrap().classes.len();
     assert!(classes > 2, "{classes}");
+}
+
+mod of_its_own {
+    use atlas::prelude::*;
+
+    atlas_kernel! {
+        /// Another kernel with the name of one that ships, and its signature.
+        pub kernel softmax<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+        tune { BN: [1, 2, 4, 8], warps: [4, 8, 16], occupancy: [1, 4] }
+        {
+            for n in grid(tiles(N, BN)) {
+                store(y[n, ..], load(x[n, ..]));
+            }
+        }
+    }
+}
+
+/// Two kernels of one name: neither runs the other's code, whichever comes first.
+#[test]
+fn a_bundle_is_of_one_kernel_and_not_of_its_name() {
+    for own_first in [false, true] {
+        let gpu = device("sm_90", &SOFTMAX);
+        let own = || {
+            let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
+            let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+            of_its_own::softmax.launch(&gpu, args!(x, &mut y)).map_err(|e| e.to_string())
+        };
+        if own_first {
+            assert!(own().unwrap_err().contains("the kernel has changed since the bundle was made"));
+        }
+        assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
+        assert!(own().unwrap_err().contains("the kernel has changed since the bundle was made"));
+    }
+}
+
+/// The bytes of a bundle whose every variant is of another kernel than it says.
+fn stale(bytes: &[u8]) -> Vec<u8> {
+    let bundle = Bundle::read("test", bytes.to_vec()).unwrap();
+    let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+    let mut writer = BundleWriter::new();
+    for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+        variant.image = writer.image(&bundle.image(variant).unwrap());
+        variant.tile_ir = "0".repeat(64);
+    }
+    writer.kernel("softmax", &entry);
+    writer.finish()
+}
+
+#[test]
+fn a_bundle_that_is_of_no_use_hides_no_other() {
+    let gpu = device("sm_90", &stale(&SOFTMAX));
+    assert!(run(&gpu, 8, 64).is_err());
+    gpu.add_bundle(Bundle::read("good", SOFTMAX.clone()).unwrap());
+    assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
+    // One for any size stands behind one for the very class, in whatever order they were added.
+    let any = made(&["softmax", "--dims", "N=5,D=64", "--arch", "sm_90", "--variants", "1", "--no-evidence"]);
+    let gpu = device("sm_90", &any);
+    gpu.add_bundle(Bundle::read("good", SOFTMAX.clone()).unwrap());
+    run(&gpu, 24, 64).unwrap();
+    assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_region), (1, 0));
+}
+
+/// What is refused for one file may be in the next.
+#[test]
+fn a_file_that_was_mended_is_read_again() {
+    let one = ["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--variants", "1", "--only-these", "--no-evidence"];
+    let good = made(&one);
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let gpu = device("sm_90", &damaged);
+    assert!(run(&gpu, 8, 64).unwrap_err().contains("is damaged"));
+    gpu.set_bundles(atlas::runtime::bundle::Bundles::default());
+    gpu.add_bundle(Bundle::read("mended", good).unwrap());
+    assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
+}
+
+/// Where the kernels for the highest target cannot be had, those for a lower one serve.
+#[test]
+fn code_for_a_lower_target_serves_where_the_higher_cannot() {
+    let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
+    let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+    let mut writer = BundleWriter::new();
+    for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+        variant.image = writer.image(&bundle.image(variant).unwrap());
+        if variant.target == "sm_90" {
+            variant.tile_ir = "0".repeat(64);
+        }
+    }
+    writer.kernel("softmax", &entry);
+    let gpu = device("sm_90", &writer.finish());
+    assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
+    let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
+    assert_eq!(prepared.image().unwrap().target.to_string(), "sm_80");
+}
+
+/// A tensor that needs narrow loads has a kernel of its own, and others do not get it.
+#[test]
+fn a_plain_tensor_does_not_get_the_kernel_of_a_slice() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml");
+    let launch =
+        |more: &str| format!("[[launch]]\nkernel = \"softmax\"\ntypes = \"T=bf16\"\ndims = \"N=5 D=64\"\n{more}\n");
+    fs::write(&sizes, launch("tensors = \"x=2:*1,1\"") + &launch("")).unwrap();
+    let sizes = sizes.display().to_string();
+    let bundle = made(&["--sizes", &sizes, "--arch", "sm_90", "--variants", "1", "--no-evidence"]);
+    let gpu = device("sm_90", &bundle);
+    let x = gpu.tensor_from(&rows(24, 64), [24, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [24, 64]).unwrap();
+    let plain = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
+    let odd = gpu.tensor_from(&rows(24, 66), [24, 66]).unwrap().slice(1, 1..65).unwrap();
+    let slice = softmax.prepare(&gpu, args!(odd, &mut y)).unwrap();
+    let vectors = |p: &atlas::runtime::PreparedLaunch| p.image().unwrap().ptx.matches("ld.global.v").count();
+    assert!(vectors(&plain) > 0 || plain.image().unwrap().ptx.contains(".v4."), "narrow loads for a plain tensor");
+    assert_ne!(plain.image().unwrap().ptx, slice.image().unwrap().ptx);
 }

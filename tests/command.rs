@@ -24,6 +24,14 @@ pub(crate) fn unread(args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
+/// A run that is left to itself.
+#[cfg(feature = "llvm")]
+pub(crate) fn start(args: &[String]) -> std::process::Child {
+    let mut atlas = Command::new(env!("CARGO_BIN_EXE_atlas"));
+    atlas.args(args).env("ATLAS_CACHE_DIR", "").stdout(Stdio::null()).stderr(Stdio::null());
+    atlas.spawn().unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
+}
+
 /// What a run that must succeed prints.
 #[track_caller]
 pub(crate) fn prints(args: &[&str]) -> String {

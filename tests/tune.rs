@@ -1,6 +1,6 @@
 //! `atlas tune` without a GPU: the simulator's instructions stand for time.
 
-use crate::command::{prints_with, refuses};
+use crate::command::{json_of, prints_with, refuses};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -82,4 +82,159 @@ fn a_file_of_sizes_is_tuned_whole_and_replayed() {
     let rows: Value = serde_json::from_str(&replayed).unwrap();
     assert_eq!((rows[1]["kernel"].as_str(), rows[1]["tuned"].as_u64()), (Some("poly1"), Some(3)));
     assert_eq!(rows[1]["regret_tuned"].as_f64(), Some(1.0), "all were measured");
+}
+
+/// Compiled here, measured by a program that may not compile: the same record but for what says when it was made.
+#[test]
+fn a_pack_is_measured_without_a_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let pack = path("candidates.atlas");
+    prints_with(&["tune", "softmax", "--dims", "N=8,D=512", "--pack", &pack, "--arch", "sm_90"], &[]);
+    let (direct, packed) = (path("direct"), path("packed"));
+    tune(Path::new(&direct), &[], &[]);
+    let nothing = [("ATLAS_CACHE_DIR", path("empty"))];
+    let nothing: Vec<(&str, &str)> = nothing.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    let args = ["tune", "--measure", &pack, "--device", "sim:sm_90", "--records", &packed, "--json"];
+    let done: Value = serde_json::from_str(&prints_with(&args, &nothing)).unwrap();
+    assert_eq!(done["sizes"][0]["failed"].as_array().map(Vec::len), Some(0), "{done}");
+    let record = |folder: &str| fs::read_to_string(Path::new(folder).join("simulator/softmax.toml")).unwrap();
+    assert_eq!(record(&packed), record(&direct));
+    // Nothing is left to measure.
+    let again: Value = serde_json::from_str(&prints_with(&args, &nothing)).unwrap();
+    assert_eq!((again["known"].as_u64(), again["sizes"].as_array().map(Vec::len)), (Some(1), Some(0)));
+    // A pack of another GPU measures nothing, and says why.
+    let why = refuses(&["tune", "--measure", &pack, "--device", "sim:sm_80", "--records", &path("other"), "--json"]);
+    assert!(why.contains("sm_90"), "{why}");
+    let plain = path("kernels.atlas");
+    prints_with(
+        &["bundle", "softmax", "--dims", "N=8,D=512", "--arch", "sm_90", "--no-evidence", "--out", &plain],
+        &[],
+    );
+    let why = refuses(&["tune", "--measure", &plain, "--device", "sim:sm_90"]);
+    assert!(why.contains("is no pack"), "{why}");
+}
+
+/// Views of a run are tuned as such.
+#[test]
+fn launches_of_views_are_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml");
+    let launch = "[[launch]]\nkernel = \"softmax\"\ntypes = \"T=f32\"\ndims = \"N=8 D=64\"\ntensors = \"x=4:*8,1\"\n";
+    fs::write(&sizes, launch).unwrap();
+    let (sizes, records) = (sizes.display().to_string(), folder.path().join("r").display().to_string());
+    let args = ["tune", "--device", "sim:sm_90", "--sizes", &sizes, "--records", &records, "--json"];
+    let done: Value = serde_json::from_str(&prints_with(&args, &[])).unwrap();
+    assert_eq!(done["sizes"][0]["tensors"].as_str(), Some("x=4:*8,1"), "{done}");
+    assert!(done["sizes"][0]["measured"].as_u64() >= Some(4), "{done}");
+    for (tensors, why) in
+        [("x=4:1", "has 2 strides"), ("q=4:1,1", "has no tensor `q`"), ("x=5:*8,1", "are no element types")]
+    {
+        fs::write(folder.path().join("sizes.toml"), launch.replace("x=4:*8,1", tensors)).unwrap();
+        let text = refuses(&args);
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+/// Records of a kernel that has changed, and those whose times are no longer true.
+#[test]
+fn a_check_finds_what_is_stale_or_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    let check = ["tune", "--check", "--records", &records, "--device", "sim:sm_90", "--json"];
+    tune(folder.path(), &[], &[]);
+    let healthy: Value = serde_json::from_str(&prints_with(&check, &[])).unwrap();
+    assert_eq!((healthy["sizes"].as_u64(), healthy["measured"].as_u64()), (Some(1), Some(1)), "{healthy}");
+    let file = folder.path().join("simulator/softmax.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let problem = || {
+        let (fine, found) = json_of(&check);
+        assert!(!fine, "{found}");
+        found["problems"][0]["problem"].as_str().unwrap().to_owned()
+    };
+    let changed = |key: &str| {
+        let line = text.lines().find(|l| l.starts_with(&format!("{key} = "))).unwrap();
+        fs::write(&file, text.replacen(line, &format!("{key} = \"0123\""), 1)).unwrap();
+        problem()
+    };
+    assert!(changed("tune").contains("the kernel's tune space has changed"));
+    assert!(changed("ir").contains("the kernel has changed"));
+    // A time that nothing takes any longer, and another config that would be better.
+    let first = text.lines().find(|l| l.starts_with("    [\"")).unwrap();
+    let parts: Vec<&str> = first.split(", ").collect();
+    let half = format!("{:.3}", parts[1].parse::<f64>().unwrap() / 2.0);
+    fs::write(&file, text.replacen(first, &first.replacen(parts[1], &half, 1), 1)).unwrap();
+    let why = problem();
+    assert!(why.starts_with("regressed: "), "{why}");
+    fs::write(&file, "kernel = 3").unwrap();
+    assert!(!problem().is_empty());
+}
+
+/// Two processes share a folder: each keeps what the other wrote.
+#[test]
+fn two_processes_tune_into_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| tune(folder.path(), &["--dims", "N=4,D=512"], &[]));
+        let two = scope.spawn(|| tune(folder.path(), &["--dims", "N=16,D=512"], &[]));
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+    let text = fs::read_to_string(folder.path().join("simulator/softmax.toml")).unwrap();
+    for dims in ["N=4 D=512", "N=8 D=512", "N=16 D=512"] {
+        assert_eq!(text.matches(dims).count(), 1, "{text}");
+    }
+}
+
+/// A GPU that is gone ends the search, and what is recorded stays.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_gpu_that_disappears_ends_the_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    let sizes = ["N=4,D=64", "N=8,D=64", "N=16,D=64", "N=24,D=64", "N=40,D=64", "N=48,D=64"];
+    let mut args = vec!["tune", "softmax", "--device", "sim:sm_90", "--records", &records, "--share", "0.1"];
+    args.extend(sizes.iter().flat_map(|s| ["--dims", s]));
+    let text = crate::command::refuses_with(&args, &[("ATLAS_TUNE_GONE_AFTER", "N=4 D=64")]);
+    assert!(text.contains("sim:sm_90 does not answer; what is recorded stays"), "{text}");
+    assert_eq!(text.matches("its tensors cannot be made").count(), 1, "{text}");
+    let text = fs::read_to_string(folder.path().join("simulator/softmax.toml")).unwrap();
+    assert!(text.contains("N=4 D=64") && !text.contains("N=8 D=64"), "{text}");
+}
+
+/// Killed at any moment and started again, a search ends with the record of one that was left alone.
+#[test]
+fn a_search_that_is_killed_goes_on_where_it_was() {
+    let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sizes = ["N=4,D=64", "N=8,D=64", "N=16,D=64", "N=24,D=64"];
+    let args = |folder: &Path| {
+        let mut args: Vec<String> =
+            ["tune", "softmax", "--device", "sim:sm_90", "--share", "0.1"].map(str::to_owned).to_vec();
+        args.extend(["--records".to_owned(), folder.display().to_string()]);
+        args.extend(sizes.iter().flat_map(|s| ["--dims".to_owned(), (*s).to_owned()]));
+        args
+    };
+    let text = |args: &[String]| prints_with(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    text(&args(whole.path()));
+    for wait in [50, 400, 900] {
+        let mut child = crate::command::start(&args(broken.path()));
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    text(&args(broken.path()));
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    assert_eq!(record(whole.path()), record(broken.path()));
+}
+
+/// A folder that takes no file: an error that names it, after what was measured is printed.
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().join("a-file");
+    fs::write(&records, "").unwrap();
+    let records = records.display().to_string();
+    let args = [&SMALL[..], &["--records", &records]].concat();
+    let text = refuses(&args);
+    assert!(text.contains("cannot write records into"), "{text}");
 }

@@ -506,6 +506,11 @@ pub fn find(name: &str) -> Option<&'static Op> {
     OPS.iter().find(|op| op.name == name || op.defs().any(|k| k.name == name))
 }
 
+/// True if a kernel is one of an op, and not another of the same name.
+pub fn ships(def: &atlas_dsl::KernelDef) -> bool {
+    OPS.iter().flat_map(Op::defs).any(|k| std::ptr::eq(k, def))
+}
+
 fn product(p: &Problem, dims: &[&str]) -> f64 {
     dims.iter().map(|d| p.dim(d) as f64).product()
 }

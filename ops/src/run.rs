@@ -138,6 +138,20 @@ impl Prepared<'_> {
         }
     }
 
+    /// Sets what the kernel writes and does not read to zero, so that nothing of an earlier launch is taken for its own.
+    ///
+    /// # Errors
+    /// Those of the driver; of outputs that are views.
+    pub fn clear_outputs(&mut self) -> Result<()> {
+        let params = self.problem.tensors();
+        for (p, tensor) in params.iter().zip(&mut self.tensors) {
+            if p.access == Access::Out && !self.problem.reads(p) {
+                tensor.clear()?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the kernel writes, in the order of its parameters.
     pub fn outputs(&self) -> Vec<&Tensor> {
         let params = self.problem.tensors();

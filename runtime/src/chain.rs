@@ -11,10 +11,9 @@
 //! ```
 
 use crate::args::Arg;
-use crate::bind::BoundLaunch;
 use crate::device::Device;
 use crate::error::Result;
-use crate::launch::{Launch, PreparedLaunch};
+use crate::launch::{Launch, PreparedLaunch, ready};
 use crate::launch_error::LaunchError;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
@@ -151,9 +150,9 @@ impl Chain {
         self.each(args.as_mut(), workspace, |_, kernel, args| kernel.launch_on(stream, args))
     }
 
-    /// Checks the arguments of all kernels, before the first one runs.
+    /// Checks the arguments of all kernels, and makes the kernels ready, before the first one runs.
     fn check(&self, device: &Device, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
-        self.each(args, workspace, |_, kernel, args| BoundLaunch::new(kernel, device, &args).map(drop))
+        self.each(args, workspace, |_, kernel, args| ready(kernel, device, &args))
     }
 
     /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them.
@@ -246,6 +245,7 @@ impl PreparedChain {
     /// # Errors
     /// Those of [`PreparedLaunch::launch`].
     pub fn launch<'a>(&self, mut args: impl AsMut<[Arg<'a>]>, workspace: &mut Workspace) -> Result<()> {
+        self.check(args.as_mut(), workspace)?;
         self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].launch(args))
     }
 
@@ -259,7 +259,13 @@ impl PreparedChain {
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
+        self.check(args.as_mut(), workspace)?;
         self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].launch_on(stream, args))
+    }
+
+    /// Checks the arguments of all launches, before the first one is queued.
+    fn check(&self, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
+        self.chain.each(args, workspace, |i, _, args| self.launches[i].check(&args))
     }
 
     /// The launches, in order.

@@ -127,10 +127,6 @@ pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specializati
         (StrideFact::Dynamic(a), StrideFact::Dynamic(b)) => b % a == 0,
         (StrideFact::Const(_), StrideFact::Dynamic(_)) => false,
     };
-    let facts = |spec: &Specialization, name: &str, dims: &[DimFact]| {
-        let usual = || TensorFacts { align: USUAL_ALIGN, strides: Specialization::contiguous_strides(dims) };
-        spec.tensors.get(name).cloned().unwrap_or_else(usual)
-    };
     wide.types == here.types
         && def.dims.iter().all(|d| dim(d.name))
         && tensors(def, wide).zip(tensors(def, here)).all(|((name, a), (_, b))| {
@@ -140,8 +136,8 @@ pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specializati
 }
 
 /// How much a class assumes: of two that serve a problem, the one that assumes more has the faster kernel.
-pub(crate) fn assumed(spec: &Specialization) -> u32 {
-    let dims = spec.dims.values().map(|fact| match fact {
+pub(crate) fn assumed(def: &KernelDef, spec: &Specialization) -> u32 {
+    let of_dims = spec.dims.values().map(|fact| match fact {
         DimFact::Const(_) => 16,
         DimFact::Dynamic(divisor) => divisor.trailing_zeros(),
     });
@@ -149,6 +145,15 @@ pub(crate) fn assumed(spec: &Specialization) -> u32 {
         StrideFact::Const(_) => 16,
         StrideFact::Dynamic(divisor) => divisor.trailing_zeros(),
     };
-    let tensors = spec.tensors.values().map(|t| t.align.trailing_zeros() + t.strides.iter().map(stride).sum::<u32>());
-    dims.sum::<u32>() + tensors.sum::<u32>()
+    let of_tensors = tensors(def, spec).map(|(name, dims)| {
+        let facts = facts(spec, name, &dims);
+        facts.align.trailing_zeros() + facts.strides.iter().map(stride).sum::<u32>()
+    });
+    of_dims.sum::<u32>() + of_tensors.sum::<u32>()
+}
+
+/// What is known of a tensor: usual facts unless others are named.
+fn facts(spec: &Specialization, name: &str, dims: &[DimFact]) -> TensorFacts {
+    let usual = || TensorFacts { align: USUAL_ALIGN, strides: Specialization::contiguous_strides(dims) };
+    spec.tensors.get(name).cloned().unwrap_or_else(usual)
 }

@@ -26,6 +26,7 @@
 use atlas_codegen::Machine;
 use atlas_codegen::analysis::{Counts, Read, Work};
 use atlas_dsl::ir::GridExtent;
+use std::fmt;
 
 /// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
@@ -110,6 +111,66 @@ pub struct Cost {
     pub ahead_bytes: u64,
     /// Clock cycles of the launch: for ranking only.
     pub cycles: f64,
+    /// What it takes at the least.
+    pub bound: Bound,
+}
+
+/// What a launch takes at the least, whatever its programs wait for: all multiprocessors busy with one kind of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bound {
+    /// Clock cycles of the unit that has most to do.
+    pub cycles: f64,
+    /// That unit.
+    pub unit: Unit,
+    /// Bytes that cross DRAM: of each tensor what is touched, once.
+    pub bytes: f64,
+    /// Floating-point operations of products, two for each multiply-add.
+    pub flops: f64,
+}
+
+/// What of a GPU may bound a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Memory outside the chip.
+    #[default]
+    Dram,
+    /// Tensor cores.
+    TensorCores,
+    /// Arithmetic and all else that threads do.
+    Instructions,
+    /// Exponentials, roots and their like.
+    SpecialFunctions,
+    /// Shared memory.
+    SharedMemory,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::Dram => "DRAM",
+            Unit::TensorCores => "tensor cores",
+            Unit::Instructions => "instructions",
+            Unit::SpecialFunctions => "special functions",
+            Unit::SharedMemory => "shared memory",
+        })
+    }
+}
+
+/// The bound of a kernel's work on a machine.
+fn bound(work: &Work, machine: &Machine, rates: &Rates) -> Bound {
+    let (programs, c) = (work.programs as f64, &work.total);
+    let share = programs / f64::from(machine.sms.max(1));
+    let read: f64 = work.reads.iter().map(|r| (r.bytes * programs).min(r.tensor)).sum();
+    let bytes = read + work.written * programs;
+    let of = [
+        (Unit::Dram, bytes / rates.dram_bytes / f64::from(machine.sms.max(1))),
+        (Unit::TensorCores, share * c.tensor / rates.tensor),
+        (Unit::Instructions, share * (c.fma / FMA + c.element_wise / ELEMENT_WISE)),
+        (Unit::SpecialFunctions, share * c.special / rates.special),
+        (Unit::SharedMemory, share * c.shared / rates.shared_bytes),
+    ];
+    let first = Bound { bytes, flops: 2.0 * programs * (c.tensor + c.fma), ..Bound::default() };
+    of.into_iter().fold(first, |b, (unit, cycles)| if cycles > b.cycles { Bound { cycles, unit, ..b } } else { b })
 }
 
 /// Programs of a launch; saturates.
@@ -140,6 +201,7 @@ pub(crate) struct Terms {
     ahead: f64,
     /// By what measurements nearby correct the cycles.
     factor: f64,
+    bound: Bound,
 }
 
 impl Terms {
@@ -182,6 +244,7 @@ impl Terms {
             overlap: rates.overlap,
             ahead: ahead_share(work) * useful,
             factor: 1.0,
+            bound: bound(work, machine, rates),
         }
     }
 
@@ -229,6 +292,7 @@ impl Terms {
             resident_threads,
             ahead_bytes,
             cycles: self.cycles(),
+            bound: self.bound,
         }
     }
 }

@@ -147,11 +147,19 @@ impl Device {
         self.inner.bundles.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Takes other bundles in place of those it has, none with `Bundles::default()`, and forgets the choices made.
+    pub fn set_bundles(&self, bundles: Bundles) {
+        *self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bundles);
+        self.plans().forget_refusals();
+        self.plans().forget_choices();
+    }
+
     /// Adds a bundle, to be asked after those that are there, and forgets the choices made.
     pub fn add_bundle(&self, bundle: Bundle) {
         let mut bundles = self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut bundles).add(bundle);
         drop(bundles);
+        self.plans().forget_refusals();
         self.plans().forget_choices();
     }
 

@@ -203,6 +203,17 @@ errors! {
             /// The size of the axis.
             size: usize,
         } = 631, "slice {start}..{end} of axis {axis}, which has size {size}";
+        /// A view of given strides reaches beyond its tensor.
+        BeyondTensor {
+            /// The shape asked for.
+            shape: Vec<usize>,
+            /// The strides asked for, in elements.
+            strides: Vec<usize>,
+            /// The first element.
+            offset: usize,
+            /// Elements that there are.
+            len: usize,
+        } = 631, "a view of shape {shape:?} with strides {strides:?} from element {offset} does not lie within {len} elements";
         /// There is no such axis.
         NoSuchAxis {
             /// The axis.

@@ -61,14 +61,29 @@ fn write_back(to: &Tensor, from: &Tensor) -> Result<()> {
     if to.is_contiguous() {
         return to.storage().write(start, &bytes);
     }
-    let range = to.address_range();
-    let mut span = vec![0_u8; (range.end - range.start) as usize];
-    to.storage().read(start, &mut span)?;
-    let mut next = bytes.chunks_exact(size);
-    each_offset(to.shape(), to.strides(), &mut |at| {
-        if let Some(element) = next.next() {
-            span[at as usize * size..][..size].copy_from_slice(element);
+    // Runs of neighbours at once, and never what lies between them: another stream may be writing that.
+    let mut run: Option<(u64, usize)> = None;
+    let (mut next, mut failed) = (0, Ok(()));
+    let mut write = |(at, len): (u64, usize), end: usize| {
+        if failed.is_ok() {
+            failed = to.storage().write(start + at * size as u64, &bytes[(end - len) * size..end * size]);
         }
+    };
+    each_offset(to.shape(), to.strides(), &mut |at| {
+        let at = at as u64;
+        run = match run {
+            Some((first, len)) if first + len as u64 == at => Some((first, len + 1)),
+            other => {
+                if let Some(done) = other {
+                    write(done, next);
+                }
+                Some((at, 1))
+            }
+        };
+        next += 1;
     });
-    to.storage().write(start, &span)
+    if let Some(done) = run {
+        write(done, next);
+    }
+    failed
 }

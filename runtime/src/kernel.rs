@@ -76,6 +76,7 @@ impl LoadedKernel {
         image: Arc<KernelImage>,
         cubin: Option<&[u8]>,
     ) -> Result<LoadedKernel> {
+        let cubin = cubin.filter(|code| is_whole_elf(code));
         let loaded = cubin.and_then(|code| Module::load(context, &image.entry, code).ok());
         let module = match loaded {
             Some(module) => module,
@@ -104,6 +105,35 @@ impl LoadedKernel {
     }
 }
 
+/// True if machine code is an ELF file whose headers and sections lie within it: the driver is given no length.
+fn is_whole_elf(code: &[u8]) -> bool {
+    let number = |at: usize, bytes: usize| -> Option<u64> {
+        let field = code.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
+    };
+    let within = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= code.len() as u64);
+    let table = |at: usize, entry: usize, count: usize| -> Option<(u64, u64, u64)> {
+        Some((number(at, 8)?, number(entry, 2)?, number(count, 2)?))
+    };
+    // A 64-bit file, little-endian; `e_phoff`, `e_phentsize`, `e_phnum`; `e_shoff`, `e_shentsize`, `e_shnum`.
+    let (Some(programs), Some(sections)) = (table(32, 54, 56), table(40, 58, 60)) else { return false };
+    let is_table = |(at, entry, count): (u64, u64, u64)| within(at, entry * count);
+    let section = |i: u64| -> Option<bool> {
+        let at = usize::try_from(sections.0 + i * sections.1).ok()?;
+        // Sections of no bytes in the file have type 8.
+        Some(number(at + 4, 4)? == 8 || within(number(at + 24, 8)?, number(at + 32, 8)?))
+    };
+    let segment = |i: u64| -> Option<bool> {
+        let at = usize::try_from(programs.0 + i * programs.1).ok()?;
+        Some(within(number(at + 8, 8)?, number(at + 32, 8)?))
+    };
+    code.starts_with(b"\x7fELF\x02\x01")
+        && is_table(programs)
+        && is_table(sections)
+        && (0..sections.2).all(|i| section(i) == Some(true))
+        && (0..programs.2).all(|i| segment(i) == Some(true))
+}
+
 impl Module {
     /// Loads PTX that ends with a zero byte, or machine code.
     fn load(context: &Arc<Context>, name: &str, code: &[u8]) -> Result<Module> {
@@ -113,8 +143,8 @@ impl Module {
         let mut options = JIT_ERROR_LOG;
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the code ends as it has to: PTX with a zero byte, machine code where its own header says, which the file's
-        // hash covers; the options' values are a live buffer and, as this option has it, its size.
+        // SAFETY: the code ends as it has to: PTX with a zero byte, machine code where its own header says, which
+        // `is_whole_elf` has checked; the options' values are a live buffer and, as this option has it, its size.
         let status = unsafe {
             (api.module_load)(&mut module, code.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
         };

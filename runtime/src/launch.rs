@@ -150,11 +150,16 @@ impl PreparedLaunch {
         self.queue(Some(stream), args.as_ref())
     }
 
-    fn queue(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
+    /// Refuses arguments of another problem, on another device, or that overlap.
+    pub(crate) fn check(&self, args: &[Arg<'_>]) -> Result<()> {
         if ProblemWords::new(self.def, self.config.as_ref(), args).as_slice() != &*self.words {
             return Err(LaunchError::NotPrepared { kernel: self.def.name }.into());
         }
-        check_again(self.def, &self.device, args)?;
+        check_again(self.def, &self.device, args)
+    }
+
+    fn queue(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
+        self.check(args)?;
         self.device.counters().launches.fetch_add(1, Ordering::Relaxed);
         self.device.counters().warm.fetch_add(1, Ordering::Relaxed);
         let refused = match run(self.def, &self.device, stream, &self.plan, args) {
@@ -246,6 +251,12 @@ fn run_or_next(
     }
 }
 
+/// Makes sure that a launch of these arguments needs nothing more: they are checked, and its plan is there.
+pub(crate) fn ready(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<()> {
+    let words = ProblemWords::new(def, None, args);
+    find_or_resolve(def, device, None, args, words.as_slice()).map(drop)
+}
+
 /// The plan of a launch whose arguments are checked, and whether the problem had been seen before.
 fn find_or_resolve(
     def: &'static KernelDef,
@@ -259,8 +270,9 @@ fn find_or_resolve(
         return Ok((plan, true));
     }
     let bound = BoundLaunch::new(def, device, args)?;
+    let begun = device.plans().generation();
     let plan = Arc::new(Plan { tally: tally_of(&bound), ..resolve(&bound, config)? });
-    device.plans().keep(words, &plan);
+    device.plans().keep(words, &plan, begun);
     Ok((plan, false))
 }
 

@@ -90,7 +90,7 @@ pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use chain::{Chain, PreparedChain, Workspace};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
-pub use cost::{Cost, estimate, programs};
+pub use cost::{Bound, Cost, Unit, estimate, programs};
 pub use device::{Device, DeviceStats};
 pub use device_id::DeviceId;
 pub use element::Element;

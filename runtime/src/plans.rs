@@ -10,6 +10,7 @@ use lru::LruCache;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes.
@@ -74,6 +75,8 @@ type ByProblem = LruCache<Box<[u64]>, Arc<Plan>, BuildHasherDefault<WordHasher>>
 /// device before it unloads, so that a launch in flight on any stream has ended.
 pub(crate) struct Plans {
     by_problem: Mutex<ByProblem>,
+    /// How often choices were forgotten: a plan that was begun before is not kept after.
+    generation: AtomicU64,
     loaded: Mutex<LruCache<KernelKey, Arc<LoadedKernel>>>,
     refused: Mutex<LruCache<KernelKey, String>>,
     /// Kernels that some thread is making now.
@@ -84,6 +87,7 @@ impl Default for Plans {
     fn default() -> Plans {
         Plans {
             by_problem: Mutex::new(LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default())),
+            generation: AtomicU64::new(0),
             loaded: Mutex::new(LruCache::new(MOST_LOADED)),
             refused: Mutex::new(LruCache::new(MOST_REFUSED)),
             making: Mutex::default(),
@@ -126,10 +130,20 @@ impl Plans {
         lock(&self.by_problem).get(words).cloned()
     }
 
-    /// Keeps a plan.
-    pub(crate) fn keep(&self, words: &[u64], plan: &Arc<Plan>) {
+    /// How often choices were forgotten so far.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Keeps a plan that was begun in a generation, unless choices were forgotten since.
+    pub(crate) fn keep(&self, words: &[u64], plan: &Arc<Plan>, begun: u64) {
+        let mut plans = lock(&self.by_problem);
+        if self.generation() != begun {
+            return;
+        }
         // What is pushed out may unload a kernel, which waits for the device: not while the lock is held.
-        let evicted = lock(&self.by_problem).push(words.into(), plan.clone());
+        let evicted = plans.push(words.into(), plan.clone());
+        drop(plans);
         drop(evicted);
     }
 
@@ -190,11 +204,17 @@ impl Plans {
 
     /// Drops all plans, so that each problem's config is chosen anew. Loaded kernels stay.
     pub(crate) fn forget_choices(&self) {
-        let dropped = std::mem::replace(
-            &mut *lock(&self.by_problem),
-            LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default()),
-        );
+        let mut plans = lock(&self.by_problem);
+        self.generation.fetch_add(1, Ordering::Release);
+        let none = LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default());
+        let dropped = std::mem::replace(&mut *plans, none);
+        drop(plans);
         drop(dropped);
+    }
+
+    /// Forgets what was refused: a damaged file may have been replaced.
+    pub(crate) fn forget_refusals(&self) {
+        lock(&self.refused).clear();
     }
 
     /// True if something has been refused here.

@@ -1,8 +1,8 @@
 //! What a program launches, written to a file as it runs, so that it can be tuned and bundled for: `ATLAS_RECORD_SIZES=FILE`.
 //!
 //! The file is TOML, a table `[[launch]]` for each kernel and problem with a count, and grows over runs and processes.
-//! It is written when a problem is new and whenever its count is a power of two, so that a program that is killed loses less
-//! than half of a count, and [`flush`] writes the rest.
+//! It is written when a problem is new and whenever its count is a power of two, but after the first few times once a second
+//! at the most, so that a program with thousands of sizes is not kept busy by it; [`flush`] writes the rest.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The environment variable that names the file.
 pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
@@ -31,20 +32,26 @@ impl Tally {
     /// Counts a launch.
     pub(crate) fn add(&self) {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if count.is_power_of_two() {
+        if count.is_power_of_two() && RECORDER.as_ref().is_some_and(Recorder::is_due) {
             flush();
         }
     }
 }
 
+/// Times that the file is written whenever there is something new, and how long after that it is left alone.
+const OFTEN: u64 = 64;
+const REST: Duration = Duration::from_secs(1);
+
 struct Recorder {
     path: PathBuf,
+    /// How often it was written, and when last.
+    written: Mutex<(u64, Option<Instant>)>,
     tallies: Mutex<BTreeMap<Name, Arc<Tally>>>,
 }
 
 static RECORDER: LazyLock<Option<Recorder>> = LazyLock::new(|| {
     let path = std::env::var_os(SIZES_VARIABLE).filter(|p| !p.is_empty())?;
-    Some(Recorder { path: path.into(), tallies: Mutex::default() })
+    Some(Recorder { path: path.into(), written: Mutex::default(), tallies: Mutex::default() })
 });
 
 /// Whether sizes are recorded.
@@ -88,10 +95,23 @@ struct Launched {
 }
 
 impl Recorder {
+    /// Whether the file may be written again.
+    fn is_due(&self) -> bool {
+        let (times, last) = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        times < OFTEN || last.is_none_or(|last| last.elapsed() >= REST)
+    }
+
+    /// The file's own name with something behind it.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(ending);
+        name.into()
+    }
+
     /// Adds to what the file has. Processes that write one file wait for each other.
     fn write(&self) -> io::Result<()> {
         let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        let lock = File::create(self.path.with_extension("lock"))?;
+        let lock = File::create(self.beside(".lock"))?;
         lock.lock()?;
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -105,10 +125,12 @@ impl Recorder {
             *counts.entry(name.clone()).or_default() += count - tally.written.load(Ordering::Relaxed);
             now.push((tally, count));
         }
-        let whole = self.path.with_extension("new");
+        let whole = self.beside(".new");
         std::fs::write(&whole, print(&counts))?;
         std::fs::rename(&whole, &self.path)?;
         now.into_iter().for_each(|(tally, count)| tally.written.store(count, Ordering::Relaxed));
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        *written = (written.0 + 1, Some(Instant::now()));
         Ok(())
     }
 }

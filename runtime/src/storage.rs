@@ -56,6 +56,11 @@ impl Storage {
         self.address
     }
 
+    /// Bytes that it has.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes
+    }
+
     /// Fills with zeros.
     pub(crate) fn zero(&self) -> Result<()> {
         match (&self.memory, self.device.backend()) {

@@ -67,6 +67,18 @@ impl Tensor {
         Ok(tensor)
     }
 
+    /// Sets all elements to zero: in the order of the device's default stream, where the tensor is all of its memory.
+    ///
+    /// # Errors
+    /// [`TensorError::NotContiguous`] for a view; driver errors.
+    pub fn clear(&mut self) -> Result<()> {
+        let bytes = self.len() as u64 * u64::from(self.dtype.bytes());
+        if !self.is_contiguous() || self.offset != 0 || bytes != self.storage.len() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        self.storage.zero()
+    }
+
     /// Where it lives.
     pub fn device(&self) -> &Device {
         self.storage.device()
@@ -192,6 +204,37 @@ impl Tensor {
         }
         element_count(shape).ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
         Ok(Tensor { shape: shape.to_vec(), strides, ..self.clone() })
+    }
+
+    /// A view with strides of your own, in elements, from element `offset` of this tensor on, which has to be contiguous.
+    ///
+    /// # Errors
+    /// [`TensorError::BeyondTensor`] if it reaches past the last element, or has not one stride for each axis;
+    /// [`TensorError::NotContiguous`].
+    pub fn as_strided(
+        &self,
+        shape: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        offset: usize,
+    ) -> Result<Tensor> {
+        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        if !self.is_contiguous() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        let last = shape
+            .iter()
+            .zip(strides)
+            .try_fold(offset, |at, (&n, &stride)| at.checked_add(n.saturating_sub(1).checked_mul(stride)?));
+        let is_empty = element_count(shape) == Some(0);
+        let within = if is_empty { offset <= self.len() } else { last.is_some_and(|last| last < self.len()) };
+        if shape.len() != strides.len() || element_count(shape).is_none() || !within {
+            let (shape, strides) = (shape.to_vec(), strides.to_vec());
+            return Err(TensorError::BeyondTensor { shape, strides, offset, len: self.len() }.into());
+        }
+        // A stride beyond the tensor is one of an axis of a single element, whose stride is not used.
+        let stride = |&s: &usize| i64::try_from(s).unwrap_or(0);
+        let strides = strides.iter().map(stride).collect();
+        Ok(Tensor { shape: shape.to_vec(), strides, offset: self.offset + offset as u64, ..self.clone() })
     }
 
     /// An axis as two, of which the second has `size` elements that follow each other.

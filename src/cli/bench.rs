@@ -2,6 +2,7 @@
 
 use super::sample::{self, Memory};
 use super::show::{self, Progress};
+use super::sweep::Sweep;
 use super::{bench_plans, input, record};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
@@ -31,6 +32,9 @@ pub(super) struct Args {
     only: Option<String>,
     #[command(flatten)]
     problem: input::ProblemArgs,
+    /// Measure at sizes of one dim, such as N=1..65536: each twice the one before. Needs --only.
+    #[arg(long, value_name = "DIM=FIRST..LAST", requires = "only")]
+    sweep: Option<Sweep>,
     /// Measure every config of the tune space.
     #[arg(long, conflicts_with = "config")]
     all_configs: bool,
@@ -55,7 +59,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || (!exact && o == b.problem.op.name)))
         .collect();
     // A plan has the configs that are chosen, at its own sizes.
-    let as_is = args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs;
+    let as_is =
+        args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs && args.sweep.is_none();
     let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
     if benches.is_empty() && plans.is_empty() {
         let all = cases::benches();
@@ -66,7 +71,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             names.join(", ")
         );
     }
-    let benches = benches.into_iter().map(|b| resized(b, &args.problem)).collect::<Result<Vec<Bench>>>()?;
+    let problems = problems(args);
+    let sized = |(b, p): (&Bench, &input::ProblemArgs)| resized(b, p);
+    let each = benches.iter().flat_map(|b| problems.iter().map(move |p| (b, p)));
+    let benches = each.map(sized).collect::<Result<Vec<Bench>>>()?;
     let device = input::device(&args.device)?;
     if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
@@ -100,8 +108,18 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(slower.is_empty() && wrong == 0)
 }
 
+/// The sizes that the user asked for, one or those of a sweep.
+fn problems(args: &Args) -> Vec<input::ProblemArgs> {
+    let Some(sweep) = &args.sweep else { return vec![args.problem.clone()] };
+    let at = |n: &u64| {
+        let dims = format!("{},{}={n}", args.problem.dims.as_deref().unwrap_or(""), sweep.dim);
+        input::ProblemArgs { dims: Some(dims), ..args.problem.clone() }
+    };
+    sweep.sizes.iter().map(at).collect()
+}
+
 /// A benchmark at the sizes and in the element type that the user asked for.
-fn resized(mut bench: Bench, asked: &input::ProblemArgs) -> Result<Bench> {
+fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     let p = &bench.problem;
     let usual: Vec<String> = p.kernel.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect();
     let text = format!("{},{}", usual.join(","), asked.dims.as_deref().unwrap_or(""));
@@ -109,8 +127,8 @@ fn resized(mut bench: Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     let dims: Vec<u64> = p.kernel.dims.iter().map(|d| sizes[d.name]).collect();
     let dtype = input::dtype_or(asked, p.dtype)?;
     input::specialization(p.kernel, &sizes, dtype)?;
-    bench.problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
-    Ok(bench)
+    let problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
+    Ok(Bench { name: bench.name, problem })
 }
 
 /// Measures one benchmark, with one config or with all.

@@ -7,11 +7,11 @@ use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
 use atlas_runtime::records::Records;
-use atlas_runtime::{Device, choose_with};
+use atlas_runtime::{Device, Selection, choose_with};
 use std::collections::BTreeMap;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct ProblemArgs {
     /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
@@ -33,12 +33,28 @@ pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
     }
 }
 
-/// What declares a kernel, by the kernel's name.
+/// What declares a kernel, by the kernel's name. A program's own kernel comes before one that ships with Atlas.
 pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
-    atlas_dsl::def::declarations().find(|d| d.declared().name == name).ok_or_else(|| {
-        let names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
-        anyhow!("there is no kernel `{name}`; the kernels are {}", names.join(", "))
-    })
+    let mut found: Vec<&'static dyn Declared> =
+        atlas_dsl::def::declarations().filter(|d| d.declared().name == name).collect();
+    if found.len() > 1 {
+        found.retain(|d| !atlas_ops::op::ships(d.declared()));
+    }
+    match found[..] {
+        [one] => Ok(one),
+        [] => {
+            let names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
+            bail!("there is no kernel `{name}`; the kernels are {}", names.join(", "))
+        }
+        _ => {
+            let files: Vec<&str> = found.iter().map(|d| d.declared().file).collect();
+            bail!(
+                "there are {} kernels `{name}`, in {}: give them names of their own",
+                found.len(),
+                files.join(" and ")
+            )
+        }
+    }
 }
 
 /// The element type that was asked for, or else a usual one.
@@ -53,7 +69,7 @@ fn dtype(name: &str) -> Result<DType> {
 
 /// Sizes by dim: the user's, then the usual ones of a kernel that ships with Atlas.
 pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<String, u64>> {
-    let usual = atlas_ops::cases::usual_dims(def.name);
+    let usual = if atlas_ops::op::ships(def) { atlas_ops::cases::usual_dims(def.name) } else { Vec::new() };
     let mut dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(usual).collect();
     for pair in text.unwrap_or("").split([',', ' ']).filter(|p| !p.is_empty()) {
         let (name, size) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=SIZE"))?;
@@ -133,7 +149,7 @@ pub(super) struct Chosen {
     /// Why the first is first.
     pub(super) why: String,
     /// The whole ranking, where there is one.
-    pub(super) ranking: Option<String>,
+    pub(super) ranking: Option<Selection>,
 }
 
 impl Chosen {
@@ -180,7 +196,7 @@ pub(super) fn chosen(
         bail!("no config of `{}` is legal for this problem on {machine}: {}", def.name, reasons.join("; "));
     }
     let why = format!("{}, for {} multiprocessors", selection.source, machine.sms);
-    Ok(Chosen { configs, why, ranking: Some(selection.to_string()) })
+    Ok(Chosen { configs, why, ranking: Some(selection) })
 }
 
 /// Sizes of a problem by dim.

@@ -2,8 +2,9 @@
 
 use super::input;
 use anyhow::{Context, Result, bail};
-use atlas_dsl::{DType, KernelDef, Specialization};
-use atlas_runtime::records::parse_class;
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::{Config, DType, KernelDef, Specialization};
+use atlas_runtime::records::{class_text, parse_class};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
@@ -19,16 +20,21 @@ pub(super) struct Asked {
     /// Sizes of dims, such as N=2048,D=64; may be given several times. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     dims: Vec<String>,
-    /// Element type; bf16 unless given.
+    /// Element type; bf16 unless given, where a kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
     /// A TOML file with a table `[[launch]]` of kernel, dtype and dims for each size, as programs write it that run with
     /// ATLAS_RECORD_SIZES=FILE.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dims", "dtype"])]
     sizes: Option<PathBuf>,
 }
 
 impl Asked {
+    /// The kernels that were named.
+    pub(super) fn kernels(&self) -> &[String] {
+        &self.kernels
+    }
+
     /// All of them.
     pub(super) fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = self.sizes.as_deref().map_or_else(|| Ok(Vec::new()), of_file)?;
@@ -36,9 +42,9 @@ impl Asked {
             jobs.retain(|j| self.kernels.iter().any(|k| k == j.def.name));
         }
         let asked = input::ProblemArgs { dtype: self.dtype.clone(), ..input::ProblemArgs::default() };
-        let dtype = input::dtype_or(&asked, DType::Bf16)?;
         for kernel in self.kernels.iter().filter(|_| self.sizes.is_none()) {
             let def = input::kernel(kernel)?;
+            let dtype = input::dtype_or(&asked, usual_dtype(def))?;
             let sizes = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
             for dims in sizes {
                 jobs.push(Job::new(def, dtype, &input::dims(def, Some(&dims))?)?);
@@ -55,36 +61,44 @@ impl Asked {
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) def: &'static KernelDef,
-    pub(super) dtype: DType,
+    /// In the order of the kernel's element types.
+    pub(super) types: Vec<DType>,
     /// In the signature's order.
     pub(super) dims: Vec<u64>,
+    /// With the tensors that are not usual, of those.
     pub(super) spec: Specialization,
 }
 
 impl Job {
+    /// Usual tensors of one element type.
     pub(super) fn new(def: &'static KernelDef, dtype: DType, dims: &BTreeMap<String, u64>) -> Result<Job> {
-        let spec = input::specialization(def, dims, dtype)?;
+        Job::of_spec(def, input::specialization(def, dims, dtype)?, dims)
+    }
+
+    fn of_spec(def: &'static KernelDef, spec: Specialization, dims: &BTreeMap<String, u64>) -> Result<Job> {
         let size = |d: &atlas_dsl::def::DimDef| {
             dims.get(d.name).copied().with_context(|| {
                 format!("`{}` has no usual size of `{}`: give it, such as --dims {}=1024", def.name, d.name, d.name)
             })
         };
-        let sizes = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
-        let job = Job { def, dtype, dims: sizes, spec };
+        let dims = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
+        let types = def.types.iter().map(|t| spec.types[t.name]).collect();
+        let job = Job { def, types, dims, spec };
         if !def.requires.iter().all(|r| r.holds(&job.dims)) {
             bail!("`{}` has a `require` that does not hold for {}", def.name, job.dims_text());
         }
         Ok(job)
     }
 
-    /// What was launched in some program: `types`, `dims` and `tensors` as `ATLAS_RECORD_SIZES` has them.
-    fn launched(l: &Launched) -> Result<Job> {
-        let def = input::kernel(&l.kernel)?;
-        let class = parse_class(&l.types, "", &l.tensors);
-        let class = class.with_context(|| format!("`{} {}` are no element types and tensors", l.types, l.tensors))?;
-        let first = class.types.values().next().map(|d| d.name().to_owned());
-        let asked = input::ProblemArgs { dtype: l.dtype.clone().or(first), ..input::ProblemArgs::default() };
-        let mut job = Job::new(def, input::dtype_or(&asked, DType::Bf16)?, &input::dims(def, Some(&l.dims))?)?;
+    /// A problem as records, bundles and `ATLAS_RECORD_SIZES` have it: `T=bf16`, `N=32768 D=8192`, `x=4:*8,1`. Types that are not
+    /// named are `dtype`, or usual ones.
+    pub(super) fn of_class(kernel: &str, types: &str, dims: &str, tensors: &str, dtype: Option<&str>) -> Result<Job> {
+        let def = input::kernel(kernel)?;
+        let class = parse_class(types, "", tensors)
+            .with_context(|| format!("`{types} {tensors}` are no element types and tensors"))?;
+        let asked = input::ProblemArgs { dtype: dtype.map(str::to_owned), ..input::ProblemArgs::default() };
+        let dims = input::dims(def, Some(dims))?;
+        let mut spec = input::specialization(def, &dims, input::dtype_or(&asked, usual_dtype(def))?)?;
         for (name, dtype) in class.types {
             let Some(t) = def.types.iter().find(|t| t.name == name) else {
                 bail!("`{}` has no element type `{name}`", def.name)
@@ -92,28 +106,46 @@ impl Job {
             if !t.allowed.contains(&dtype) {
                 bail!("`{name}` of `{}` cannot be {dtype}", def.name);
             }
-            job.spec.types.insert(name, dtype);
+            spec.types.insert(name, dtype);
         }
-        job.spec.tensors = class.tensors;
-        Ok(job)
+        for (name, facts) in class.tensors {
+            let rank = def.params.iter().find_map(|p| match p {
+                ParamDef::Tensor { name: n, dims, .. } if *n == name => Some(dims.len()),
+                _ => None,
+            });
+            match rank {
+                None => bail!("`{}` has no tensor `{name}`", def.name),
+                Some(rank) if rank != facts.strides.len() => bail!("`{name}` of `{}` has {rank} strides", def.name),
+                Some(_) => spec.tensors.insert(name, facts),
+            };
+        }
+        Job::of_spec(def, spec, &dims)
+    }
+
+    /// The element type of all, where they have one.
+    pub(super) fn dtype(&self) -> Option<DType> {
+        let first = self.types.first().copied().unwrap_or(DType::F32);
+        self.types.iter().all(|t| *t == first).then_some(first)
     }
 
     /// The same problem as text for the worker.
     pub(super) fn request(&self, verb: &str) -> Value {
-        json!({ "verb": verb, "kernel": self.def.name, "dtype": self.dtype.name(), "dims": self.dims_text() })
+        let (types, tensors) = class_text(self.def, &self.spec);
+        json!({ "verb": verb, "kernel": self.def.name, "types": types, "dims": self.dims_text(), "tensors": tensors })
     }
 
     /// The problem of a request.
     pub(super) fn of_request(request: &Value) -> Result<Job> {
         let text = |key: &str| request[key].as_str().with_context(|| format!("the request has no `{key}`"));
-        let def = input::kernel(text("kernel")?)?;
-        let asked = input::ProblemArgs { dtype: Some(text("dtype")?.to_owned()), ..input::ProblemArgs::default() };
-        Job::new(def, input::dtype_or(&asked, DType::Bf16)?, &input::dims(def, Some(text("dims")?))?)
+        Job::of_class(text("kernel")?, text("types")?, text("dims")?, text("tensors")?, None)
     }
 
     /// `softmax bf16 N=32768 D=8192`.
     pub(super) fn text(&self) -> String {
-        format!("{} {} {}", self.def.name, self.dtype, self.dims_text())
+        let (types, tensors) = class_text(self.def, &self.spec);
+        let types = self.dtype().map_or(types, |t| t.to_string());
+        let parts = [self.def.name, &types, &self.dims_text(), &tensors];
+        parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
     /// `N=32768 D=8192`.
@@ -121,6 +153,13 @@ impl Job {
         let pairs = self.def.dims.iter().zip(&self.dims).map(|(d, n)| format!("{}={n}", d.name));
         pairs.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// bf16, or the first element type that a kernel takes where it does not take that.
+fn usual_dtype(def: &KernelDef) -> DType {
+    let takes = |dtype: DType| def.types.iter().all(|t| t.allowed.contains(&dtype));
+    let first = def.types.first().and_then(|t| t.allowed.first().copied());
+    if takes(DType::Bf16) { DType::Bf16 } else { first.unwrap_or(DType::Bf16) }
 }
 
 /// A file of launches, as `--sizes` reads it and `ATLAS_RECORD_SIZES` has it written.
@@ -149,13 +188,43 @@ struct Launched {
     #[serde(default)]
     #[allow(dead_code, reason = "files of launches have it, and nothing here depends on it")]
     count: u64,
+    /// Configs, where they are named.
+    #[serde(default)]
+    configs: Vec<String>,
 }
 
 /// The launches that a file lists.
 fn of_file(path: &Path) -> Result<Vec<Job>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--sizes: cannot read {}", path.display()))?;
-    let launches: Launches = toml::from_str(&text).with_context(|| format!("--sizes: {}", path.display()))?;
-    launches.launch.iter().map(Job::launched).collect()
+    let listed = launches(&text).with_context(|| format!("--sizes: {}", path.display()))?;
+    Ok(listed.into_iter().map(|(job, _)| job).collect())
+}
+
+/// The launches that a text lists, each with the configs that it names.
+pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
+    let launches: Launches = toml::from_str(text)?;
+    let one = |l: &Launched| {
+        let job = Job::of_class(&l.kernel, &l.types, &l.dims, &l.tensors, l.dtype.as_deref())?;
+        let configs = l.configs.iter().map(|c| c.parse::<Config>().map_err(anyhow::Error::msg));
+        Ok((job, configs.collect::<Result<Vec<Config>>>()?))
+    };
+    launches.launch.iter().map(one).collect()
+}
+
+/// The text of some launches with the configs of each. No name or config has a quotation mark.
+pub(super) fn launches_text<'a>(all: impl Iterator<Item = (&'a Job, &'a [Config])>) -> String {
+    let mut text = String::new();
+    for (job, configs) in all {
+        let (types, tensors) = class_text(job.def, &job.spec);
+        let configs: Vec<String> = configs.iter().map(|c| format!("\"{c}\"")).collect();
+        text += &format!(
+            "[[launch]]\nkernel = \"{}\"\ntypes = \"{types}\"\ndims = \"{}\"\ntensors = \"{tensors}\"\nconfigs = [{}]\n\n",
+            job.def.name,
+            job.dims_text(),
+            configs.join(", ")
+        );
+    }
+    text
 }
 
 /// Sizes drawn at random around a kernel's own: each dim from an eighth of its size to all of it, evenly in its logarithm, and
@@ -163,6 +232,7 @@ fn of_file(path: &Path) -> Result<Vec<Job>> {
 pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
     let name = job.def.name.bytes().fold(seed, |h, b| h.wrapping_mul(0x0100_0000_01b3) ^ u64::from(b));
     let mut rng = StdRng::seed_from_u64(name);
+    let types = class_text(job.def, &job.spec).0;
     let mut jobs: Vec<Job> = Vec::new();
     for _ in 0..1000 * count {
         if jobs.len() == count {
@@ -181,9 +251,10 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
             };
             let unit = if usual < 4 * unit { 1 } else { unit };
             let size = if usual < 4 { usual } else { ((size / unit as f64).round() as u64).max(1) * unit };
-            (d.name.to_owned(), size)
+            format!("{}={size}", d.name)
         });
-        if let Ok(drawn) = Job::new(job.def, job.dtype, &dims.collect())
+        let drawn = Job::of_class(job.def.name, &types, &dims.collect::<Vec<_>>().join(" "), "", None);
+        if let Ok(drawn) = drawn
             && jobs.iter().all(|j| j.dims != drawn.dims)
         {
             jobs.push(drawn);

@@ -9,6 +9,7 @@
 //! | `tune` | the search for the best configs |
 //! | `bundle` | kernels compiled ahead of time, and their evidence |
 //! | `jobs` | problems to tune or to ship |
+//! | `oracle` | such a kernel beside the interpreter |
 //! | `arguments` | tensors for kernels of which nothing is known |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `stages` | the one place that calls the code generator |
@@ -18,6 +19,7 @@
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
 //! | `record` | the machine on which a measurement was taken |
+//! | `sweep` | sizes of one dim, for `explain` and `bench` |
 //! | `show` | tables, progress, JSON |
 
 mod arguments;
@@ -34,6 +36,7 @@ mod fuzz;
 mod input;
 mod jobs;
 mod list;
+mod oracle;
 pub mod ptxas;
 mod record;
 mod sample;
@@ -41,10 +44,12 @@ mod ship;
 mod show;
 mod simulate;
 mod stages;
+mod sweep;
 mod tune;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -84,7 +89,29 @@ enum Verb {
 pub fn main() -> ExitCode {
     // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic.
     sigpipe::reset();
-    let done = match Cli::parse().verb {
+    match perform(Cli::parse().verb) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            let text = format!("{e:#}");
+            let prefix = if text.starts_with("error") { "" } else { "error: " };
+            eprintln!("{prefix}{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what a command line says, the program's name first, within another program; false if a check failed.
+///
+/// # Errors
+/// What [`main`] would print.
+pub fn run<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> Result<bool, String> {
+    let cli = Cli::try_parse_from(args).map_err(|e| e.to_string())?;
+    perform(cli.verb).map_err(|e| format!("{e:#}"))
+}
+
+fn perform(verb: Verb) -> anyhow::Result<bool> {
+    let done = match verb {
         Verb::List(args) => list::run(&args),
         Verb::Compile(args) => compile::run(&args),
         Verb::Explain(args) => explain::run(&args),
@@ -98,14 +125,5 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::run(&args),
     };
     atlas_runtime::sizes::flush();
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            let text = format!("{e:#}");
-            let prefix = if text.starts_with("error") { "" } else { "error: " };
-            eprintln!("{prefix}{text}");
-            ExitCode::FAILURE
-        }
-    }
+    done
 }

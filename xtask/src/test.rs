@@ -33,7 +33,7 @@ const WITH_MUTATIONS: [&str; 8] =
 const MUTATIONS: &str = "mutations::";
 
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, Check); 12] = [
+const STEPS: [(&str, Check); 13] = [
     ("setup", |root| setup::run(root, &setup::Args::default())),
     ("tidy", tidy::run),
     ("fmt", |root| command::run(command::cargo(root).args(["fmt", "--all", "--check"]))),
@@ -53,6 +53,7 @@ const STEPS: [(&str, Check); 12] = [
         command::run(&mut test)
     }),
     ("examples", examples),
+    ("shipping", shipping),
     ("doc", |root| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         let mut doc = command::cargo(root);
@@ -79,6 +80,20 @@ fn examples(root: &Path) -> Result<()> {
         command::run(example.args(["run", "--quiet", "-p", "atlas", "--features", "jit,verify", "--example", &name]))?;
     }
     Ok(())
+}
+
+/// Builds and runs the lesson of a program without a compiler, whose build script has one.
+fn shipping(root: &Path) -> Result<()> {
+    let manifest = root.join("examples/shipping/Cargo.toml").display().to_string();
+    let target = root.join("target/shipping").display().to_string();
+    let mut fmt = command::cargo(root);
+    command::run(fmt.args(["fmt", "--all", "--check", "--manifest-path", &manifest]))?;
+    let mut program = command::cargo(root);
+    command::run(program.args(["run", "--quiet", "--manifest-path", &manifest, "--target-dir", &target]))?;
+    let mut tools = command::cargo(root);
+    tools.args(["run", "--quiet", "--manifest-path", &manifest, "--target-dir", &target, "-p", "shipping-tools"]);
+    let records = root.join("examples/shipping/records").display().to_string();
+    command::run(tools.args(["--", "tune", "--check", "--records", &records, "--device", "cpu"]))
 }
 
 /// Runs every step; fails if one did.

@@ -76,6 +76,9 @@ pub(super) struct Contents {
     pub(super) images: Vec<Section>,
     /// Tuning records, as text.
     pub(super) records: Vec<Section>,
+    /// Problems to be tuned, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) problems: Option<Section>,
 }
 
 /// The bytes of a bundle and its table of contents.
@@ -112,7 +115,7 @@ impl File {
         }
         let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(&format!("its contents: {e}")))?;
         let sections = (rest.len() - length) as u64;
-        let all = contents.kernels.values().chain(&contents.images).chain(&contents.records);
+        let all = contents.kernels.values().chain(&contents.images).chain(&contents.records).chain(&contents.problems);
         for s in all {
             if s.at.checked_add(s.length).is_none_or(|end| end > sections) {
                 return Err(cut_off());
@@ -167,6 +170,7 @@ impl Sections {
         let mut sections: Vec<u8> = Vec::new();
         let mut places: BTreeMap<String, u64> = BTreeMap::new();
         let all = contents.kernels.values_mut().chain(&mut contents.images).chain(&mut contents.records);
+        let all = all.chain(&mut contents.problems);
         for section in all {
             let here = sections.len() as u64;
             section.at = *places.entry(section.sha256.clone()).or_insert(here);

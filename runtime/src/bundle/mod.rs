@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `file` | the bytes: header, table of contents, sections, hashes |
 //! | `entry` | what is said of one kernel |
+//! | `known` | the same, read for a kernel of the program |
 //! | `table` | which variant runs which sizes |
 //! | `offer` | the variants for a problem, best first |
 //! | `write` | a bundle that is being made |
 
 mod entry;
 mod file;
+mod known;
 mod offer;
 mod table;
 mod write;
@@ -49,6 +51,8 @@ pub struct Bundle {
     file: File,
     /// The entries that were asked for, or what is wrong with them.
     entries: Mutex<HashMap<String, Result<Arc<KernelEntry>, BundleError>>>,
+    /// The same for kernels of the program, by where they are declared.
+    known: Mutex<HashMap<usize, Result<Arc<known::Known>, BundleError>>>,
 }
 
 impl Bundle {
@@ -70,7 +74,7 @@ impl Bundle {
     /// # Errors
     /// [`BundleError`]: they are no bundle, or one of another version.
     pub fn read(origin: &str, bytes: impl Into<Cow<'static, [u8]>>) -> Result<Bundle, BundleError> {
-        Ok(Bundle { file: File::read(origin, bytes.into())?, entries: Mutex::default() })
+        Ok(Bundle { file: File::read(origin, bytes.into())?, entries: Mutex::default(), known: Mutex::default() })
     }
 
     /// The file that it is, or where else it is from.
@@ -138,11 +142,20 @@ impl Bundle {
     /// # Errors
     /// [`BundleError`] if that part of the file is damaged.
     pub fn records(&self) -> Result<Vec<String>, BundleError> {
-        let read = |s| {
-            let bytes = self.file.section(s, "a tuning record")?;
-            String::from_utf8(bytes).map_err(|_| self.file.wrong("a tuning record is no text"))
-        };
-        self.file.contents.records.iter().map(read).collect()
+        self.file.contents.records.iter().map(|s| self.text(s, "a tuning record")).collect()
+    }
+
+    /// The problems that its kernels are candidates for, as text, if `atlas tune --pack` made it.
+    ///
+    /// # Errors
+    /// [`BundleError`] if that part of the file is damaged.
+    pub fn problems(&self) -> Result<Option<String>, BundleError> {
+        self.file.contents.problems.as_ref().map(|s| self.text(s, "the list of problems")).transpose()
+    }
+
+    fn text(&self, section: &file::Section, what: &str) -> Result<String, BundleError> {
+        let bytes = self.file.section(section, what)?;
+        String::from_utf8(bytes).map_err(|_| self.file.wrong(format!("{what} is no text")))
     }
 
     /// Reads every part, so that damage anywhere is found.
@@ -159,6 +172,7 @@ impl Bundle {
                 }
             }
         }
+        self.problems()?;
         self.records().map(drop)
     }
 }

@@ -1,11 +1,13 @@
 //! The variants of bundles that serve a problem, best first.
 
 use super::entry::{ClassEntry, MachineTable, Variant};
+use super::known::Known;
 use super::{Bundle, Bundles};
-use crate::class::{assumed, canonical, serves};
+use crate::class::canonical;
 use crate::key::KernelKey;
 use crate::source::Source;
 use atlas_codegen::Machine;
+use atlas_codegen::toolchain::toolchain_id;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -15,18 +17,31 @@ use std::sync::Arc;
 pub(crate) struct Offer {
     pub(crate) def: &'static KernelDef,
     pub(crate) bundle: Arc<Bundle>,
-    pub(crate) variant: Variant,
+    known: Arc<Known>,
+    class: usize,
+    variant: usize,
     pub(crate) config: Config,
-    /// What it was compiled for.
-    pub(crate) spec: Specialization,
     pub(crate) source: Source,
 }
 
 impl Offer {
-    /// The name of the compiled kernel among those that a device has loaded.
+    /// The variant.
+    pub(crate) fn variant(&self) -> &Variant {
+        &self.known.entry.classes[self.class].variants[self.variant]
+    }
+
+    /// What it was compiled for.
+    pub(crate) fn spec(&self) -> &Specialization {
+        &self.known.specs[self.class]
+    }
+
+    /// The name of the compiled kernel among those that a device has loaded, and of its refusals: of this kernel of the program,
+    /// since another one may have its name.
     pub(crate) fn key(&self) -> KernelKey {
+        let variant = self.variant();
+        let place = std::ptr::from_ref(self.def).addr().to_string();
         let mut hash = Sha256::new();
-        for part in ["atlas bundle 1", self.bundle.image_hash(&self.variant), &self.variant.tile_ir] {
+        for part in ["atlas bundle 2", &place, self.bundle.image_hash(variant), &variant.tile_ir] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -47,86 +62,117 @@ pub(crate) struct Asked<'a> {
     pub(crate) gpu: &'a str,
     /// The caller's config.
     pub(crate) config: Option<&'a Config>,
-    /// Only kernels that were compiled for exactly the problem's class: where others can be compiled.
+    /// Only kernels that were compiled for exactly the problem's class, by the code generator that is here: where others can
+    /// be compiled.
     pub(crate) only_exact: bool,
 }
 
+/// The classes of one bundle that serve a problem.
+struct Serving {
+    bundle: Arc<Bundle>,
+    known: Arc<Known>,
+    /// The class, and whether it is the problem's own.
+    class: usize,
+    is_own: bool,
+}
+
 impl Bundles {
-    /// The offers of the first bundle that has some, or why there are none.
-    pub(crate) fn offers(&self, asked: &Asked<'_>) -> Result<Vec<Offer>, Lack> {
+    /// The offers of all bundles, those for the problem's own class first, or why there are none.
+    pub(crate) fn offers<'a>(&'a self, asked: &'a Asked<'a>) -> Result<impl Iterator<Item = Offer> + 'a, Lack> {
         let mut lack: Lack = self.problems.iter().map(ToString::to_string).collect();
+        let mut serving = Vec::new();
         for bundle in &self.all {
-            match bundle.offers(asked) {
-                Ok(offers) => return Ok(offers),
+            match bundle.serving(asked) {
+                Ok(classes) => serving.extend(classes),
                 Err(why) => lack.push(format!("the bundle {} {why}", bundle.origin())),
             }
         }
-        Err(lack)
+        if serving.is_empty() {
+            return Err(lack);
+        }
+        serving.sort_by_key(|s| !s.is_own);
+        Ok(serving.into_iter().flat_map(|s| s.offers(asked)))
     }
 }
 
 impl Bundle {
-    fn offers(self: &Arc<Bundle>, asked: &Asked<'_>) -> Result<Vec<Offer>, String> {
+    /// The classes that serve a problem and have what is asked for, those that assume most first.
+    fn serving(self: &Arc<Bundle>, asked: &Asked<'_>) -> Result<Vec<Serving>, String> {
         let def = asked.def;
-        let entry = match self.entry(def.name) {
+        let known = match self.known(def) {
             None => return Err(format!("has no kernel `{}`", def.name)),
             Some(Err(e)) => return Err(format!("cannot be used: {}", e.message)),
-            Some(Ok(entry)) => entry,
+            Some(Ok(known)) => known,
         };
+        if asked.only_exact && !self.made_by().contains(&toolchain_id()) {
+            return Err("was made by another code generator than this program has".to_owned());
+        }
         let here = canonical(def, asked.spec);
-        let known = entry.classes.iter().filter_map(|class| Some((class, class.spec(def)?)));
-        let mut serving: Vec<(&ClassEntry, Specialization)> =
-            known.filter(|(_, spec)| if asked.only_exact { *spec == here } else { serves(def, spec, &here) }).collect();
-        serving.sort_by_key(|(_, spec)| (*spec != here, std::cmp::Reverse(assumed(spec))));
-        if serving.is_empty() {
-            let wanted = ClassEntry::new(def, asked.spec).text();
-            let some: Vec<String> = entry.classes.iter().map(|c| format!("`{}`", c.text())).take(4).collect();
-            let more = if entry.classes.len() > 4 { ", .." } else { "" };
-            return Err(format!("has no kernel for `{wanted}`, only for {}{more}", some.join(", ")));
+        let classes = known.serving(def, &here, asked.only_exact);
+        let wanted = || ClassEntry::new(def, asked.spec).text();
+        if classes.is_empty() {
+            let all = &known.entry.classes;
+            let some: Vec<String> = all.iter().map(|c| format!("`{}`", c.text())).take(4).collect();
+            let more = if all.len() > 4 { ", .." } else { "" };
+            return Err(format!("has no kernel for `{}`, only for {}{more}", wanted(), some.join(", ")));
         }
-        let mut offers: Vec<Offer> = Vec::new();
-        for (class, spec) in &serving {
-            for (variant, config, source) in of_class(class, asked) {
-                let (bundle, variant, spec) = (self.clone(), variant.clone(), spec.clone());
-                offers.push(Offer { def, bundle, variant, config, spec, source });
+        let of = |at: &usize| &known.entry.classes[*at];
+        if !classes.iter().any(|at| tables(of(at), asked).next().is_some()) {
+            let targets = classes.iter().flat_map(|at| &of(at).tables).map(|t| t.target.clone());
+            let mut targets: Vec<String> = targets.collect();
+            targets.sort();
+            targets.dedup();
+            return Err(format!("has kernels for {}, which {} does not run", targets.join(", "), asked.machine));
+        }
+        let has = |at: &usize, config: &Config| {
+            let text = config.to_string();
+            tables(of(at), asked).flat_map(|t| &t.table.order).any(|&v| of(at).variants[usize::from(v)].config == text)
+        };
+        match asked.config {
+            Some(config) if !classes.iter().any(|at| has(at, config)) => {
+                return Err(format!("has no kernel with the config `{config}`"));
             }
+            _ => {}
         }
-        match (offers.is_empty(), asked.config) {
-            (false, _) => Ok(offers),
-            (true, Some(config)) => Err(format!("has no kernel with the config `{config}`")),
-            (true, None) => {
-                let targets = serving.iter().flat_map(|(class, _)| &class.tables).map(|t| t.target.clone());
-                let mut targets: Vec<String> = targets.collect();
-                targets.sort();
-                targets.dedup();
-                Err(format!("has kernels for {}, which {} does not run", targets.join(", "), asked.machine))
-            }
-        }
+        let serving = |class: usize| {
+            let is_own = known.specs[class] == here;
+            Serving { bundle: self.clone(), known: known.clone(), class, is_own }
+        };
+        Ok(classes.into_iter().map(serving).collect())
     }
 }
 
-/// The variants of a class for the machine, the chosen one first.
-fn of_class<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> Vec<(&'a Variant, Config, Source)> {
-    let Some(MachineTable { table, .. }) = best_table(class, asked) else { return Vec::new() };
-    let variant = |at: u16, source| {
-        let variant = &class.variants[usize::from(at)];
-        // `KernelEntry::parse` has read it before.
-        Some((variant, variant.config.parse().ok()?, source))
-    };
-    if let Some(config) = asked.config {
-        let all = table.order.iter().filter_map(|&at| variant(at, Source::Given));
-        return all.filter(|(_, c, _)| c == config).take(1).collect();
+impl Serving {
+    /// The variants of a class for the machine, the chosen one first; those of lower targets after those of higher ones.
+    fn offers<'a>(self, asked: &'a Asked<'a>) -> impl Iterator<Item = Offer> + 'a {
+        let class = &self.known.entry.classes[self.class];
+        let mut places: Vec<(usize, Source)> = Vec::new();
+        for MachineTable { table, .. } in tables(class, asked) {
+            let chosen = table.choose(asked.dims);
+            let source = if chosen.is_some_and(|(_, exact)| exact) { Source::Bundle } else { Source::Region };
+            let all = chosen.map(|(at, _)| (at, source)).into_iter();
+            for (at, source) in all.chain(table.order.iter().map(|&at| (at, Source::Region))) {
+                if !places.iter().any(|(known, _)| *known == usize::from(at)) {
+                    places.push((usize::from(at), source));
+                }
+            }
+        }
+        places.into_iter().filter_map(move |(variant, source)| {
+            // `KernelEntry::parse` has read it before.
+            let config: Config = self.known.entry.classes[self.class].variants[variant].config.parse().ok()?;
+            let source = match asked.config {
+                None => source,
+                Some(given) if *given == config => Source::Given,
+                Some(_) => return None,
+            };
+            let (bundle, known) = (self.bundle.clone(), self.known.clone());
+            Some(Offer { def: asked.def, bundle, known, class: self.class, variant, config, source })
+        })
     }
-    let chosen = table.choose(asked.dims);
-    let source = if chosen.is_some_and(|(_, exact)| exact) { Source::Bundle } else { Source::Region };
-    let first = chosen.map(|(at, _)| at);
-    let rest = table.order.iter().copied().filter(|at| Some(*at) != first);
-    let all = first.into_iter().map(|at| (at, source)).chain(rest.map(|at| (at, Source::Region)));
-    all.filter_map(|(at, source)| variant(at, source)).collect()
 }
 
-/// The table of this very GPU, else of its arch, else of the highest target below it whose code it runs.
-fn best_table<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> Option<&'a MachineTable> {
+/// The tables whose code a machine runs: that of this very GPU, that of its arch, then by the target, the highest first.
+fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = &'a MachineTable> {
     let arch = asked.machine.to_string();
     let sm = asked.machine.sm;
     let runs = |t: &&MachineTable| {
@@ -141,5 +187,7 @@ fn best_table<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> Option<&'a Machin
         let of: u32 = digits.parse().unwrap_or(0);
         (t.table.machine == asked.gpu, t.table.machine == arch, of, t.target.ends_with('a'))
     };
-    class.tables.iter().filter(runs).max_by_key(|t| height(t))
+    let mut all: Vec<&MachineTable> = class.tables.iter().filter(runs).collect();
+    all.sort_by_key(|t| std::cmp::Reverse(height(t)));
+    all.into_iter()
 }

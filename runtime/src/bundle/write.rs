@@ -54,6 +54,11 @@ impl BundleWriter {
         self.contents.records.push(section);
     }
 
+    /// Says which problems are to be tuned with its kernels, as `--sizes` takes them.
+    pub fn problems(&mut self, text: &str) {
+        self.contents.problems = Some(self.sections.add(text.as_bytes()));
+    }
+
     /// The file.
     pub fn finish(&self) -> Vec<u8> {
         self.sections.file(self.contents.clone())

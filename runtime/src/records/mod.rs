@@ -10,7 +10,7 @@ mod residual;
 
 pub use crate::class::{class_text, parse_class};
 pub(crate) use guide::Guide;
-pub use record::{Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
+pub use record::{MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
 
 use atlas_dsl::{KernelDef, Specialization};
 use std::collections::BTreeMap;
@@ -87,17 +87,38 @@ impl Records {
         }
     }
 
-    /// Adds a record, unless it is of another GPU or of a kernel that has one. True if it was added.
+    /// Adds a record, unless it is of another GPU. Of sizes that two records have the first counts; of a kernel whose tune space has
+    /// changed, the record of the space that it has now. True if something was added.
     ///
     /// # Errors
     /// [`RecordError`] if the text is no record.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<bool, RecordError> {
         let record = Record::parse(origin, text)?;
-        if record.gpu != self.gpu || self.by_kernel.contains_key(&record.kernel) {
+        if record.gpu != self.gpu {
             return Ok(false);
         }
-        self.insert(record);
-        Ok(true)
+        let Some(known) = self.by_kernel.get(&record.kernel) else {
+            self.insert(record);
+            return Ok(true);
+        };
+        if known.tune != record.tune {
+            let is_now = |tune: &str| {
+                let mut named = atlas_dsl::registry().into_iter().filter(|def| def.name == record.kernel);
+                named.any(|def| tune_hash(def) == tune)
+            };
+            let replaces = !is_now(&known.tune) && is_now(&record.tune);
+            if replaces {
+                self.insert(record);
+            }
+            return Ok(replaces);
+        }
+        let mut whole = (**known).clone();
+        let new = |s: &TunedSize| whole.at(&s.types, &s.tensors, &s.dims).is_none();
+        let more: Vec<TunedSize> = record.sizes.into_iter().filter(new).collect();
+        let added = !more.is_empty();
+        whole.sizes.extend(more);
+        self.insert(whole);
+        Ok(added)
     }
 
     /// Puts a record in place of the one that its kernel has, whatever its GPU.

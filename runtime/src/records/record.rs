@@ -6,9 +6,10 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Sizes that a record may have, and configs of each: more is no record that `atlas tune` wrote.
-const MOST_SIZES: usize = 4096;
-const MOST_CONFIGS: usize = 4096;
+/// Sizes of a record, at most.
+pub const MOST_SIZES: usize = 4096;
+/// Configs of a size, at most.
+pub const MOST_CONFIGS: usize = 4096;
 
 /// What configs of one kernel took on one model of GPU.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

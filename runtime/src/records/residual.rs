@@ -30,8 +30,10 @@ const CLASS: f64 = 0.15;
 const OTHER_LAYOUT: f64 = 1.0;
 /// Weight below which a size says little.
 const FAINT: f64 = 0.02;
-/// Measurements that the process is given, at most: those of the first sizes of a record.
+/// Measurements that the process is given, at most: as many of each size.
 const MOST: usize = 384;
+/// The largest residual that is believed: a time of seven times what the model says.
+const LARGEST: f64 = 2.0;
 
 /// The squared distance of two sizes of a kernel's dims, in octaves.
 fn apart(def: &KernelDef, a: &[u64], b: &[u64]) -> f64 {
@@ -109,16 +111,23 @@ impl Fit {
         let mut residuals: Vec<f64> = Vec::new();
         for (place, size) in sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
-            let all: Vec<(Config, f64)> = all.map(|(config, ratio)| (config, ratio.ln())).collect();
+            let all: Vec<(Config, f64)> =
+                all.map(|(config, ratio)| (config, ratio.ln())).filter(|(_, residual)| residual.is_finite()).collect();
             let mean = all.iter().map(|r| r.1).sum::<f64>() / all.len().max(1) as f64;
-            for (config, residual) in all.into_iter().take(MOST.saturating_sub(fit.points.len())) {
+            let most = (MOST / sizes.len().max(1)).max(1);
+            // The best and every so-manieth of the others.
+            let every = all.len().div_ceil(most).max(1);
+            for (config, residual) in all.into_iter().step_by(every) {
+                if fit.points.len() == MOST {
+                    break;
+                }
                 let knobs = Knobs::new(&config);
                 let at = *known.entry(config).or_insert_with(|| {
                     fit.configs.push(knobs);
                     fit.configs.len() - 1
                 });
                 fit.points.push((fit.places.len(), at, 0.0));
-                residuals.push(residual - mean);
+                residuals.push((residual - mean).clamp(-LARGEST, LARGEST));
             }
             fit.places.push(place.clone());
         }

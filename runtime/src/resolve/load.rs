@@ -7,6 +7,7 @@ use crate::device::{Backend, Device};
 use crate::error::{DeviceError, Result, RuntimeError};
 use crate::kernel::{LoadedKernel, does_not_fit};
 use crate::key::KernelKey;
+use crate::launch_error::LaunchError;
 use crate::plans::Plans;
 use crate::records::tile_ir_hash;
 use crate::space::Space;
@@ -42,22 +43,27 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
 /// The loaded kernel that a bundle offers, if it is still this program's kernel.
 pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = offer.key();
-    once(device, key, || {
-        let kernel = match build_kernel(offer.def, &offer.spec, &offer.config) {
-            Ok(kernel) if tile_ir_hash(&kernel) == offer.variant.tile_ir => kernel,
+    let loaded = once(device, key, || {
+        let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
+            Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
             Ok(_) => return Ok(Made::Refused("the kernel has changed since the bundle was made".to_owned())),
             Err(e) => return Ok(Made::Refused(format!("the bundle's config is none of this kernel: {e}"))),
         };
-        let image = match offer.bundle.image(&offer.variant) {
+        let image = match offer.bundle.image(offer.variant()) {
             Ok(image) => Arc::new(image),
             Err(e) => return Ok(Made::Refused(e.to_string())),
         };
         // Machine code only saves the driver's assembler: where it does not fit, the PTX does.
-        let cubin = offer.variant.cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
+        let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
         let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
         let schedule = offer.config.schedule;
         ready(device, key, Code { image, cubin, schedule, machine }, || Ok(kernel))
-    })
+    });
+    match loaded {
+        // Code for a lower target may be in PTX of a lower version.
+        Err(RuntimeError::Launch(e @ LaunchError::PtxTooNew { .. })) => Ok(Trial::Refused(e.to_string())),
+        other => other,
+    }
 }
 
 /// What came of one attempt to make a kernel.

@@ -5,12 +5,13 @@ mod load;
 mod search;
 
 use self::load::{load, load_offer};
-use self::search::{End, search};
+use self::search::{End, Trial, search};
 use crate::bind::BoundLaunch;
 use crate::bundle::{Asked, Lack, Offer};
 use crate::compile::HAS_COMPILER;
 use crate::cost::programs;
-use crate::error::{CompileFailure, Result};
+use crate::error::{CompileFailure, Result, RuntimeError};
+use crate::kernel::LoadedKernel;
 use crate::launch_error::LaunchError;
 use crate::plan::gpu_body;
 use crate::plans::{Body, PassedOver, Plan};
@@ -72,10 +73,12 @@ fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Re
         Ok(offers) => offers,
         Err(lack) => return Ok(Err(lack)),
     };
-    let found = search(offers.into_iter(), config.is_some(), |offer| load_offer(device, offer, machine))?;
+    let found = search(offers, config.is_some(), |offer| {
+        with_body(bound, load_offer(device, offer, machine)?).or_else(|e| passed(e, config.is_some()))
+    })?;
     let counters = device.counters();
     counters.passed_over.fetch_add(found.passed.len() as u64, Ordering::Relaxed);
-    let End::Found(offer, kernel) = found.end else {
+    let End::Found(offer, body) = found.end else {
         let why = |(o, why): (Offer, String)| format!("the bundle {}, config `{}`: {why}", o.bundle.origin(), o.config);
         return Ok(Err(found.passed.into_iter().map(why).collect()));
     };
@@ -85,13 +88,25 @@ fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Re
         _ => 0,
     };
     let passed_over = found.passed.into_iter().map(|(o, why)| (o.config, why)).collect();
-    Ok(Ok(Plan {
-        config: offer.config,
-        source: offer.source,
-        body: gpu_body(bound, kernel)?,
-        passed_over,
-        tally: None,
-    }))
+    Ok(Ok(Plan { config: offer.config, source: offer.source, body, passed_over, tally: None }))
+}
+
+/// What a launch needs of a loaded kernel.
+fn with_body(bound: &BoundLaunch, trial: Trial<Arc<LoadedKernel>>) -> Result<Trial<Body>> {
+    Ok(match trial {
+        Trial::Loaded(kernel, bytes) => Trial::Loaded(gpu_body(bound, kernel)?, bytes),
+        Trial::Refused(reason) => Trial::Refused(reason),
+        Trial::NoCompiler => Trial::NoCompiler,
+        Trial::Failed(message) => Trial::Failed(message),
+    })
+}
+
+/// A config whose tiles make more programs than a grid has is passed over, unless the caller gave it.
+fn passed(error: RuntimeError, given: bool) -> Result<Trial<Body>> {
+    match error {
+        RuntimeError::Launch(e @ LaunchError::GridTooLarge { .. }) if !given => Ok(Trial::Refused(e.to_string())),
+        e => Err(e),
+    }
 }
 
 /// The plan of a launch in the interpreter.
@@ -119,11 +134,18 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
     let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
     let given = ranking.source == Source::Given;
     let config = |point: usize| space.points[point].config.clone();
-    let found = search(candidates, given, |&(point, _)| load(bound.device(), space, point, machine))?;
+    let mut too_large = None;
+    let found = search(candidates, given, |&(point, _)| {
+        let trial = with_body(bound, load(bound.device(), space, point, machine)?);
+        trial.or_else(|e| {
+            too_large = Some(e.clone());
+            passed(e, given)
+        })
+    })?;
     let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((p, _), why)| (config(p), why)).collect();
     bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
     match found.end {
-        End::Found((point, source), kernel) => {
+        End::Found((point, source), body) => {
             let counters = bound.device().counters();
             match source {
                 Source::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
@@ -131,10 +153,9 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
                 Source::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
                 Source::Given | Source::Default | Source::Bundle | Source::Region | Source::Cpu => 0,
             };
-            let body = gpu_body(bound, kernel)?;
             Ok(Plan { config: config(point), source, body, passed_over, tally: None })
         }
-        End::Nothing => Err(no_config(def, ranking, passed_over).into()),
+        End::Nothing => Err(too_large.unwrap_or_else(|| no_config(def, ranking, passed_over).into())),
         End::NoCompiler if bound.device().falls_back_to_cpu() => {
             bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);
             resolve_cpu(bound, ranking, Source::Cpu)

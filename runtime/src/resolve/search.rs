@@ -40,7 +40,7 @@ pub(super) fn search<C, T>(
 ) -> Result<Search<C, T>> {
     let mut passed: Vec<(C, String)> = Vec::new();
     let mut least: Option<(C, T, u32)> = None;
-    let mut spilling = 0;
+    let (mut spilling, mut no_compiler) = (0, false);
     let spills = |bytes: u32| format!("its registers spill {bytes} bytes per thread");
     for c in candidates {
         let (kernel, bytes) = match load(&c)? {
@@ -49,9 +49,13 @@ pub(super) fn search<C, T>(
                 passed.push((c, reason));
                 continue;
             }
+            // Another one may be compiled already.
+            Trial::NoCompiler => {
+                no_compiler = true;
+                continue;
+            }
             // What spills still runs.
-            Trial::NoCompiler | Trial::Failed(_) if least.is_some() => break,
-            Trial::NoCompiler => return Ok(Search { end: End::NoCompiler, passed }),
+            Trial::Failed(_) if least.is_some() => break,
             Trial::Failed(message) => return Ok(Search { end: End::Failed(c, message), passed }),
         };
         if bytes == 0 || given {
@@ -67,7 +71,8 @@ pub(super) fn search<C, T>(
             break;
         }
     }
-    let end = least.map_or(End::Nothing, |(c, kernel, _)| End::Found(c, kernel));
+    let nothing = if no_compiler { End::NoCompiler } else { End::Nothing };
+    let end = least.map_or(nothing, |(c, kernel, _)| End::Found(c, kernel));
     Ok(Search { end, passed })
 }
 
@@ -115,6 +120,8 @@ mod tests {
     #[test]
     fn what_spills_runs_where_nothing_else_can_be_compiled() {
         assert_eq!(found(false, vec![Trial::Loaded('a', 48), Trial::NoCompiler]).0, Some((0, 'a')));
+        assert_eq!(found(false, vec![Trial::NoCompiler, Trial::Loaded('b', 0)]).0, Some((1, 'b')));
+        assert_eq!(found(false, vec![Trial::NoCompiler]).0, None);
         assert_eq!(found(false, vec![Trial::Loaded('a', 8), Trial::Failed("defect".to_owned())]).0, Some((0, 'a')));
         let many = (0..100).map(|i| Trial::Loaded('s', 1000 - i)).collect();
         assert_eq!(found(false, many).0, Some((MOST_SPILLING - 1, 's')));

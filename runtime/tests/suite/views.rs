@@ -68,6 +68,14 @@ fn every_element_type_comes_back() {
 fn mistakes_are_named() {
     let t = counted(&[2, 3]);
     assert_eq!(message(t.slice(1, 2..4)), "error[ATL631]: slice 2..4 of axis 1, which has size 3");
+    assert_eq!(
+        message(t.as_strided([2, 2], [3, 2], 1)),
+        "error[ATL631]: a view of shape [2, 2] with strides [3, 2] from element 1 does not lie within 6 elements"
+    );
+    let last = counted(&[2, 3]).as_strided([2, 2], [3, 1], 1).unwrap();
+    assert_eq!(last.to_vec::<f32>().unwrap(), t.slice(1, 1..3).unwrap().to_vec::<f32>().unwrap());
+    assert!(t.as_strided([2], [1, 1], 0).is_err() && t.as_strided([usize::MAX, 3], [0, 0], 0).is_err());
+    assert!(t.as_strided([2], [usize::MAX], 3).is_err() && t.as_strided([0], [9], 6).is_ok());
     assert_eq!(message(t.transpose(0, 2)), "error[ATL632]: axis 2 of a tensor of rank 2");
     let rows = counted(&[3, 4]).slice(0, 1..3).unwrap();
     let halves = rows.split(1, 2).unwrap();

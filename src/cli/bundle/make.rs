@@ -1,20 +1,19 @@
 //! How a bundle is made: classes of problems, configs for each, compiled and assembled.
 
 use super::super::jobs::Job;
-use super::super::ptxas;
 use super::super::show::Progress;
-use super::super::stages::{self, Failure};
+use super::super::stages;
 use super::evidence;
+use super::variant::{Assembler, Compiled};
 use anyhow::{Result, anyhow, bail};
-use atlas_codegen::{KernelImage, Platform};
+use atlas_codegen::Platform;
 use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::bundle::{BundleWriter, ClassEntry, KernelEntry, MachineTable, Resources, Variant};
-use atlas_runtime::records::{Records, tile_ir_hash};
-use atlas_runtime::{Choices, build_kernel, regions};
+use atlas_runtime::bundle::{BundleWriter, ClassEntry, KernelEntry};
+use atlas_runtime::records::Records;
+use atlas_runtime::{Choices, regions};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Rounds in which configs that cannot be compiled, or spill, are left out and others chosen.
 const ROUNDS: usize = 8;
@@ -24,8 +23,7 @@ pub(super) struct Recipe {
     pub(super) platforms: Vec<(Platform, Records)>,
     pub(super) variants: usize,
     pub(super) for_all_sizes: bool,
-    pub(super) ptxas: Option<PathBuf>,
-    pub(super) cubin: bool,
+    pub(super) assembler: Assembler,
     pub(super) evidence: bool,
 }
 
@@ -33,15 +31,6 @@ pub(super) struct Recipe {
 struct Class {
     spec: Specialization,
     sizes: Vec<Vec<u64>>,
-}
-
-/// A config of a class, compiled for a platform.
-struct Compiled {
-    config: Config,
-    tile_ir: String,
-    image: KernelImage,
-    resources: Option<Resources>,
-    cubin: Option<Vec<u8>>,
 }
 
 impl Recipe {
@@ -68,7 +57,7 @@ impl Recipe {
                 for (platform, records) in &self.platforms {
                     progress.step(&format!("{} {} {} on {platform}", def.name, of_class.types, of_class.dims));
                     let (choices, compiled) = self.compile(def, class, *platform, records)?;
-                    add(&mut of_class, &mut writer, *platform, &choices, compiled, self.driver());
+                    self.assembler.add(&mut of_class, &mut writer, *platform, choices.table, compiled);
                 }
                 entry.classes.push(of_class);
             }
@@ -93,13 +82,6 @@ impl Recipe {
             writer.kernel(name, &entry);
         }
         Ok(writer.finish())
-    }
-
-    /// The CUDA version whose drivers take the machine code.
-    fn driver(&self) -> i32 {
-        let version = self.ptxas.as_deref().and_then(ptxas::version).unwrap_or_default();
-        let mut parts = version.split('.').map(|p| p.parse().unwrap_or(0));
-        parts.next().unwrap_or(0) * 1000 + parts.next().unwrap_or(0) * 10
     }
 
     /// The specializations of the problems of a kernel, and one for all sizes of each list of types and whole dims.
@@ -139,8 +121,11 @@ impl Recipe {
             let (spec, sizes) = (&class.spec, &class.sizes);
             let chosen = regions(def, spec, sizes, on.machine, records, self.variants, &refused);
             let choices = chosen.map_err(|why| anyhow!("`{}`: {why}", def.name))?;
-            let done: Vec<Result<Option<Compiled>>> =
-                choices.configs.par_iter().map(|c| self.compile_one(def, spec, c, on, round + 1 == ROUNDS)).collect();
+            let done: Vec<Result<Option<Compiled>>> = choices
+                .configs
+                .par_iter()
+                .map(|c| self.assembler.compile(def, spec, c, on, round + 1 == ROUNDS))
+                .collect();
             let done: Vec<Option<Compiled>> = done.into_iter().collect::<Result<_>>()?;
             if done.iter().all(Option::is_some) {
                 return Ok((choices, done.into_iter().flatten().collect()));
@@ -150,67 +135,4 @@ impl Recipe {
         }
         bail!("`{}` for {on}: every config that was tried is refused by the compiler", def.name)
     }
-
-    /// One config, unless the compiler refuses it or its registers spill; `spills` admits the latter.
-    fn compile_one(
-        &self,
-        def: &'static KernelDef,
-        spec: &Specialization,
-        config: &Config,
-        on: Platform,
-        spills: bool,
-    ) -> Result<Option<Compiled>> {
-        let kernel = build_kernel(def, spec, config)?;
-        let tile_ir = tile_ir_hash(&kernel);
-        let image = match stages::image(kernel.into_inner(), &config.schedule, on) {
-            Ok(image) => image,
-            Err(Failure::Refused(_)) => return Ok(None),
-            Err(Failure::Other(e)) => return Err(e.context(format!("`{}` with `{config}` for {on}", def.name))),
-        };
-        let arch = format!("sm_{}{}", on.machine.sm, if on.target.specific { "a" } else { "" });
-        let (cubin, resources) = match (&self.ptxas, self.cubin) {
-            (None, _) => (None, None),
-            (Some(ptxas), false) => (None, Some(ptxas::assemble(ptxas, &image.ptx, &arch)?)),
-            (Some(ptxas), true) => {
-                let (code, resources) = ptxas::machine_code(ptxas, &image.ptx, &arch)?;
-                (Some(code), Some(resources))
-            }
-        };
-        let resources = resources.map(|r| Resources { registers: r.registers, spills: r.spills });
-        if resources.is_some_and(|r| r.spills > 0) && !spills {
-            return Ok(None);
-        }
-        Ok(Some(Compiled { config: config.clone(), tile_ir, image, resources, cubin }))
-    }
-}
-
-/// Adds the choices for one machine to a class.
-fn add(
-    class: &mut ClassEntry,
-    writer: &mut BundleWriter,
-    on: Platform,
-    choices: &Choices,
-    compiled: Vec<Compiled>,
-    driver: i32,
-) {
-    let target = on.target.to_string();
-    let mut places: Vec<u16> = Vec::new();
-    for c in compiled {
-        let image = writer.image(&c.image);
-        let cubin = c.cubin.map(|code| writer.cubin(on.machine.sm, driver, &code));
-        let (config, target) = (c.config.to_string(), target.clone());
-        let variant =
-            Variant { config, tile_ir: c.tile_ir, target, image, resources: c.resources, cubin, evidence: Vec::new() };
-        let same = class.variants.iter().position(|v| *v == variant);
-        places.push(same.unwrap_or(class.variants.len()) as u16);
-        if same.is_none() {
-            class.variants.push(variant);
-        }
-    }
-    let mut table = choices.table.clone();
-    let place = |v: &mut u16| *v = places[usize::from(*v)];
-    table.exact.iter_mut().for_each(|(_, v)| place(v));
-    table.cells.iter_mut().for_each(place);
-    table.order.iter_mut().for_each(place);
-    class.tables.push(MachineTable { target, table });
 }

@@ -8,8 +8,10 @@
 mod evidence;
 mod make;
 mod report;
+mod variant;
 
 pub(super) use self::evidence::verify;
+pub(super) use self::variant::{Assembler, Compiled};
 
 use self::make::Recipe;
 use super::jobs;
@@ -63,16 +65,18 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         report::print(&bundle, size(path), args.json)?;
         return Ok(true);
     }
+    if args.records.is_some() && !args.arch.iter().any(|a| a.contains(':')) {
+        bail!("--records are of a GPU: name it, such as --arch \"sm_90:NVIDIA H200\"");
+    }
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref()));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,
         variants: args.variants.max(1),
         for_all_sizes: !args.only_these,
-        ptxas: ptxas::find(),
-        cubin: args.cubin,
+        assembler: Assembler { ptxas: ptxas::find(), cubin: args.cubin },
         evidence: !args.no_evidence,
     };
-    if args.cubin && recipe.ptxas.is_none() {
+    if args.cubin && recipe.assembler.ptxas.is_none() {
         bail!("--cubin needs NVIDIA's assembler, ptxas, which is not here; `cargo xtask setup` installs it");
     }
     let bytes = recipe.make(&args.asked.jobs()?)?;
@@ -96,11 +100,14 @@ fn platform(text: &str, records: Option<&Path>) -> Result<(Platform, Records)> {
     for problem in known.problems() {
         eprintln!("warning: {problem}");
     }
+    if known.iter().next().is_none() {
+        eprintln!("warning: there are no tuning records of `{gpu}`");
+    }
     Ok((compile::platform(arch)?, known))
 }
 
 /// A reader sees the whole file or the one before.
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);

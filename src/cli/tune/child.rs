@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How long one request may take, in seconds, unless the environment says otherwise.
 const LIMIT: u64 = 60;
+/// How many times that a problem may take to be made.
+const OPENING: u32 = 10;
 const LIMIT_VARIABLE: &str = "ATLAS_TUNE_LIMIT";
 
 /// A worker process; none until it is asked.
@@ -22,7 +24,7 @@ pub(super) struct Worker {
 struct Running {
     child: Child,
     input: ChildStdin,
-    answers: Receiver<String>,
+    answers: Receiver<Value>,
 }
 
 /// What came of a request.
@@ -53,16 +55,16 @@ impl Worker {
         if let Err(e) = writeln!(running.input, "{request}").and_then(|()| running.input.flush()) {
             return Ok(Answer::Lost(self.end(&e.to_string())));
         }
-        match running.answers.recv_timeout(self.limit) {
-            Ok(line) => match serde_json::from_str::<Value>(&line) {
-                Ok(answer) => Ok(match answer["error"].as_str() {
-                    Some(error) => Answer::Refused(error.to_owned()),
-                    None => Answer::Done(answer),
-                }),
-                Err(e) => Ok(Answer::Lost(self.end(&format!("it answered `{line}`: {e}")))),
-            },
+        // Tensors are made on the host, and so is what they should give.
+        let limit = if request["verb"] == "open" { OPENING * self.limit } else { self.limit };
+        match running.answers.recv_timeout(limit) {
+            Ok(answer) => Ok(match answer["error"].as_str() {
+                Some(error) if answer["ends"] == true => Answer::Lost(self.end(error)),
+                Some(error) => Answer::Refused(error.to_owned()),
+                None => Answer::Done(answer),
+            }),
             Err(RecvTimeoutError::Timeout) => {
-                Ok(Answer::Lost(self.end(&format!("it gave no answer within {} s", self.limit.as_secs()))))
+                Ok(Answer::Lost(self.end(&format!("it gave no answer within {} s", limit.as_secs()))))
             }
             Err(RecvTimeoutError::Disconnected) => Ok(Answer::Lost(self.end("its process ended"))),
         }
@@ -73,10 +75,14 @@ impl Worker {
         let Some(mut running) = self.running.take() else { return why.to_owned() };
         // One that is stuck in the driver may not be ended; nothing more can be done about it.
         let _ = running.child.kill();
-        match running.child.wait() {
-            Ok(status) => format!("{why} ({status})"),
-            Err(_) => why.to_owned(),
+        for _ in 0..100 {
+            match running.child.try_wait() {
+                Ok(Some(status)) => return format!("{why} ({status})"),
+                Ok(None) => std::thread::sleep(Duration::from_millis(50)),
+                Err(_) => break,
+            }
         }
+        why.to_owned()
     }
 }
 
@@ -103,7 +109,9 @@ impl Running {
         let (sender, answers) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
+                // The program may have printed something of its own before it came to this.
+                let Ok(answer @ Value::Object(_)) = serde_json::from_str(&line) else { continue };
+                if sender.send(answer).is_err() {
                     break;
                 }
             }

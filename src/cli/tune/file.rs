@@ -1,8 +1,9 @@
 //! Record files in a folder: `FOLDER/GPU/KERNEL.toml`, read, changed and written whole under a lock of the folder.
 
-use anyhow::{Context, Result};
-use atlas_runtime::records::{Record, TunedSize};
+use anyhow::{Context, Result, bail};
+use atlas_runtime::records::{MOST_CONFIGS, MOST_SIZES, Record, TunedSize};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// `NVIDIA H200` as a folder's name: `nvidia-h200`.
@@ -16,17 +17,63 @@ pub(super) fn path(folder: &Path, gpu: &str, kernel: &str) -> PathBuf {
     folder.join(slug(gpu)).join(format!("{kernel}.toml"))
 }
 
+/// All records in a folder and those within it.
+pub(super) fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let list =
+        |path: &Path| -> std::io::Result<Vec<PathBuf>> { fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect() };
+    let mut files = list(folder)?;
+    for inner in files.clone().iter().filter(|p| p.is_dir()) {
+        files.extend(list(inner)?);
+    }
+    files.retain(|p| p.is_file() && p.extension().is_some_and(|e| e == "toml"));
+    files.sort();
+    Ok(files)
+}
+
 /// The record of a kernel; none if there is no file, or one that cannot be used, of which the reason is told.
 pub(super) fn read(folder: &Path, gpu: &str, kernel: &str) -> Option<Record> {
-    let path = path(folder, gpu, kernel);
-    let text = fs::read_to_string(&path).ok()?;
-    match Record::parse(&path.display().to_string(), &text) {
-        Ok(record) => Some(record),
-        Err(e) => {
-            eprintln!("warning: {e}; it is written anew");
-            None
-        }
+    known(&path(folder, gpu, kernel)).unwrap_or_else(|e| {
+        eprintln!("warning: {e:#}");
+        None
+    })
+}
+
+fn known(path: &Path) -> Result<Option<Record>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(Record::parse(&path.display().to_string(), &text).map_err(anyhow::Error::new)?)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
     }
+}
+
+/// Finds out whether records can be written, before anything is measured.
+///
+/// # Errors
+/// If not.
+pub(super) fn probe(folder: &Path) -> Result<()> {
+    let cannot = || format!("cannot write records into {}", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    File::create(folder.join(".lock")).map(drop).with_context(cannot)
+}
+
+/// Waits until no other process tunes on a GPU: times of two beside each other are of neither. Held until it is dropped.
+///
+/// # Errors
+/// If the lock cannot be had.
+pub(super) fn turn(gpu: &str, device: &str) -> Result<File> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let path = std::env::temp_dir().join(format!(
+        "atlas-tune-{}-{}.lock",
+        slug(gpu),
+        device.replace(|c| plain(c) == '-', "-")
+    ));
+    let cannot = || format!("cannot lock {}", path.display());
+    let lock = File::options().create(true).append(true).open(&path).with_context(cannot)?;
+    if lock.try_lock().is_err() {
+        eprintln!("waiting for another `atlas tune` on {device}");
+        lock.lock().with_context(cannot)?;
+    }
+    Ok(lock)
 }
 
 /// Puts a size into the record of a kernel, in place of the one that was there. What was measured on another tune space goes.
@@ -34,19 +81,30 @@ pub(super) fn read(folder: &Path, gpu: &str, kernel: &str) -> Option<Record> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, size: TunedSize) -> Result<()> {
+pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: TunedSize) -> Result<()> {
     let path = path(folder, gpu, kernel);
     let cannot = || format!("cannot write the record {}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(folder)).with_context(cannot)?;
     let lock = File::create(folder.join(".lock")).with_context(cannot)?;
     lock.lock().with_context(cannot)?;
-    let mut record = read(folder, gpu, kernel).filter(|r| r.tune == tune && r.gpu == gpu).unwrap_or_else(|| Record {
+    let before = known(&path).or_else(|e| {
+        // Somebody may want to mend it.
+        let aside = path.with_extension("toml.bad");
+        fs::rename(&path, &aside).with_context(cannot)?;
+        eprintln!("warning: {e:#}; it is kept as {}", aside.display());
+        anyhow::Ok(None)
+    })?;
+    let mut record = before.filter(|r| r.tune == tune && r.gpu == gpu).unwrap_or_else(|| Record {
         kernel: kernel.to_owned(),
         gpu: gpu.to_owned(),
         tune: tune.to_owned(),
         sizes: Vec::new(),
     });
     record.sizes.retain(|s| (&s.types, &s.tensors, &s.dims) != (&size.types, &size.tensors, &size.dims));
+    if record.sizes.len() >= MOST_SIZES {
+        bail!("{} has {MOST_SIZES} sizes, and cannot have more", path.display());
+    }
+    size.configs.truncate(MOST_CONFIGS);
     record.sizes.push(size);
     // In an order of their own, so that files of one content are one text.
     record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims)));

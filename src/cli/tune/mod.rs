@@ -3,26 +3,31 @@
 //! For each size the cost model, corrected by what the record has already, ranks the tune space; a share of it is compiled by
 //! workers, checked and timed by another, the slower half left out round by round. The record is written after each size, so that what is known is kept however this ends.
 
+mod check;
 mod child;
 mod file;
+mod pack;
 mod replay;
 mod search;
 mod subject;
 mod tuner;
 mod worker;
 
-use self::child::{Answer, Pool, Worker};
+use self::child::{Pool, Worker};
+use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
-use super::{input, record, show};
+use super::{compile, input, record, show, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::records::{Records, class_text};
-use atlas_runtime::{Candidate, choose_with};
+use atlas_runtime::{Candidate, Device, choose_with};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) use self::worker::{Args as WorkerArgs, run as work};
 
@@ -55,13 +60,19 @@ pub(super) struct Args {
     /// Stop after so many seconds; what is known by then is recorded.
     #[arg(long, value_name = "SECONDS")]
     budget: Option<u64>,
-    /// Compile the candidates into the kernel cache for a GPU that is not here, and measure nothing.
-    #[arg(long, value_name = "ARCH")]
-    pack: Option<String>,
+    /// Compile the candidates for --arch into a file, and measure nothing: for a machine that has the GPU and no compiler.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "check", "replay"])]
+    pack: Option<PathBuf>,
+    /// Measure the candidates of a pack, which names the problems too.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "draw", "check", "replay"])]
+    measure: Option<PathBuf>,
+    /// Find records that are stale, and, of those of the GPU that is here, those whose times are no longer true.
+    #[arg(long, conflicts_with_all = ["sizes", "dims", "draw", "replay"])]
+    check: bool,
     /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
     #[arg(long, value_name = "FOLDER")]
     replay: Option<PathBuf>,
-    /// The GPU that records are replayed for.
+    /// The GPU that a pack is made for, or that records are replayed for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
     /// Processes that compile; as many as there are cores unless given.
@@ -81,28 +92,47 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         let machine: Machine = args.arch.parse().map_err(anyhow::Error::msg)?;
         return replay::run(folder, machine, args.share, args.seed, args.json);
     }
-    let jobs = jobs(args)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = args.jobs.unwrap_or(cores).max(1);
-    if let Some(arch) = &args.pack {
-        let machine: Machine = arch.parse().map_err(anyhow::Error::msg)?;
-        return pack(args, &jobs, machine, &Pool::new(workers, &["--arch".to_owned(), arch.clone()]));
+    if let Some(file) = &args.pack {
+        let on = compile::platform(&args.arch)?;
+        return pack::make(file, &jobs(args)?, on, &Records::default(), args.share);
     }
+    if args.check {
+        let device = input::device(&args.device).ok().filter(|d| d.machine().is_some());
+        let mut tuner = device.map(|device| tuner(args, &device)).transpose()?;
+        return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), args.json);
+    }
+    let tasks = match &args.measure {
+        Some(file) => pack::tasks(file)?,
+        None if !stages::CAN_COMPILE => bail!(
+            "`tune` compiles what it measures, and this program was built without its code generator: build it with the feature \
+             `jit`, or `--measure` a pack"
+        ),
+        None => jobs(args)?.into_iter().map(|job| Task { job, only: None }).collect(),
+    };
     let device = input::device(&args.device)?;
-    let machine = device.machine();
-    let machine = machine.context("`tune` measures GPUs, and there is none here; `atlas doctor` says why")?;
-    let to_device = ["--device".to_owned(), args.device.clone()];
-    let mut tuner = Tuner {
+    tuner(args, &device)?.run(tasks)
+}
+
+/// What measures on a device.
+fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
+    let machine = device.machine().context("`tune` measures GPUs, and there is none here; `atlas doctor` says why")?;
+    let mut to_worker = vec!["--device".to_owned(), args.device.clone()];
+    if let Some(pack) = &args.measure {
+        to_worker.extend(["--pack".to_owned(), pack.display().to_string()]);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Tuner {
         args,
         machine,
         gpu: device.name().to_owned(),
         measured: measured_text(&device.id().to_string()),
-        pool: Arc::new(Pool::new(workers, &to_device)),
-        worker: Worker::new(to_device.to_vec()),
+        pool: Arc::new(Pool::new(args.jobs.unwrap_or(cores).max(1), &to_worker)),
+        worker: Worker::new(to_worker),
         opened: None,
-    };
-    drop(device);
-    tuner.run(jobs)
+        busy: Duration::ZERO,
+        is_gone: false,
+        deadline: None,
+    })
 }
 
 fn jobs(args: &Args) -> Result<Vec<Job>> {
@@ -131,13 +161,17 @@ fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidat
     }
 }
 
-/// The records of a folder without the one of a job's own sizes: measured again, they are searched as the first time.
-fn of_other_sizes(job: &Job, folder: &Path, gpu: &str) -> Records {
+/// The records of a folder without those of some jobs' sizes.
+fn of_other_sizes(job: &Job, without: &[Task], folder: &Path, gpu: &str) -> Records {
     let mut records = Records::none(gpu);
     if let Some(mut record) = file::read(folder, gpu, job.def.name) {
-        let (types, tensors) = class_text(job.def, &job.spec);
-        let dims = job.dims_text();
-        record.sizes.retain(|s| (&s.types, &s.tensors, &s.dims) != (&types, &tensors, &dims));
+        let name = |job: &Job| {
+            let (types, tensors) = class_text(job.def, &job.spec);
+            (types, tensors, job.dims_text())
+        };
+        let same = without.iter().map(|t| &t.job).filter(|j| j.def.name == job.def.name);
+        let without: HashSet<(String, String, String)> = same.map(name).collect();
+        record.sizes.retain(|s| !without.contains(&(s.types.clone(), s.tensors.clone(), s.dims.clone())));
         records.insert(record);
     }
     records
@@ -147,35 +181,6 @@ fn build_request(job: &Job, config: &Config) -> Value {
     let mut request = job.request("build");
     request["config"] = json!(config.to_string());
     request
-}
-
-/// Compiles what would be measured.
-fn pack(args: &Args, jobs: &[Job], machine: Machine, pool: &Pool) -> Result<bool> {
-    let mut progress = show::Progress::new(jobs.len());
-    let (mut built, mut failed) = (0, 0);
-    for job in jobs {
-        progress.step(&job.text());
-        let candidates = match ranked(job, machine, &Records::default()) {
-            Ok(candidates) => candidates,
-            Err(e) => {
-                eprintln!("{}: {e:#}", job.text());
-                continue;
-            }
-        };
-        let first = candidates.iter().take(measured(candidates.len(), args.share));
-        for answer in pool.ask_all(first.map(|c| build_request(job, &c.config)).collect())? {
-            match answer {
-                Answer::Done(_) => built += 1,
-                Answer::Refused(why) | Answer::Lost(why) => {
-                    failed += 1;
-                    eprintln!("{}: {why}", job.text());
-                }
-            }
-        }
-    }
-    drop(progress);
-    println!("{built} kernels for {machine} in the kernel cache; {failed} could not be compiled");
-    Ok(built > 0)
 }
 
 /// `2026-11-24, driver 580.159.04, 1980 MHz, atlas 0.1.0`.

@@ -7,11 +7,11 @@
 use super::super::jobs::Job;
 use super::super::show;
 use super::tuner::{cost, ir_of};
-use super::{measured, ranked};
-use anyhow::{Context, Result};
+use super::{file, measured, ranked};
+use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
+use atlas_dsl::Config;
 use atlas_dsl::def::DimDef;
-use atlas_dsl::{Config, DType};
 use atlas_runtime::records::{Record, Records, Timed, TunedSize};
 use atlas_runtime::{Selection, choose_for, choose_with, regions};
 use rand::SeedableRng;
@@ -86,12 +86,10 @@ impl Size {
 
 /// Replays all records of a folder.
 pub(super) fn run(folder: &Path, machine: Machine, share: f64, seed: u64, json: bool) -> Result<bool> {
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .with_context(|| format!("--replay: cannot read {}", folder.display()))?
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "toml"))
-        .collect();
-    files.sort();
+    let files = file::list(folder).with_context(|| format!("--replay: cannot read {}", folder.display()))?;
+    if files.is_empty() {
+        bail!("--replay: there are no records in {}", folder.display());
+    }
     let (mut rows, mut all) = (BTreeMap::new(), Row::default());
     for file in files {
         let record = Record::parse(&file.display().to_string(), &std::fs::read_to_string(&file)?)?;
@@ -164,11 +162,9 @@ fn bundled(s: &Size, tuned: &[Size], machine: Machine, records: &Records) -> Res
 }
 
 fn size(record: &Record, size: &TunedSize, machine: Machine) -> Result<Size> {
-    let def = super::input::kernel(&record.kernel)?;
-    let dtype = size.types.split(['=', ' ']).nth(1).and_then(DType::from_name).unwrap_or(DType::F32);
-    let job = Job::new(def, dtype, &super::input::dims(def, Some(&size.dims))?)?;
+    let job = Job::of_class(&record.kernel, &size.types, &size.dims, &size.tensors, None)?;
     // The model's cycles of now: those in the record may be of another model.
-    let selection = choose_for(def, &job.spec, &job.dims, Some(machine));
+    let selection = choose_for(job.def, &job.spec, &job.dims, Some(machine));
     let cycles: HashMap<&Config, f64> = selection.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
     let timed = size.configs.iter().filter_map(|t| {
         let config: Config = t.config.parse().ok()?;

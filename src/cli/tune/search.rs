@@ -8,50 +8,66 @@ const ROUNDS: [(usize, f64); 4] = [(4, 0.30), (6, 0.12), (10, 0.05), (20, 0.02)]
 const LEAST: usize = 2;
 
 /// The times of a candidate in microseconds.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Times(Vec<f64>);
-
-impl Times {
-    pub(super) fn push(&mut self, us: impl IntoIterator<Item = f64>) {
-        self.0.extend(us);
-        self.0.sort_by(f64::total_cmp);
-    }
-
-    fn quantile(&self, q: f64) -> f64 {
-        let at = (self.0.len().saturating_sub(1)) as f64 * q;
-        self.0.get(at.round() as usize).copied().unwrap_or(f64::INFINITY)
-    }
-
-    /// The median; infinite without any.
-    pub(super) fn median(&self) -> f64 {
-        self.quantile(0.5)
-    }
-
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Times {
+    /// Infinite where it could not be timed.
+    pub(super) median: f64,
     /// Interquartile range over the median.
-    pub(super) fn spread(&self) -> f64 {
-        (self.quantile(0.75) - self.quantile(0.25)) / self.median()
-    }
+    pub(super) spread: f64,
+}
+
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = (sorted.len().saturating_sub(1)) as f64 * q;
+    sorted.get(at.round() as usize).copied().unwrap_or(f64::INFINITY)
+}
+
+/// Of some rounds.
+fn sorted(rounds: &[Vec<f64>]) -> Vec<f64> {
+    let mut all = rounds.concat();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn median(rounds: &[Vec<f64>]) -> f64 {
+    quantile(&sorted(rounds), 0.5)
 }
 
 /// Times `candidates` with `time`, which runs each of the given ones so often and gives their times, none for one that failed.
 /// The answer is in the candidates' order.
+///
+/// A clock may change between rounds, so that times of one round are compared with times of the same rounds alone: the best is one
+/// that saw all rounds, and of one that was left out early what counts is by how much it was behind the best in those rounds.
 pub(super) fn halving<E>(
     candidates: usize,
     mut time: impl FnMut(&[usize], usize) -> Result<Vec<Vec<f64>>, E>,
 ) -> Result<Vec<Times>, E> {
-    let mut times = vec![Times::default(); candidates];
+    let mut rounds: Vec<Vec<Vec<f64>>> = vec![Vec::new(); candidates];
     let mut alive: Vec<usize> = (0..candidates).collect();
     for (runs, slack) in ROUNDS {
         for (&at, us) in alive.iter().zip(time(&alive, runs)?) {
-            times[at].push(us);
+            rounds[at].push(us);
         }
-        alive.retain(|&at| times[at].median().is_finite());
-        alive.sort_by(|&a, &b| times[a].median().total_cmp(&times[b].median()));
-        let Some(best) = alive.first().map(|&at| times[at].median()) else { break };
-        let near = alive.iter().filter(|&&at| times[at].median() <= best * (1.0 + slack)).count();
+        alive.retain(|&at| rounds[at].last().is_some_and(|last| !last.is_empty()));
+        // All that are alive saw the same rounds.
+        alive.sort_by(|&a, &b| median(&rounds[a]).total_cmp(&median(&rounds[b])));
+        let Some(best) = alive.first().map(|&at| median(&rounds[at])) else { break };
+        let near = alive.iter().filter(|&&at| median(&rounds[at]) <= best * (1.0 + slack)).count();
         alive.truncate(near.max(LEAST).min(alive.len().div_ceil(2).max(LEAST)));
     }
-    Ok(times)
+    let none = || Times { median: f64::INFINITY, spread: 0.0 };
+    let Some(&best) = alive.first() else { return Ok(vec![none(); candidates]) };
+    let whole = median(&rounds[best]);
+    let one = |at: usize| {
+        if rounds[at].iter().any(Vec::is_empty) {
+            return none();
+        }
+        let all = sorted(&rounds[at]);
+        let spread = (quantile(&all, 0.75) - quantile(&all, 0.25)) / quantile(&all, 0.5);
+        let behind = median(&rounds[at]) / median(&rounds[best][..rounds[at].len()]);
+        // What was left out was not ahead; were it so in those rounds, then by their noise.
+        Times { median: whole * if at == best { 1.0 } else { behind.max(1.0) }, spread }
+    };
+    Ok((0..candidates).map(one).collect())
 }
 
 #[cfg(test)]
@@ -78,11 +94,26 @@ mod tests {
     fn the_best_is_found_and_the_slow_are_left_early() {
         let costs: Vec<f64> = (0..32).map(|i| 100.0 + f64::from((i * 13) % 32) * 5.0).collect();
         let (times, runs) = run(&costs);
-        let best = (0..32).min_by(|&a, &b| times[a].median().total_cmp(&times[b].median()));
+        let best = (0..32).min_by(|&a, &b| times[a].median.total_cmp(&times[b].median));
         assert_eq!(best, Some(0));
         // The slowest of all is the 27th.
         assert_eq!((runs[0], runs[27]), (40, 4));
         assert!(runs.iter().sum::<usize>() < 300);
+    }
+
+    /// All equal but one that is the best by 3 %, on a clock that loses 3 % after the first round: the cool times of those that
+    /// were left out do not count against the hot ones.
+    #[test]
+    fn a_clock_that_slows_down_changes_no_choice() {
+        let mut round = 0;
+        let times = halving(32, |alive, count| {
+            round += 1;
+            let clock = if round == 1 { 1.0 } else { 1.04 };
+            let cost = |at: usize| clock * if at == 7 { 97.0 } else { 100.0 };
+            Ok::<_, Infallible>(alive.iter().map(|&at| vec![cost(at); count]).collect())
+        });
+        let times = times.unwrap_or_default();
+        assert!((0..32).all(|at| at == 7 || times[at].median > 1.02 * times[7].median), "{times:?}");
     }
 
     #[test]
@@ -92,7 +123,7 @@ mod tests {
                 alive.iter().map(|&at| if at == 1 { vec![] } else { vec![at as f64 + 1.0; n] }).collect(),
             )
         });
-        let medians: Vec<f64> = times.unwrap_or_default().iter().map(Times::median).collect();
+        let medians: Vec<f64> = times.unwrap_or_default().iter().map(|t| t.median).collect();
         assert_eq!(medians, [1.0, f64::INFINITY, 3.0]);
     }
 }

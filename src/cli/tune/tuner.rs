@@ -2,6 +2,7 @@
 
 use super::super::jobs::Job;
 use super::child::{Answer, Pool, Worker};
+use super::pack::Task;
 use super::search::{Times, halving};
 use super::{Args, build_request, file, measured, of_other_sizes, ranked, show};
 use anyhow::{Context, Result, bail};
@@ -12,11 +13,13 @@ use atlas_runtime::{Candidate, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Sizes that are compiled ahead of the one that is measured.
 const AHEAD: usize = 3;
+/// Problems before one whose records it does not see: those that may be measured while it is made ready.
+const LAG: usize = AHEAD + 2;
 
 /// A size whose candidates are compiled.
 struct Ready {
@@ -38,39 +41,39 @@ pub(super) struct Tuner<'a> {
     pub(super) worker: Worker,
     /// The job whose tensors the worker holds, and microseconds that a copy of as many bytes takes.
     pub(super) opened: Option<(String, f64)>,
+    /// How long the worker that measures was busy.
+    pub(super) busy: Duration,
+    /// A worker could not so much as be started on the device.
+    pub(super) is_gone: bool,
+    /// When the time that the user gave is over.
+    pub(super) deadline: Option<Instant>,
 }
 
 impl Tuner<'_> {
     /// Tunes what is not recorded yet. False if some of it could not be.
-    pub(super) fn run(&mut self, jobs: Vec<Job>) -> Result<bool> {
+    pub(super) fn run(&mut self, tasks: Vec<Task>) -> Result<bool> {
         let start = Instant::now();
-        let budget = self.args.budget.map_or(Duration::MAX, Duration::from_secs);
-        let total = jobs.len();
-        let known = |job: &Job| !self.args.again && self.is_recorded(job);
-        let (done, todo): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(known);
+        self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
+        file::probe(&self.args.records)?;
+        let _turn = file::turn(&self.gpu, &self.args.device)?;
+        let total = tasks.len();
+        let todo: Vec<usize> = (0..total).filter(|&at| self.args.again || !self.is_recorded(&tasks[at].job)).collect();
+        let known = total - todo.len();
         let mut progress = show::Progress::new(todo.len());
-        let (sender, ready) = sync_channel(AHEAD);
-        let (pool, machine, share) = (self.pool.clone(), self.machine, self.args.share);
-        let (folder, gpu) = (self.args.records.clone(), self.gpu.clone());
-        std::thread::spawn(move || {
-            for job in todo {
-                let records = of_other_sizes(&job, &folder, &gpu);
-                // The reader is gone once the budget is spent.
-                if sender.send(ready_up(job, machine, share, &records, &pool)).is_err() {
-                    return;
-                }
-            }
-        });
+        let (tell, done) = channel();
+        let ready = self.ready_ahead(tasks, todo, done);
         let (mut rows, mut failures) = (Vec::new(), 0);
-        for ready in ready {
-            if start.elapsed() >= budget {
-                eprintln!("the budget is spent: {} of {total} sizes are recorded", done.len() + rows.len());
+        for (at, ready) in ready {
+            if self.deadline.is_some_and(|d| Instant::now() >= d) {
+                eprintln!("the budget is spent: {} of {total} sizes are recorded", known + rows.len());
                 break;
             }
             let row = ready.and_then(|ready| {
                 progress.step(&ready.job.text());
                 self.tune(&ready).with_context(|| ready.job.text())
             });
+            // Who makes problems ready is gone after the last.
+            let _ = tell.send(at);
             match row {
                 Ok(row) => {
                     if !self.args.json {
@@ -81,6 +84,10 @@ impl Tuner<'_> {
                 Err(e) => {
                     failures += 1;
                     eprintln!("error: {e:#}");
+                    if self.is_gone {
+                        eprintln!("error: {} does not answer; what is recorded stays", self.args.device);
+                        break;
+                    }
                 }
             }
         }
@@ -88,11 +95,51 @@ impl Tuner<'_> {
         let seconds = start.elapsed().as_secs_f64();
         match self.args.json {
             true => show::json(&json!({
-                "gpu": self.gpu, "measured": self.measured, "seconds": seconds, "known": done.len(), "sizes": rows,
+                "gpu": self.gpu, "measured": self.measured, "seconds": seconds, "gpu_seconds": self.busy.as_secs_f64(),
+                "known": known, "sizes": rows,
             })),
-            false => println!("{} sizes tuned, {} known before, in {seconds:.1} s", rows.len(), done.len()),
+            false => println!(
+                "{} sizes tuned, {} known before, in {seconds:.1} s, of which the GPU was asked for {:.1} s",
+                rows.len(),
+                known,
+                self.busy.as_secs_f64()
+            ),
         }
         Ok(failures == 0)
+    }
+
+    /// Problems made ready in a thread of its own, a few ahead of the one that is measured, each with its place.
+    ///
+    /// Records correct the ranking of a problem: those of the problems before it but for the last few, however fast these are
+    /// measured, so that a search that was ended and started again ends with the same record.
+    fn ready_ahead(
+        &self,
+        tasks: Vec<Task>,
+        todo: Vec<usize>,
+        done: Receiver<usize>,
+    ) -> Receiver<(usize, Result<Ready>)> {
+        let (sender, ready) = sync_channel(AHEAD);
+        let (pool, machine, share) = (self.pool.clone(), self.machine, self.args.share);
+        let (folder, gpu) = (self.args.records.clone(), self.gpu.clone());
+        std::thread::spawn(move || {
+            let mut last = None;
+            for &at in &todo {
+                let seen = (at + 1).saturating_sub(LAG);
+                let needed = todo.iter().copied().take_while(|&t| t < seen).last();
+                while last < needed {
+                    match done.recv() {
+                        Ok(at) => last = Some(at),
+                        Err(_) => return,
+                    }
+                }
+                let records = of_other_sizes(&tasks[at].job, &tasks[seen..], &folder, &gpu);
+                // The reader is gone once the budget is spent.
+                if sender.send((at, ready_up(tasks[at].clone(), machine, share, &records, &pool))).is_err() {
+                    return;
+                }
+            }
+        });
+        ready
     }
 
     /// True if the record of a job's sizes is there and of the kernel as it is.
@@ -115,7 +162,7 @@ impl Tuner<'_> {
     }
 
     /// Times some candidates, past those that fail.
-    fn measure(
+    pub(super) fn measure(
         &mut self,
         job: &Job,
         candidates: &[Candidate],
@@ -126,6 +173,10 @@ impl Tuner<'_> {
         let name = |at: usize| candidates[at].config.to_string();
         let mut good: Vec<usize> = Vec::new();
         for &at in which {
+            // What was tried until now is worth timing.
+            if !good.is_empty() && self.deadline.is_some_and(|d| Instant::now() >= d) {
+                break;
+            }
             match self.ask_opened(job, &json!({ "verb": "try", "config": name(at) }))? {
                 Answer::Done(answer) if answer["spills"].as_u64().unwrap_or(0) > 0 => {
                     failed.push((name(at), "its registers spill".to_owned()));
@@ -134,24 +185,37 @@ impl Tuner<'_> {
                 Answer::Refused(why) | Answer::Lost(why) => failed.push((name(at), why)),
             }
         }
-        // A worker that was lost on the way has lost what it had loaded.
-        for &at in &good.clone() {
-            if let Answer::Refused(why) | Answer::Lost(why) =
-                self.ask_opened(job, &json!({ "verb": "try", "config": name(at), "unless_loaded": true }))?
-            {
-                good.retain(|&g| g != at);
-                failed.push((name(at), why));
+        // A worker that was lost on the way has lost what it had loaded, and may be lost again.
+        let mut lost = true;
+        while lost {
+            lost = false;
+            for &at in &good.clone() {
+                let request = json!({ "verb": "try", "config": name(at), "unless_loaded": true });
+                let answer = self.ask_opened(job, &request)?;
+                lost |= matches!(answer, Answer::Lost(_));
+                if let Answer::Refused(why) | Answer::Lost(why) = answer {
+                    good.retain(|&g| g != at);
+                    failed.push((name(at), why));
+                }
             }
         }
         let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
             let configs: Vec<String> = alive.iter().map(|&i| name(good[i])).collect();
-            match self.worker.ask(&json!({ "verb": "time", "configs": configs, "runs": runs }))? {
-                Answer::Done(answer) => Ok(serde_json::from_value(answer["us"].clone())?),
-                Answer::Refused(why) | Answer::Lost(why) => {
-                    self.opened = None;
-                    bail!("while it was timed: {why}")
+            let mut all = vec![Vec::new(); configs.len()];
+            // A request a run: each has the time that one may take.
+            for run in 0..runs {
+                match self.ask(&json!({ "verb": "time", "configs": configs, "run": run }))? {
+                    Answer::Done(answer) => {
+                        let us: Vec<f64> = serde_json::from_value(answer["us"].clone())?;
+                        all.iter_mut().zip(us).for_each(|(all, us)| all.push(us));
+                    }
+                    Answer::Refused(why) | Answer::Lost(why) => {
+                        self.opened = None;
+                        bail!("while it was timed: {why}")
+                    }
                 }
             }
+            Ok(all)
         })?;
         for (at, t) in good.into_iter().zip(found) {
             times.insert(at, t);
@@ -164,16 +228,28 @@ impl Tuner<'_> {
         let name = job.text();
         if self.opened.as_ref().is_none_or(|(n, _)| *n != name) {
             self.opened = None;
-            match self.worker.ask(&job.request("open"))? {
+            let answer = self.ask(&job.request("open"))?;
+            if let Answer::Lost(_) = answer {
+                // Too large for the host, or the GPU's end?
+                self.is_gone = !matches!(self.ask(&json!({ "verb": "ping" }))?, Answer::Done(_));
+            }
+            match answer {
                 Answer::Done(answer) => self.opened = Some((name, answer["copy_us"].as_f64().unwrap_or(0.0))),
                 Answer::Refused(why) | Answer::Lost(why) => bail!("its tensors cannot be made: {why}"),
             }
         }
-        let answer = self.worker.ask(request)?;
+        let answer = self.ask(request)?;
         if let Answer::Lost(_) = answer {
             self.opened = None;
         }
         Ok(answer)
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Answer> {
+        let start = Instant::now();
+        let answer = self.worker.ask(request);
+        self.busy += start.elapsed();
+        answer
     }
 
     fn record(
@@ -183,16 +259,20 @@ impl Tuner<'_> {
         times: &BTreeMap<usize, Times>,
         failed: &[(String, String)],
     ) -> Result<Value> {
-        let mut order: Vec<(usize, &Times)> = times.iter().map(|(&at, t)| (at, t)).collect();
-        order.sort_by(|a, b| a.1.median().total_cmp(&b.1.median()));
-        let (best, best_times) = *order.first().context("no config could be measured")?;
+        let timed = times.iter().filter(|(_, t)| t.median.is_finite() && t.median > 0.0);
+        let mut order: Vec<(usize, &Times)> = timed.map(|(&at, t)| (at, t)).collect();
+        order.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
+        let Some(&(best, best_times)) = order.first() else {
+            let why: Vec<String> = failed.iter().take(3).map(|(config, why)| format!("`{config}`: {why}")).collect();
+            bail!("no config could be measured: {}", why.join("; "));
+        };
         let config = &candidates[best].config;
         // What the model says without corrections: the candidates may have been ranked with some.
         let plain = choose_for(job.def, &job.spec, &job.dims, Some(self.machine));
         let cycles: BTreeMap<&Config, f64> = plain.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
         let timed = order.iter().filter_map(|(at, t)| {
             let config = &candidates[*at].config;
-            Some(Timed { config: config.to_string(), us: t.median(), cycles: *cycles.get(config)? })
+            Some(Timed { config: config.to_string(), us: t.median, cycles: *cycles.get(config)? })
         });
         let (types, tensors) = class_text(job.def, &job.spec);
         let copy_us = self.opened.as_ref().map_or(0.0, |o| o.1);
@@ -201,8 +281,8 @@ impl Tuner<'_> {
             tensors,
             dims: job.dims_text(),
             ir: ir_of(job, config)?,
-            spread: best_times.spread(),
-            of_copy: copy_us / best_times.median(),
+            spread: best_times.spread,
+            of_copy: copy_us / best_times.median,
             measured: self.measured.clone(),
             configs: timed.collect(),
         };
@@ -211,18 +291,19 @@ impl Tuner<'_> {
         let behind = size.configs.get(1).map(|t| t.us / size.configs[0].us);
         let summary = format!(
             "{config}: {}{}, {} of {} configs measured",
-            show::time(best_times.median() / 1e3),
+            show::time(best_times.median / 1e3),
             gain.map_or_else(String::new, |g| format!(", {g:.2} of the model's choice")),
             times.len(),
             candidates.len(),
         );
-        file::put(&self.args.records, &self.gpu, job.def.name, &tune_hash(job.def), size)?;
-        Ok(json!({
-            "kernel": job.def.name, "dtype": job.dtype.name(), "dims": job.dims_text(), "config": config.to_string(),
-            "us": best_times.median(), "spread": best_times.spread(), "of_copy": copy_us / best_times.median(),
+        let row = json!({
+            "kernel": job.def.name, "types": size.types, "tensors": size.tensors, "dims": job.dims_text(), "config": config.to_string(),
+            "us": best_times.median, "spread": best_times.spread, "of_copy": copy_us / best_times.median,
             "next": behind, "model": gain, "measured": times.len(), "legal": candidates.len(), "failed": failed,
             "summary": summary,
-        }))
+        });
+        file::put(&self.args.records, &self.gpu, job.def.name, &tune_hash(job.def), size)?;
+        Ok(row)
     }
 }
 
@@ -239,13 +320,17 @@ pub(super) fn cost(c: &Candidate) -> Option<f64> {
     }
 }
 
-/// Ranks a job's configs and compiles those that are measured first.
-fn ready_up(job: Job, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<Ready> {
+/// Ranks a problem's configs and makes those ready that are measured: a share of the first, or those of a pack.
+fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<Ready> {
+    let Task { job, only } = task;
     let candidates = ranked(&job, machine, records).with_context(|| job.text())?;
-    let requests =
-        candidates.iter().take(measured(candidates.len(), share)).map(|c| build_request(&job, &c.config)).collect();
+    let places: Vec<usize> = match &only {
+        None => (0..measured(candidates.len(), share)).collect(),
+        Some(only) => (0..candidates.len()).filter(|&at| only.contains(&candidates[at].config)).collect(),
+    };
+    let requests = places.iter().map(|&at| build_request(&job, &candidates[at].config)).collect();
     let (mut first, mut failed) = (Vec::new(), Vec::new());
-    for (at, answer) in pool.ask_all(requests)?.into_iter().enumerate() {
+    for (at, answer) in places.into_iter().zip(pool.ask_all(requests)?) {
         match answer {
             Answer::Done(_) => first.push(at),
             Answer::Refused(why) | Answer::Lost(why) => failed.push((candidates[at].config.to_string(), why)),

@@ -6,16 +6,21 @@
 
 use super::super::jobs::Job;
 use super::super::{input, sample, stages};
+use super::pack;
 use super::subject::Subject;
 use anyhow::{Context, Result, bail};
-use atlas_codegen::Machine;
+use atlas_codegen::{KernelImage, Machine};
 use atlas_dsl::{Config, DType};
+use atlas_runtime::bundle::{Bundle, Bundles};
 use atlas_runtime::{
     CacheDir, Device, Event, PreparedLaunch, RawKernel, Store, Tensor, build_kernel, kernel_key, timing,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes that are copied to measure bandwidth.
 const COPIED: usize = 1 << 29;
@@ -23,31 +28,55 @@ const COPIED: usize = 1 << 29;
 /// What a parent says.
 #[derive(clap::Args)]
 pub(in super::super) struct Args {
-    /// cuda:N; without it the worker compiles alone.
+    /// cuda:N.
     #[arg(long)]
-    device: Option<String>,
-    /// The GPU that is compiled for, where there is no device.
+    device: String,
+    /// The pack whose kernels are measured; without it they are compiled.
     #[arg(long)]
-    arch: Option<String>,
+    pack: Option<PathBuf>,
 }
 
-/// Serves until its input ends.
+/// Serves until its input ends. A device that has failed takes the process with it: nothing that is asked after that would be true.
 pub(in super::super) fn run(args: &Args) -> Result<bool> {
     let mut worker = Worker::new(args)?;
     let mut out = std::io::stdout();
-    for line in std::io::stdin().lock().lines() {
-        let request: Value = serde_json::from_str(&line?)?;
-        let answer = worker.answer(&request).unwrap_or_else(|e| json!({ "error": format!("{e:#}") }));
+    for line in requests() {
+        let request: Value = serde_json::from_str(&line)?;
+        let answer = worker.answer(&request).unwrap_or_else(|e| {
+            let failed = worker.device.synchronize().is_err();
+            json!({ "error": format!("{e:#}"), "ends": failed })
+        });
         writeln!(out, "{answer}")?;
         out.flush()?;
+        if answer["ends"] == true {
+            return Ok(false);
+        }
     }
     Ok(true)
 }
 
+/// The lines of the input. When it ends while one is being answered, the parent is gone, and so is this process.
+fn requests() -> impl Iterator<Item = String> {
+    let (sender, lines) = std::sync::mpsc::sync_channel(0);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        drop(sender);
+        // Who waits for the next line ends by itself; who is busy would hold the GPU.
+        std::thread::sleep(Duration::from_secs(1));
+        std::process::abort();
+    });
+    lines.into_iter()
+}
+
 struct Worker {
-    device: Option<Device>,
+    device: Device,
     machine: Machine,
     store: Store,
+    pack: Option<Bundle>,
     subject: Option<Subject>,
     launches: BTreeMap<String, PreparedLaunch>,
     /// Bytes per second of a copy on the device, measured once.
@@ -56,14 +85,17 @@ struct Worker {
 
 impl Worker {
     fn new(args: &Args) -> Result<Worker> {
-        let device = args.device.as_deref().map(input::device).transpose()?;
-        let machine = match (&device, &args.arch) {
-            (Some(device), _) => device.machine().context("a CPU is not tuned for")?,
-            (None, Some(arch)) => arch.parse().map_err(anyhow::Error::msg)?,
-            (None, None) => bail!("--device or --arch"),
-        };
+        let device = input::device(&args.device)?;
+        let machine = device.machine().context("a CPU is not tuned for")?;
+        // What is measured is what the compiler makes now, or what the pack has.
+        device.set_bundles(Bundles::default());
+        if let Some(pack) = &args.pack {
+            device.set_compiling(false);
+            device.add_bundle(Bundle::open(pack)?);
+        }
+        let pack = args.pack.as_ref().map(Bundle::open).transpose()?;
         let store = Store::new(CacheDir::from_env());
-        Ok(Worker { device, machine, store, subject: None, launches: BTreeMap::new(), copy: None })
+        Ok(Worker { device, machine, store, pack, subject: None, launches: BTreeMap::new(), copy: None })
     }
 
     fn answer(&mut self, request: &Value) -> Result<Value> {
@@ -72,34 +104,40 @@ impl Worker {
             Some("open") => self.open(&Job::of_request(request)?),
             Some("try") => self.try_one(request),
             Some("time") => self.time(request),
+            Some("ping") => self.ping(),
             _ => bail!("there is no such request"),
         }
     }
 
     fn build(&self, job: &Job, config: &Config) -> Result<Value> {
-        let kernel = build_kernel(job.def, &job.spec, config)?;
-        let key = kernel_key(&kernel, config.schedule, self.machine.target());
-        let image = match self.store.get(&key) {
-            Some(image) => image,
-            None => match stages::image((*kernel).clone(), &config.schedule, self.machine.into()) {
-                Ok(image) => self.store.put(&key, image),
-                Err(stages::Failure::Refused(reason)) => bail!("{reason}"),
-                Err(stages::Failure::Other(e)) => return Err(e),
-            },
+        let image = match &self.pack {
+            Some(pack) => Arc::new(pack.image(&pack::variant(pack, job, config)?)?),
+            None => self.compiled(job, config)?,
         };
-        if let Some(device) = self.device.as_ref().filter(|d| !d.simulates()) {
+        if !self.device.simulates() {
             // The driver keeps what it assembled for the worker that measures.
-            RawKernel::load(device, &image.ptx, &image.entry, image.shared_bytes)?;
+            RawKernel::load(&self.device, &image.ptx, &image.entry, image.shared_bytes)?;
         }
         Ok(json!({}))
     }
 
-    fn device(&self) -> Result<Device> {
-        self.device.clone().context("this worker has no device")
+    fn compiled(&self, job: &Job, config: &Config) -> Result<Arc<KernelImage>> {
+        let kernel = build_kernel(job.def, &job.spec, config)?;
+        let key = kernel_key(&kernel, config.schedule, self.machine.target());
+        if let Some(image) = self.store.get(&key) {
+            return Ok(image);
+        }
+        match stages::image((*kernel).clone(), &config.schedule, self.machine.into()) {
+            Ok(image) => Ok(self.store.put(&key, image)),
+            Err(stages::Failure::Refused(reason)) => bail!("{reason}"),
+            Err(stages::Failure::Other(e)) => Err(e),
+        }
     }
 
     fn open(&mut self, job: &Job) -> Result<Value> {
-        let device = self.device()?;
+        #[cfg(feature = "mutations")]
+        gone(job);
+        let device = self.device.clone();
         self.launches.clear();
         self.subject = None;
         device.release_memory()?;
@@ -114,7 +152,7 @@ impl Worker {
     }
 
     fn try_one(&mut self, request: &Value) -> Result<Value> {
-        let (device, config) = (self.device()?, config(&request["config"])?);
+        let (device, config) = (self.device.clone(), config(&request["config"])?);
         if request["unless_loaded"] == true && self.launches.contains_key(&config.to_string()) {
             return Ok(json!({}));
         }
@@ -127,38 +165,49 @@ impl Worker {
         Ok(json!({ "spills": spills }))
     }
 
+    /// Times each of some configs once, in an order that the run tells: none is always behind the same one.
     fn time(&mut self, request: &Value) -> Result<Value> {
-        let device = self.device()?;
-        let runs = request["runs"].as_u64().unwrap_or(1);
+        let device = self.device.clone();
+        let run = request["run"].as_u64().unwrap_or(0) as usize;
         let names: Vec<&str> = request["configs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let subject = self.subject.as_mut().context("no problem is open")?;
         let launches = names.iter().map(|n| self.launches.get(*n).with_context(|| format!("`{n}` was not tried")));
         let launches = launches.collect::<Result<Vec<_>>>()?;
+        let mut us = vec![0.0; launches.len()];
+        let order = (0..launches.len()).map(|i| (i + run) % launches.len());
         if device.simulates() {
-            let mut counted = Vec::new();
-            for launch in launches {
-                subject.launch(launch)?;
-                let run = device.simulated().context("nothing ran")?;
-                counted.push(vec![run.report.counters.totals().warp_instructions as f64; runs as usize]);
+            for at in order {
+                subject.launch(launches[at])?;
+                let ran = device.simulated().context("nothing ran")?;
+                us[at] = ran.report.counters.totals().warp_instructions as f64;
             }
-            return Ok(json!({ "us": counted }));
+            return Ok(json!({ "us": us }));
         }
         let stream = device.default_stream();
-        let mut events: Vec<Vec<(Event, Event)>> = names.iter().map(|_| Vec::new()).collect();
-        for _ in 0..runs {
-            for (launch, events) in launches.iter().zip(&mut events) {
-                let (start, end) = (Event::new(&device)?, Event::new(&device)?);
-                sample::flush(&device)?;
-                start.record(&stream)?;
-                subject.launch(launch)?;
-                end.record(&stream)?;
-                events.push((start, end));
-            }
+        let mut events: Vec<(usize, Event, Event)> = Vec::new();
+        for at in order {
+            let (start, end) = (Event::new(&device)?, Event::new(&device)?);
+            sample::flush(&device)?;
+            start.record(&stream)?;
+            subject.launch(launches[at])?;
+            end.record(&stream)?;
+            events.push((at, start, end));
         }
         device.synchronize()?;
-        let us = |(start, end): &(Event, Event)| start.elapsed_ms(end).map(|ms| ms * 1e3);
-        let times = events.iter().map(|e| e.iter().map(us).collect::<Result<Vec<f64>, _>>());
-        Ok(json!({ "us": times.collect::<Result<Vec<_>, _>>()? }))
+        for (at, start, end) in &events {
+            us[*at] = start.elapsed_ms(end)? * 1e3;
+        }
+        Ok(json!({ "us": us }))
+    }
+
+    /// Answers if the device does.
+    fn ping(&self) -> Result<Value> {
+        #[cfg(feature = "mutations")]
+        if std::env::var_os("ATLAS_TUNE_GONE_AFTER").is_some() {
+            std::process::abort();
+        }
+        self.device.synchronize()?;
+        Ok(json!({}))
     }
 }
 
@@ -173,6 +222,14 @@ fn fault(config: &Config) {
             },
             _ => {}
         }
+    }
+}
+
+/// Ends this process at all problems but one, as if the GPU had gone after that.
+#[cfg(feature = "mutations")]
+fn gone(job: &Job) {
+    if std::env::var("ATLAS_TUNE_GONE_AFTER").is_ok_and(|dims| dims != job.dims_text()) {
+        std::process::abort();
     }
 }
 

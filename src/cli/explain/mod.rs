@@ -1,17 +1,23 @@
 //! `atlas explain`: the chosen config and why, the grid, placement and resources.
 
+mod plot;
+mod time;
+
+use self::time::Time;
 use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
+use super::sweep::Sweep;
 use super::{compile, counts, ptxas, show};
-use anyhow::Result;
-use atlas_codegen::Explained;
+use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
+use atlas_codegen::{Explained, Machine};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
-use atlas_dsl::{DType, Kernel};
+use atlas_dsl::{DType, Kernel, KernelDef};
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// What the user typed.
 #[derive(clap::Args)]
@@ -28,6 +34,12 @@ pub(super) struct Args {
     gpu: Option<String>,
     #[command(flatten)]
     problem: ProblemArgs,
+    /// Explain the times at sizes of one dim too, such as N=1..65536: each twice the one before.
+    #[arg(long, value_name = "DIM=FIRST..LAST")]
+    sweep: Option<Sweep>,
+    /// Draw these times against the size, as SVG.
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    plot: Option<PathBuf>,
     /// Run the kernel on a few tiles in the simulator, and count what it does.
     #[arg(long)]
     simulate: bool,
@@ -61,6 +73,16 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &on.to_string())?),
         _ => None,
     };
+    let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
+    let time = chosen.ranking.as_ref().zip(sizes);
+    let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, on.machine, &records, r, &config));
+    let times = match &args.sweep {
+        Some(sweep) => swept(def, dtype, &dims, sweep, on.machine, &records)?,
+        None => Vec::new(),
+    };
+    if let (Some(file), Some(sweep)) = (&args.plot, &args.sweep) {
+        plot::draw(file, &format!("{} {dtype} on {on}", def.name), &sweep.dim, &times)?;
+    }
     let counted = match args.simulate {
         true => Some(counts::count(def, &kernel, on.machine, dtype, &dims, &config)?),
         false => None,
@@ -68,7 +90,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if args.json {
         show::json(&json!({
             "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": on.to_string(),
-            "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking, "grid": axes, "programs": programs,
+            "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking.as_ref().map(ToString::to_string),
+            "time": time.map(|t| t.json()),
+            "sweep": times.iter().map(|(n, t)| json!([n, t.config().to_string(), t.json()])).collect::<Vec<_>>(), "grid": axes, "programs": programs,
             "fused": (0..removed.len()).map(|at| removed_json(&removed, at, &dims)).collect::<Vec<_>>(),
             "threads": schedule.warps * 32, "placement": placement.to_string(), "notes": notes(&placement),
             "sim": counted.map(|c| c.json()),
@@ -96,14 +120,62 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         ),
         None => println!("ptxas    -"),
     }
+    if let Some(time) = time {
+        print!("{}", time.text());
+    }
+    if !times.is_empty() {
+        println!("\n{}", sweep_table(args.sweep.as_ref().map_or("", |s| &s.dim), &times));
+    }
     if let Some(ranking) = &chosen.ranking {
-        println!("\nconfigs, best first: {}", ranking.trim_end());
+        println!("\nconfigs, best first: {}", ranking.to_string().trim_end());
     }
     println!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
         println!("\n{}", counted.text().trim_end());
     }
     Ok(true)
+}
+
+/// Times at the sizes of a sweep.
+fn swept(
+    def: &'static KernelDef,
+    dtype: DType,
+    dims: &BTreeMap<String, u64>,
+    sweep: &Sweep,
+    machine: Machine,
+    records: &Records,
+) -> Result<Vec<(u64, Time)>> {
+    let at = |&n: &u64| {
+        let sizes = def.dims.iter().map(|d| {
+            let size = if d.name == sweep.dim { Some(n) } else { dims.get(d.name).copied() };
+            Ok((d.name.to_owned(), size.with_context(|| format!("--sweep needs a size of `{}` too", d.name))?))
+        });
+        let sizes = sizes.collect::<Result<BTreeMap<String, u64>>>()?;
+        let spec = input::specialization(def, &sizes, dtype)?;
+        Ok((n, spec, def.dims.iter().map(|d| sizes[d.name]).collect()))
+    };
+    if !def.dims.iter().any(|d| d.name == sweep.dim) {
+        bail!("`{}` has no dim `{}`", def.name, sweep.dim);
+    }
+    Ok(time::along(def, &sweep.sizes.iter().map(at).collect::<Result<Vec<_>>>()?, machine, records))
+}
+
+fn sweep_table(dim: &str, times: &[(u64, Time)]) -> String {
+    let mut table = show::table(&[dim, "config", "cycles", "us", "recorded us", "bound"]);
+    for (n, t) in times {
+        let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
+        let (cycles, bound) = t.cycles();
+        let (cycles, bound) = (format!("{cycles:.0}"), format!("{bound:.0}"));
+        table.add_row(vec![
+            n.to_string(),
+            t.config().to_string(),
+            cycles,
+            us(t.predicted_us()),
+            us(t.recorded_us()),
+            bound,
+        ]);
+    }
+    table.to_string()
 }
 
 /// The decisions as JSON.

@@ -1,0 +1,7 @@
+//! Every verb of `atlas`, over these kernels too.
+
+use shipping_kernels as _;
+
+fn main() -> std::process::ExitCode {
+    atlas::cli::main()
+}

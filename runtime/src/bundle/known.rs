@@ -1,0 +1,49 @@
+//! What a bundle says of a kernel, read once: the specializations of its classes beside the entry.
+
+use super::Bundle;
+use super::entry::KernelEntry;
+use super::file::BundleError;
+use crate::class::{assumed, serves};
+use atlas_dsl::{KernelDef, Specialization};
+use std::sync::{Arc, PoisonError};
+
+/// An entry and the specialization of each of its classes, for one kernel of the program.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) entry: KernelEntry,
+    pub(super) specs: Vec<Specialization>,
+    /// Classes by how much they assume, most first.
+    order: Vec<usize>,
+}
+
+impl Known {
+    fn new(def: &KernelDef, mut entry: KernelEntry) -> Known {
+        // A class whose text is none of this kernel serves nothing.
+        entry.classes.retain(|class| class.spec(def).is_some());
+        let specs: Vec<Specialization> = entry.classes.iter().filter_map(|class| class.spec(def)).collect();
+        let mut order: Vec<usize> = (0..specs.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(assumed(def, &specs[at])));
+        Known { entry, specs, order }
+    }
+
+    /// The classes that serve the class `here`: it alone, or it first and then all others.
+    pub(super) fn serving(&self, def: &KernelDef, here: &Specialization, only_exact: bool) -> Vec<usize> {
+        let own = self.order.iter().copied().filter(|&at| self.specs[at] == *here);
+        let wider =
+            self.order.iter().copied().filter(|&at| self.specs[at] != *here && serves(def, &self.specs[at], here));
+        if only_exact { own.collect() } else { own.chain(wider).collect() }
+    }
+}
+
+impl Bundle {
+    /// What there is of a kernel of the program; `None` if the bundle has none of its name.
+    pub(super) fn known(&self, def: &'static KernelDef) -> Option<Result<Arc<Known>, BundleError>> {
+        let place = std::ptr::from_ref(def).addr();
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&place) {
+            return Some(known.clone());
+        }
+        let known = self.entry(def.name)?.map(|entry| Arc::new(Known::new(def, (*entry).clone())));
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(place, known.clone());
+        Some(known)
+    }
+}

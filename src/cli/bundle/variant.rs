@@ -1,0 +1,105 @@
+//! One config of a class, compiled for a platform, and its place in a bundle.
+
+use super::super::ptxas;
+use super::super::stages::{self, Failure};
+use anyhow::Result;
+use atlas_codegen::{KernelImage, Platform};
+use atlas_dsl::{Config, KernelDef, Specialization};
+use atlas_runtime::build_kernel;
+use atlas_runtime::bundle::{BundleWriter, ClassEntry, MachineTable, Resources, Table, Variant};
+use atlas_runtime::records::tile_ir_hash;
+use std::path::PathBuf;
+
+/// A config, compiled.
+pub(in super::super) struct Compiled {
+    config: Config,
+    tile_ir: String,
+    image: KernelImage,
+    resources: Option<Resources>,
+    cubin: Option<Vec<u8>>,
+}
+
+/// NVIDIA's assembler, where it is at hand, and whether its code is kept.
+#[derive(Default)]
+pub(in super::super) struct Assembler {
+    pub(in super::super) ptxas: Option<PathBuf>,
+    pub(in super::super) cubin: bool,
+}
+
+impl Assembler {
+    /// One config, unless the compiler refuses it or its registers spill; `spills` admits the latter.
+    pub(in super::super) fn compile(
+        &self,
+        def: &'static KernelDef,
+        spec: &Specialization,
+        config: &Config,
+        on: Platform,
+        spills: bool,
+    ) -> Result<Option<Compiled>> {
+        let kernel = build_kernel(def, spec, config)?;
+        let tile_ir = tile_ir_hash(&kernel);
+        let image = match stages::image(kernel.into_inner(), &config.schedule, on) {
+            Ok(image) => image,
+            Err(Failure::Refused(_)) => return Ok(None),
+            Err(Failure::Other(e)) => return Err(e.context(format!("`{}` with `{config}` for {on}", def.name))),
+        };
+        let arch = format!("sm_{}{}", on.machine.sm, if on.target.specific { "a" } else { "" });
+        let (cubin, resources) = match (&self.ptxas, self.cubin) {
+            (None, _) => (None, None),
+            (Some(ptxas), false) => (None, Some(ptxas::assemble(ptxas, &image.ptx, &arch)?)),
+            (Some(ptxas), true) => {
+                let (code, resources) = ptxas::machine_code(ptxas, &image.ptx, &arch)?;
+                (Some(code), Some(resources))
+            }
+        };
+        let resources = resources.map(|r| Resources { registers: r.registers, spills: r.spills });
+        if resources.is_some_and(|r| r.spills > 0) && !spills {
+            return Ok(None);
+        }
+        Ok(Some(Compiled { config: config.clone(), tile_ir, image, resources, cubin }))
+    }
+
+    /// The CUDA version whose drivers take the machine code.
+    fn driver(&self) -> i32 {
+        let version = self.ptxas.as_deref().and_then(ptxas::version).unwrap_or_default();
+        let mut parts = version.split('.').map(|p| p.parse().unwrap_or(0));
+        parts.next().unwrap_or(0) * 1000 + parts.next().unwrap_or(0) * 10
+    }
+
+    /// Adds the variants for one machine to a class, and the table that names them by their place in `compiled`.
+    pub(in super::super) fn add(
+        &self,
+        class: &mut ClassEntry,
+        writer: &mut BundleWriter,
+        on: Platform,
+        mut table: Table,
+        compiled: Vec<Compiled>,
+    ) {
+        let target = on.target.to_string();
+        let mut places: Vec<u16> = Vec::new();
+        for c in compiled {
+            let image = writer.image(&c.image);
+            let cubin = c.cubin.map(|code| writer.cubin(on.machine.sm, self.driver(), &code));
+            let (config, target) = (c.config.to_string(), target.clone());
+            let variant = Variant {
+                config,
+                tile_ir: c.tile_ir,
+                target,
+                image,
+                resources: c.resources,
+                cubin,
+                evidence: Vec::new(),
+            };
+            let same = class.variants.iter().position(|v| *v == variant);
+            places.push(same.unwrap_or(class.variants.len()) as u16);
+            if same.is_none() {
+                class.variants.push(variant);
+            }
+        }
+        let place = |v: &mut u16| *v = places[usize::from(*v)];
+        table.exact.iter_mut().for_each(|(_, v)| place(v));
+        table.cells.iter_mut().for_each(place);
+        table.order.iter_mut().for_each(place);
+        class.tables.push(MachineTable { target, table });
+    }
+}
