@@ -175,6 +175,31 @@ fn explain_gives_the_config_and_the_grid() {
     assert!(explained["why"].as_str().is_some_and(|w| w.contains("cost model")), "{explained}");
 }
 
+/// Times over sizes as a table, JSON and a drawing; on an H200 with the records that ship.
+#[test]
+fn explain_tells_times_bounds_and_who_is_next() {
+    let folder = folder();
+    let file = folder.path().join("times.svg").display().to_string();
+    let gpu = ["--arch", "sm_90", "--gpu", "NVIDIA H200"];
+    let sweep = ["--sweep", "N=1024..32768", "--plot", &file];
+    let text = prints(&[&["explain", "softmax", "--dims", "N=32768,D=8192"], &gpu[..], &sweep].concat());
+    has(&text, &["time ", "bound ", "by DRAM: 1073.7 MB", "next ", "record ", "tuning record", "waves of"]);
+    let svg = std::fs::read_to_string(&file).unwrap();
+    has(&svg, &["<svg", "recorded", "bound", "microseconds"]);
+    let plain = json(&["explain", "softmax", "--dims", "N=64,D=512", "--sweep", "N=1..100", "--json"]);
+    assert_eq!(plain["sweep"].as_array().map(Vec::len), Some(8), "{plain}");
+    assert!(plain["time"]["bound"]["bytes"].as_f64() == Some(2.0 * 2.0 * 64.0 * 512.0), "{plain}");
+    for (args, why) in [
+        (&["--sweep", "N=5..4"][..], "sizes rise"),
+        (&["--sweep", "Q=1..4"], "has no dim `Q`"),
+        (&["--plot", "x.svg"], "--sweep"),
+        (&["--sweep", "N=1..4", "--plot", "/nowhere/x.svg"], "cannot write /nowhere/x.svg"),
+    ] {
+        let text = refuses(&[&["explain", "softmax", "--dims", "N=64,D=512"], args].concat());
+        assert!(text.contains(why), "{args:?}: {text}");
+    }
+}
+
 #[test]
 fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
     let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);

@@ -24,6 +24,8 @@ mod omega;
 mod pipeline;
 #[cfg(feature = "llvm")]
 mod random;
+#[cfg(feature = "llvm")]
+mod readers;
 mod rewrite;
 #[cfg(feature = "llvm")]
 mod simulate;

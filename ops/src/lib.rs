@@ -49,6 +49,7 @@ pub mod poly_features;
 pub mod problem;
 pub mod random_features;
 pub mod rbf_features;
+mod records;
 pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]

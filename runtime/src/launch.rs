@@ -273,6 +273,15 @@ fn find_or_resolve(
     let begun = device.plans().generation();
     let plan = Arc::new(Plan { tally: tally_of(&bound), ..resolve(&bound, config)? });
     device.plans().keep(words, &plan, begun);
+    tracing::debug!(
+        target: "atlas",
+        kernel = def.name,
+        dims = ?bound.dims(),
+        config = %plan.config,
+        by = %plan.source,
+        passed_over = plan.passed_over.len(),
+        "config chosen"
+    );
     Ok((plan, false))
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ptxas, record, show, stages};
 use anyhow::Result;
+use atlas_runtime::bundle::Bundles;
 use atlas_runtime::{CacheDir, Device};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -38,7 +39,8 @@ impl Finding {
 pub(super) fn run(args: &Args) -> Result<bool> {
     let mut findings = vec![cpu(), generator(), simulator(), llvm()];
     findings.extend(gpus());
-    findings.extend([assembler(), cache()]);
+    findings.extend([assembler(), cache(), bundles()]);
+    findings.extend(records());
     if args.json {
         let rows: Vec<Value> = findings
             .iter()
@@ -56,6 +58,34 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         println!("\n{}: {}", f.what, f.mend);
     }
     Ok(true)
+}
+
+/// The bundles that GPUs of this program start with.
+fn bundles() -> Finding {
+    let bundles = Bundles::of_program();
+    let all: Vec<String> = bundles.iter().map(|b| format!("{}, {} kernels", b.origin(), b.kernels().count())).collect();
+    let detail = if all.is_empty() { "none".to_owned() } else { all.join("; ") };
+    match bundles.problems() {
+        [] => Finding::has("bundles", detail),
+        problems => {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Finding::lacks("bundles", detail, problems.join("\n"))
+        }
+    }
+}
+
+/// The tuning records of the first GPU.
+fn records() -> Option<Finding> {
+    let device = Device::cuda(0).ok()?;
+    let records = device.records();
+    let detail = format!("of {} kernels on {}", records.iter().count(), records.gpu());
+    Some(match records.problems() {
+        [] => Finding::has("tuning records", detail),
+        problems => {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Finding::lacks("tuning records", detail, problems.join("\n"))
+        }
+    })
 }
 
 fn cpu() -> Finding {
