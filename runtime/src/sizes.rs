@@ -1,24 +1,44 @@
 //! What a program launches, written to a file as it runs, so that it can be tuned and bundled for: `ATLAS_RECORD_SIZES=FILE`.
 //!
-//! The file is TOML, a table `[[launch]]` for each kernel and problem with a count, and grows over runs and processes.
-//! It is written when a problem is new and whenever its count is a power of two, but after the first few times once a second
-//! at the most, so that a program with thousands of sizes is not kept busy by it; [`flush`] writes the rest.
+//! The file is TOML, a table `[[launch]]` for each kernel and problem with a count, and grows over runs and processes. A
+//! file that was not written here is left alone. A launch writes it where a problem is new or its count a power of two, but
+//! takes no more than a tenth of the time for that, and never waits for another process; the rest is written when the
+//! program ends by itself, or by [`flush`].
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The environment variable that names the file.
 pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
 
-/// A kernel, its element types, sizes and unusual tensors.
-type Name = [String; 4];
+/// The first line of the file, by which it is known again.
+const HEADER: &str =
+    "# Launches that ATLAS_RECORD_SIZES had written, for `atlas tune --sizes` and `atlas bundle --sizes`.";
+
+/// How many times as long as a write took the file is left alone after it.
+const REST: u32 = 10;
+/// How long the end of a program waits for another process that writes the file.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A kernel, its element types, sizes and unusual tensors, and the element type that a line by hand may have in place of
+/// types.
+type Name = [String; 5];
+
+/// What the file says of a problem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Row {
+    count: u64,
+    /// Configs, where they are named.
+    configs: Vec<String>,
+}
 
 /// How often a problem was launched.
 #[derive(Debug, Default)]
@@ -31,28 +51,53 @@ pub(crate) struct Tally {
 impl Tally {
     /// Counts a launch.
     pub(crate) fn add(&self) {
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if count.is_power_of_two() && RECORDER.as_ref().is_some_and(Recorder::is_due) {
-            flush();
+        if self.count_one()
+            && let Some(recorder) = RECORDER.as_ref()
+        {
+            recorder.write_if_due();
         }
+    }
+
+    /// Counts, and says whether the file should know soon.
+    fn count_one(&self) -> bool {
+        (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
     }
 }
 
-/// Times that the file is written whenever there is something new, and how long after that it is left alone.
-const OFTEN: u64 = 64;
-const REST: Duration = Duration::from_secs(1);
-
 struct Recorder {
     path: PathBuf,
-    /// How often it was written, and when last.
-    written: Mutex<(u64, Option<Instant>)>,
     tallies: Mutex<BTreeMap<Name, Arc<Tally>>>,
+    pace: Mutex<Pace>,
+    told: Once,
+}
+
+/// When the file was written last, or tried to be, and how long that took.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<(Instant, Duration)>,
+    /// It could not be: launches do not try again.
+    has_failed: bool,
 }
 
 static RECORDER: LazyLock<Option<Recorder>> = LazyLock::new(|| {
     let path = std::env::var_os(SIZES_VARIABLE).filter(|p| !p.is_empty())?;
-    Some(Recorder { path: path.into(), written: Mutex::default(), tallies: Mutex::default() })
+    flush_at_exit();
+    Some(Recorder::new(path.into()))
 });
+
+/// Has the rest written when `main` returns or somebody calls `exit`.
+fn flush_at_exit() {
+    // SAFETY: the signature is that of the C library, which every program with the standard library is linked to.
+    unsafe extern "C" {
+        safe fn atexit(call: extern "C" fn()) -> c_int;
+    }
+    extern "C" fn end() {
+        // A panic must not pass through C; what it would lose is a list of sizes.
+        let _ = std::panic::catch_unwind(flush);
+    }
+    // Where it cannot be registered, `flush` is left to the program.
+    let _ = atexit(end);
+}
 
 /// Whether sizes are recorded.
 pub(crate) fn are_recorded() -> bool {
@@ -61,29 +106,34 @@ pub(crate) fn are_recorded() -> bool {
 
 /// The tally of a problem; none unless sizes are recorded.
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
-    let recorder = RECORDER.as_ref()?;
-    let name = [kernel.to_owned(), types, dims, tensors];
-    Some(recorder.tallies.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default().clone())
+    Some(RECORDER.as_ref()?.tally([kernel.to_owned(), types, dims, tensors, String::new()]))
 }
 
-/// Writes what was counted since the file was written last. Without `ATLAS_RECORD_SIZES` there is nothing to write.
+/// Writes what was counted since the file was written last. A program that returns from `main` or calls `exit` need not
+/// call it; one that is killed loses what it counted since. Without `ATLAS_RECORD_SIZES` there is nothing to write.
 pub fn flush() {
-    let Some(recorder) = RECORDER.as_ref() else { return };
-    if let Err(e) = recorder.write() {
-        static TOLD: std::sync::Once = std::sync::Once::new();
-        TOLD.call_once(|| eprintln!("warning: {SIZES_VARIABLE}: cannot write {}: {e}", recorder.path.display()));
+    if let Some(recorder) = RECORDER.as_ref() {
+        recorder.write(&mut lock(&recorder.pace), PATIENCE);
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Launches {
     #[serde(default)]
     launch: Vec<Launched>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Launched {
     kernel: String,
+    #[serde(default)]
+    dtype: String,
     #[serde(default)]
     types: String,
     #[serde(default)]
@@ -91,14 +141,24 @@ struct Launched {
     #[serde(default)]
     tensors: String,
     #[serde(default)]
+    configs: Vec<String>,
+    #[serde(default)]
     count: u64,
 }
 
-impl Recorder {
-    /// Whether the file may be written again.
+impl Pace {
     fn is_due(&self) -> bool {
-        let (times, last) = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        times < OFTEN || last.is_none_or(|last| last.elapsed() >= REST)
+        !self.has_failed && self.last.is_none_or(|(last, took)| last.elapsed() >= REST * took)
+    }
+}
+
+impl Recorder {
+    fn new(path: PathBuf) -> Recorder {
+        Recorder { path, tallies: Mutex::default(), pace: Mutex::default(), told: Once::new() }
+    }
+
+    fn tally(&self, name: Name) -> Arc<Tally> {
+        lock(&self.tallies).entry(name).or_default().clone()
     }
 
     /// The file's own name with something behind it.
@@ -108,49 +168,120 @@ impl Recorder {
         name.into()
     }
 
-    /// Adds to what the file has. Processes that write one file wait for each other.
-    fn write(&self) -> io::Result<()> {
-        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        let lock = File::create(self.beside(".lock"))?;
-        lock.lock()?;
-        let text = match std::fs::read_to_string(&self.path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(e),
+    /// Writes the file, as a launch does: neither for long nor behind anybody else.
+    fn write_if_due(&self) {
+        // A thread that finds another one at it leaves it to that one.
+        if let Ok(mut pace) = self.pace.try_lock()
+            && pace.is_due()
+        {
+            self.write(&mut pace, Duration::ZERO);
+        }
+    }
+
+    /// Adds what is new to the file, and says once why it cannot be. Waits so long for another process.
+    fn write(&self, pace: &mut Pace, patience: Duration) {
+        let begun = Instant::now();
+        let written = self.merge(patience);
+        pace.last = Some((Instant::now(), begun.elapsed()));
+        pace.has_failed = written.is_err();
+        if let Err(e) = written {
+            let tell = || eprintln!("warning: {SIZES_VARIABLE}: cannot write {}: {e}", self.path.display());
+            self.told.call_once(tell);
+        }
+    }
+
+    /// Adds what is new to what the file has. Processes that write one file take turns; a launch leaves what it has for
+    /// later if it is not its turn.
+    fn merge(&self, patience: Duration) -> io::Result<()> {
+        // Not while the lock is held: a launch of a new problem takes it.
+        let tallies: Vec<(Name, Arc<Tally>)> =
+            lock(&self.tallies).iter().map(|(n, t)| (n.clone(), t.clone())).collect();
+        let count = |(name, tally): (Name, Arc<Tally>)| {
+            let (count, written) = (tally.count.load(Ordering::Relaxed), tally.written.load(Ordering::Relaxed));
+            (count > written).then_some((name, tally, count, count - written))
         };
-        let mut counts = parse(&text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        let mut now = Vec::new();
-        for (name, tally) in &*tallies {
-            let count = tally.count.load(Ordering::Relaxed);
-            *counts.entry(name.clone()).or_default() += count - tally.written.load(Ordering::Relaxed);
-            now.push((tally, count));
+        let new: Vec<(Name, Arc<Tally>, u64, u64)> = tallies.into_iter().filter_map(count).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let turn = File::options().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        if !is_locked(&turn, patience)? {
+            return match patience {
+                Duration::ZERO => Ok(()),
+                _ => Err(io::Error::other("another process keeps the lock of it")),
+            };
+        }
+        let mut rows = parse(&self.read()?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        for (name, _, _, more) in &new {
+            rows.entry(name.clone()).or_default().count += more;
         }
         let whole = self.beside(".new");
-        std::fs::write(&whole, print(&counts))?;
-        std::fs::rename(&whole, &self.path)?;
-        now.into_iter().for_each(|(tally, count)| tally.written.store(count, Ordering::Relaxed));
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        *written = (written.0 + 1, Some(Instant::now()));
+        fs::write(&whole, print(&rows))?;
+        fs::rename(&whole, &self.path)?;
+        new.iter().for_each(|(_, tally, count, _)| tally.written.store(*count, Ordering::Relaxed));
         Ok(())
+    }
+
+    /// What the file has, if it was written here or is not there yet.
+    fn read(&self) -> io::Result<String> {
+        match fs::metadata(&self.path) {
+            // Who opens a pipe waits for its other end.
+            Ok(found) if !found.is_file() => return Err(io::Error::other("it is no regular file")),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Err(e) => return Err(e),
+        }
+        let text = fs::read_to_string(&self.path)?;
+        match text.lines().next() {
+            Some(first) if first != HEADER => {
+                let why =
+                    format!("it is another file, whose first line is not `{HEADER}`; name one that is not there yet");
+                Err(io::Error::other(why))
+            }
+            _ => Ok(text),
+        }
     }
 }
 
-fn parse(text: &str) -> Result<BTreeMap<Name, u64>, String> {
+/// Locks a file, within so much time.
+fn is_locked(file: &File, patience: Duration) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(e)) => return Err(e),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= patience => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<BTreeMap<Name, Row>, String> {
     let launches: Launches = toml::from_str(text).map_err(|e| e.to_string())?;
-    Ok(launches.launch.into_iter().map(|l| ([l.kernel, l.types, l.dims, l.tensors], l.count)).collect())
+    let mut rows: BTreeMap<Name, Row> = BTreeMap::new();
+    for Launched { kernel, dtype, types, dims, tensors, configs, count } in launches.launch {
+        let row = rows.entry([kernel, types, dims, tensors, dtype]).or_default();
+        row.count = row.count.saturating_add(count);
+        row.configs.extend(configs);
+    }
+    Ok(rows)
 }
 
 /// The most frequent first.
-fn print(counts: &BTreeMap<Name, u64>) -> String {
-    let mut sorted: Vec<(&Name, &u64)> = counts.iter().collect();
-    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let mut text =
-        format!("# Launches that {SIZES_VARIABLE} had written, for `atlas tune --sizes` and `atlas bundle --sizes`.\n");
-    for ([kernel, types, dims, tensors], count) in sorted {
+fn print(rows: &BTreeMap<Name, Row>) -> String {
+    let mut sorted: Vec<(&Name, &Row)> = rows.iter().collect();
+    sorted.sort_by_key(|(_, row)| std::cmp::Reverse(row.count));
+    let mut text = format!("{HEADER}\n");
+    for ([kernel, types, dims, tensors, dtype], Row { count, configs }) in sorted {
         // Writing to a string does not fail.
-        let _ = write!(text, "\n[[launch]]\nkernel = {kernel:?}\ntypes = {types:?}\ndims = {dims:?}\n");
-        if !tensors.is_empty() {
-            let _ = writeln!(text, "tensors = {tensors:?}");
+        let _ = write!(text, "\n[[launch]]\nkernel = {kernel:?}\n");
+        for (key, value) in [("dtype", dtype), ("types", types), ("dims", dims), ("tensors", tensors)] {
+            if !value.is_empty() {
+                let _ = writeln!(text, "{key} = {value:?}");
+            }
+        }
+        if !configs.is_empty() {
+            let _ = writeln!(text, "configs = {configs:?}");
         }
         let _ = writeln!(text, "count = {count}");
     }
@@ -160,14 +291,94 @@ fn print(counts: &BTreeMap<Name, u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
+
+    fn name(kernel: &str, dims: &str, tensors: &str) -> Name {
+        [kernel, "T=bf16", dims, tensors, ""].map(str::to_owned)
+    }
+
+    /// A recorder of a file in a folder of its own, and one launch to write.
+    fn recorder() -> (TempDir, Recorder) {
+        let folder = TempDir::new().unwrap();
+        let recorder = Recorder::new(folder.path().join("sizes.toml"));
+        recorder.tally(name("softmax", "N=5", "")).count_one();
+        (folder, recorder)
+    }
+
+    fn rows(recorder: &Recorder) -> BTreeMap<Name, Row> {
+        parse(&fs::read_to_string(&recorder.path).unwrap()).unwrap()
+    }
 
     #[test]
     fn what_is_written_is_read() {
-        let name = |kernel: &str, tensors: &str| [kernel, "T=bf16", "N=5 D=64", tensors].map(str::to_owned);
-        let counts = BTreeMap::from([(name("softmax", ""), 3), (name("rotary", "x=4:*8,1"), 70)]);
-        let text = print(&counts);
-        assert_eq!(parse(&text), Ok(counts));
+        let row = |count| Row { count, configs: Vec::new() };
+        let tuned = Row { count: 1, configs: vec!["BN=4 warps=8".to_owned(), "BN=8".to_owned()] };
+        let by_hand = ["gemm", "", "M=8", "", "f32"].map(str::to_owned);
+        let rotary = name("rotary", "N=5 D=64", "x=4:*8,1");
+        let rows = BTreeMap::from([(name("softmax", "N=5 D=64", ""), row(3)), (rotary, row(70)), (by_hand, tuned)]);
+        let text = print(&rows);
+        assert_eq!(parse(&text), Ok(rows));
         assert!(text.find("rotary") < text.find("softmax"), "{text}");
         assert!(parse("launch = 3").is_err());
+    }
+
+    #[test]
+    fn what_a_file_knows_beside_counts_survives() {
+        let (_folder, recorder) = recorder();
+        let launch = "[[launch]]\nkernel = \"gemm\"\ndtype = \"f32\"\ndims = \"M=8\"\nconfigs = [\"BM=64\"]\n";
+        fs::write(&recorder.path, format!("{HEADER}\n{launch}")).unwrap();
+        recorder.write_if_due();
+        let text = fs::read_to_string(&recorder.path).unwrap();
+        assert!(text.contains(launch) && text.contains("softmax"), "{text}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_left_alone() {
+        let unknown = format!("{HEADER}\n[[launch]]\nkernel = \"gemm\"\nowner = \"me\"\n");
+        for text in ["[package]\nname = \"mine\"\n", "# By hand.\n[[launch]]\nkernel = \"gemm\"\n", &unknown] {
+            let (_folder, recorder) = recorder();
+            fs::write(&recorder.path, text).unwrap();
+            recorder.write_if_due();
+            recorder.write(&mut lock(&recorder.pace), PATIENCE);
+            assert_eq!(fs::read_to_string(&recorder.path).unwrap(), text);
+        }
+        // An empty one is nobody's.
+        let (_folder, recorder) = recorder();
+        fs::write(&recorder.path, "").unwrap();
+        recorder.write_if_due();
+        assert_eq!(rows(&recorder).len(), 1);
+    }
+
+    #[test]
+    fn a_launch_waits_for_nobody_who_holds_the_lock() {
+        let (_folder, recorder) = recorder();
+        let held = File::create(recorder.beside(".lock")).unwrap();
+        held.lock().unwrap();
+        recorder.write_if_due();
+        assert!(!recorder.path.exists());
+        drop(held);
+        recorder.write(&mut lock(&recorder.pace), PATIENCE);
+        assert_eq!(rows(&recorder)[&name("softmax", "N=5", "")].count, 1);
+    }
+
+    #[test]
+    fn launches_do_not_try_again_what_has_failed() {
+        let (_folder, recorder) = recorder();
+        fs::create_dir(&recorder.path).unwrap();
+        recorder.write_if_due();
+        fs::remove_dir(&recorder.path).unwrap();
+        recorder.write_if_due();
+        assert!(!recorder.path.exists());
+        recorder.write(&mut lock(&recorder.pace), PATIENCE);
+        assert_eq!(rows(&recorder).len(), 1);
+    }
+
+    #[test]
+    fn a_write_takes_a_tenth_of_the_time() {
+        let at = |ago: u64, took: u64| {
+            let last = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
+            Pace { last: Some((last, Duration::from_secs(took))), has_failed: false }.is_due()
+        };
+        assert!(Pace::default().is_due() && at(11, 1) && !at(9, 1));
     }
 }

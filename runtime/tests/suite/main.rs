@@ -12,5 +12,6 @@ mod records;
 mod selection;
 #[cfg(feature = "sim")]
 mod sim;
+mod sizes;
 mod storing;
 mod views;
