@@ -1,12 +1,14 @@
 //! What a record says of a problem: the config that was chosen at its sizes, and how the cost model is corrected.
 
-use super::record::{Record, TunedSize, ir_hash, tune_hash};
+use super::merged::Merged;
+use super::record::{TunedSize, ir_hash};
 use super::residual::{At, Fit, Place};
-use crate::class::class_text;
+use crate::class::{class_text, parse_class};
 use crate::compile::build_kernel;
+use atlas_dsl::def::ParamDef;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, KernelDef, Specialization};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many measured sizes the model's own doubt is worth.
@@ -30,19 +32,21 @@ pub(crate) struct Guide {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fits(Arc<Mutex<ByTypes>>);
 
-/// By a kernel's name and its element types.
-type ByTypes = HashMap<(String, String), Arc<Fit>>;
+/// By a kernel's declaration, which is static, and its element types: another kernel may have its name.
+type ByTypes = HashMap<(usize, String), Arc<Fit>>;
 
 impl Fits {
-    fn of(&self, record: &Record, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
-        let key = (record.kernel.clone(), types.to_owned());
+    fn of(&self, known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
+        let key = (std::ptr::from_ref(def).addr(), types.to_owned());
         let mut fits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fit) = fits.get(&key) {
             return fit.clone();
         }
         let is_current = |s: &&TunedSize| s.types == types && outdated(def, spec, s, None).is_none();
         let place = |s| Some((place_of(def, s)?, s));
-        let sizes: Vec<(Place, &TunedSize)> = record.sizes.iter().filter(is_current).filter_map(place).collect();
+        let mut seen = HashSet::new();
+        let current = known.rows().filter(is_current).filter(|s| seen.insert((&s.tensors, &s.dims)));
+        let sizes: Vec<(Place, &TunedSize)> = current.filter_map(place).collect();
         let fit = Arc::new(Fit::new(def, &sizes));
         fits.insert(key, fit.clone());
         fit
@@ -58,26 +62,34 @@ fn place_of(def: &KernelDef, size: &TunedSize) -> Option<Place> {
 }
 
 impl Guide {
+    /// What records of other tune spaces say.
+    pub(super) fn of_other_tune() -> Guide {
+        let stale = Some("the record is of another tune space; measure it again".to_owned());
+        Guide { stale, ..Guide::default() }
+    }
+
+    /// What the records of the kernel's tune space say.
     pub(super) fn new(
-        record: &Record,
+        known: &Merged,
         fits: &Fits,
         def: &'static KernelDef,
         spec: &Specialization,
         dims: &[u64],
     ) -> Guide {
-        if record.tune != tune_hash(def) {
-            let stale = Some("the record is of another tune space; measure it again".to_owned());
-            return Guide { stale, ..Guide::default() };
-        }
         let (types, tensors) = class_text(def, spec);
         let mut guide = Guide::default();
         let here = def.dims.iter().zip(dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
-        if let Some(size) = record.at(&types, &tensors, &here) {
-            guide.stale = outdated(def, spec, size, Some(spec));
-            let config = size.chosen().config.parse().ok().filter(|_| guide.stale.is_none());
-            guide.exact = config.zip(Some(size.clone()));
+        for size in known.at(&types, &tensors, &here) {
+            match outdated(def, spec, size, Some(spec)) {
+                None => {
+                    guide.exact = size.chosen().config.parse().ok().zip(Some(size.clone()));
+                    guide.stale = None;
+                    break;
+                }
+                why => guide.stale = guide.stale.or(why),
+            }
         }
-        let (fit, place) = (fits.of(record, def, spec, &types), Place { dims: dims.to_vec(), tensors });
+        let (fit, place) = (fits.of(known, def, spec, &types), Place { dims: dims.to_vec(), tensors });
         let (near, weight) = fit.near(def, &place);
         let text = |p: &Place| def.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>();
         guide.asked = near.into_iter().map(|p| text(p).join(" ")).collect();
@@ -97,6 +109,17 @@ impl Guide {
     }
 }
 
+/// True if a kernel has the tensors of which a specialization has facts, of as many axes.
+fn has_tensors(def: &KernelDef, spec: &Specialization) -> bool {
+    let rank = |of: &str| {
+        def.params.iter().find_map(|p| match p {
+            ParamDef::Tensor { name, dims, .. } if *name == of => Some(dims.len()),
+            _ => None,
+        })
+    };
+    spec.tensors.iter().all(|(name, facts)| rank(name) == Some(facts.strides.len()))
+}
+
 /// Why a measured size is no longer of this kernel: its chosen config gives other Tile IR than it did. `here` is its own
 /// specialization where that is known; else it is made of the element types of `types` and the size's dims.
 fn outdated(
@@ -108,10 +131,11 @@ fn outdated(
     let config: Config = size.chosen().config.parse().ok()?;
     let then = match here {
         Some(spec) => spec.clone(),
-        // How its tensors lay is known as text alone.
-        None if !size.tensors.is_empty() => return None,
         None => {
-            let mut then = Specialization { types: types.types.clone(), ..Specialization::default() };
+            let Some(class) = parse_class("", "", &size.tensors).filter(|class| has_tensors(def, class)) else {
+                return Some(format!("the record's tensors `{}` are none of this kernel", size.tensors));
+            };
+            let mut then = Specialization { types: types.types.clone(), ..class };
             for (d, (name, n)) in def.dims.iter().zip(size.dim_sizes()?) {
                 then =
                     then.with_dim(name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });

@@ -5,6 +5,7 @@
 //! sizes nearby. Records can only help: one that is missing, stale or damaged leaves the choice to the cost model.
 
 mod guide;
+mod merged;
 mod record;
 mod residual;
 
@@ -12,6 +13,7 @@ pub use crate::class::{class_text, parse_class};
 pub(crate) use guide::Guide;
 pub use record::{MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
 
+use self::merged::Merged;
 use atlas_dsl::{KernelDef, Specialization};
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +40,8 @@ inventory::collect!(ShippedRecord);
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     gpu: String,
-    by_kernel: BTreeMap<String, Arc<Record>>,
+    /// Of each kernel those of each tune space, in the order in which they came.
+    by_kernel: BTreeMap<String, Vec<Arc<Merged>>>,
     problems: Vec<RecordError>,
     fits: guide::Fits,
 }
@@ -74,6 +77,11 @@ impl Records {
         let files = here.iter().cloned().chain(inside).filter(|p| p.extension().is_some_and(|e| e == "toml"));
         for file in files.collect::<Vec<_>>() {
             let origin = file.display().to_string();
+            // Who opens a pipe waits for its other end.
+            if !file.is_file() {
+                self.problems.push(RecordError::new(&origin, "it is no regular file"));
+                continue;
+            }
             match fs::read_to_string(&file) {
                 Ok(text) => self.add_or_note(&origin, &text),
                 Err(e) => self.problems.push(RecordError::new(&origin, e.to_string())),
@@ -87,8 +95,9 @@ impl Records {
         }
     }
 
-    /// Adds a record, unless it is of another GPU. Of sizes that two records have the first counts; of a kernel whose tune space has
-    /// changed, the record of the space that it has now. True if something was added.
+    /// Adds a record, unless it is of another GPU. Of sizes that several records have the first counts that is still of its
+    /// kernel; records of a kernel's other tune spaces stand beside it, and each kernel follows those of its own. What would be
+    /// too many sizes is left out and listed in [`Records::problems`]. True if something was added.
     ///
     /// # Errors
     /// [`RecordError`] if the text is no record.
@@ -97,33 +106,24 @@ impl Records {
         if record.gpu != self.gpu {
             return Ok(false);
         }
-        let Some(known) = self.by_kernel.get(&record.kernel) else {
-            self.insert(record);
+        let spaces = self.by_kernel.entry(record.kernel.clone()).or_default();
+        self.fits = guide::Fits::default();
+        let Some(known) = spaces.iter_mut().find(|known| known.record.tune == record.tune) else {
+            spaces.push(Arc::new(Merged::new(record)));
             return Ok(true);
         };
-        if known.tune != record.tune {
-            let is_now = |tune: &str| {
-                let mut named = atlas_dsl::registry().into_iter().filter(|def| def.name == record.kernel);
-                named.any(|def| tune_hash(def) == tune)
-            };
-            let replaces = !is_now(&known.tune) && is_now(&record.tune);
-            if replaces {
-                self.insert(record);
-            }
-            return Ok(replaces);
+        let (added, left_out) = Arc::make_mut(known).add(record.sizes);
+        if left_out > 0 {
+            let kernel = &record.kernel;
+            let message = format!("with others, `{kernel}` has more than {MOST_SIZES} sizes; {left_out} are left out");
+            self.problems.push(RecordError::new(origin, message));
         }
-        let mut whole = (**known).clone();
-        let new = |s: &TunedSize| whole.at(&s.types, &s.tensors, &s.dims).is_none();
-        let more: Vec<TunedSize> = record.sizes.into_iter().filter(new).collect();
-        let added = !more.is_empty();
-        whole.sizes.extend(more);
-        self.insert(whole);
-        Ok(added)
+        Ok(added > 0)
     }
 
-    /// Puts a record in place of the one that its kernel has, whatever its GPU.
+    /// Puts a record in place of those that its kernel has, whatever its GPU.
     pub fn insert(&mut self, record: Record) {
-        self.by_kernel.insert(record.kernel.clone(), Arc::new(record));
+        self.by_kernel.insert(record.kernel.clone(), vec![Arc::new(Merged::new(record))]);
         self.fits = guide::Fits::default();
     }
 
@@ -132,14 +132,18 @@ impl Records {
         &self.gpu
     }
 
-    /// The record of a kernel.
+    /// The record of a kernel: of a tune space that a kernel of this program has, if there is one.
     pub fn of_kernel(&self, kernel: &str) -> Option<&Record> {
-        self.by_kernel.get(kernel).map(|r| &**r)
+        let spaces = self.by_kernel.get(kernel)?;
+        let named: Vec<String> =
+            atlas_dsl::registry().iter().filter(|d| d.name == kernel).map(|d| tune_hash(d)).collect();
+        let now = spaces.iter().find(|known| named.contains(&known.record.tune));
+        now.or(spaces.first()).map(|known| &known.record)
     }
 
     /// All records, by the names of their kernels.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.by_kernel.values().map(|r| &**r)
+        self.by_kernel.values().flatten().map(|known| &known.record)
     }
 
     /// What could not be read, and why.
@@ -149,11 +153,16 @@ impl Records {
 
     /// Whether a size was measured and has not changed since.
     pub(crate) fn has_exactly(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> bool {
-        self.of_kernel(def.name).is_some() && self.guide(def, spec, dims).exact.is_some()
+        self.by_kernel.contains_key(def.name) && self.guide(def, spec, dims).exact.is_some()
     }
 
     /// What the records say for a problem of a kernel.
     pub(crate) fn guide(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> Guide {
-        self.of_kernel(def.name).map_or_else(Guide::default, |record| Guide::new(record, &self.fits, def, spec, dims))
+        let Some(spaces) = self.by_kernel.get(def.name) else { return Guide::default() };
+        let tune = tune_hash(def);
+        match spaces.iter().find(|known| known.record.tune == tune) {
+            Some(known) => Guide::new(known, &self.fits, def, spec, dims),
+            None => Guide::of_other_tune(),
+        }
     }
 }

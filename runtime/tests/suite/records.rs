@@ -1,8 +1,9 @@
 //! Tuning records: what they decide, what they correct, and that a bad one decides nothing.
 
-use crate::kernels::{GEMM, SCALE};
+use crate::kernels::{GEMM, GEMM_OTHER, SCALE, SCALE_IDLE};
+use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{Config, DType, Specialization};
-use atlas_runtime::records::{Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::records::{MOST_SIZES, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, build_kernel, choose_for, choose_with};
 use proptest::prelude::*;
 use std::fs;
@@ -11,7 +12,6 @@ use tempfile::TempDir;
 const GPU: &str = "NVIDIA H200";
 
 fn spec(sizes: [u64; 3]) -> Specialization {
-    use atlas_dsl::specialization::{DimFact, largest_class};
     let spec = Specialization::default().with_type("T", DType::Bf16);
     ["M", "K", "N"].iter().zip(sizes).fold(spec, |s, (d, n)| s.with_dim(d, DimFact::Dynamic(largest_class(n))))
 }
@@ -139,6 +139,118 @@ fn records_of_other_gpus_and_of_other_kernels_say_nothing() {
     let mut records = Records::none(GPU);
     assert_eq!(records.add("test", &other.to_string()), Ok(false));
     assert_eq!(with(sizes, &records).source, Source::CostModel);
+}
+
+/// A folder with what was measured anew stands behind one that is stale as well as before it.
+#[test]
+fn the_first_row_that_is_current_counts() {
+    let sizes = [1000, 512, 768];
+    let current = record(vec![size(sizes, |_| 1.0)]);
+    let mut stale = current.clone();
+    stale.sizes[0].ir = "0123456789abcdef".to_owned();
+    let odd = unlikely(sizes);
+    let later = record(vec![size(sizes, |c| if *c == odd { 0.01 } else { 1.0 })]);
+    let mut records = records(&stale);
+    assert_eq!(records.add("again", &stale.to_string()), Ok(false));
+    assert_eq!(records.add("measured anew", &current.to_string()), Ok(true));
+    assert_eq!(records.add("last", &later.to_string()), Ok(true));
+    let selection = with(sizes, &records);
+    let chosen: Config = current.sizes[0].configs[0].config.parse().unwrap();
+    assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&chosen)));
+    assert!(!selection.notes.iter().any(|n| n.contains("has changed")), "{:?}", selection.notes);
+    // Nearby too, and once: the record as text has each size once.
+    assert_eq!(with([1008, 512, 768], &records).source, Source::Nearby);
+    let whole = records.of_kernel("gemm").unwrap();
+    assert_eq!(whole.to_string(), stale.to_string());
+}
+
+/// Two kernels of one name, of one tune space and of two.
+#[test]
+fn records_are_of_a_kernel_and_not_of_its_name() {
+    let records = records(&record(vec![size([1024, 1024, 1024], |_| 1.0)]));
+    let near = [1536, 1024, 1280];
+    // It has the name, the dims and the tune space of the other, and whatever was measured is not of it.
+    choose_with(&GEMM_OTHER, &spec(near), &near, "sm_90".parse().unwrap(), &records);
+    assert_eq!(with(near, &records).source, Source::Nearby);
+
+    let spec = Specialization::default().with_type("T", DType::F32);
+    let spec = spec.with_dim("N", DimFact::Dynamic(8)).with_dim("D", DimFact::Const(8));
+    let mut both = Records::none(GPU);
+    let machine = "sm_90".parse().ok();
+    let chosen = |def| choose_for(def, &spec, &[40, 8], machine).chosen().cloned().unwrap();
+    for def in [&SCALE, &SCALE_IDLE] {
+        let config = chosen(def);
+        let (types, tensors) = class_text(def, &spec);
+        let sizes = vec![TunedSize {
+            types,
+            tensors,
+            dims: "N=40 D=8".to_owned(),
+            ir: ir_hash(&build_kernel(def, &spec, &config).unwrap()),
+            configs: vec![Timed { config: config.to_string(), us: 1.0, cycles: 1000.0 }],
+            ..size([1000, 512, 768], |_| 1.0)
+        }];
+        let record = Record { kernel: "scale".to_owned(), tune: tune_hash(def), sizes, ..record(Vec::new()) };
+        assert_eq!(both.add("test", &record.to_string()), Ok(true));
+    }
+    for def in [&SCALE, &SCALE_IDLE] {
+        let selection = choose_with(def, &spec, &[40, 8], "sm_90".parse().unwrap(), &both);
+        assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&chosen(def))));
+    }
+}
+
+#[test]
+fn records_together_have_a_bound_too() {
+    let row = size([1000, 512, 768], |_| 1.0);
+    let row = TunedSize { configs: row.configs[..1].to_vec(), ..row };
+    let rows = |from: usize, to: usize| {
+        record((from..to).map(|m| TunedSize { dims: format!("M={m} K=512 N=768"), ..row.clone() }).collect())
+    };
+    let mut records = records(&rows(0, MOST_SIZES));
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("more.toml"), rows(MOST_SIZES - 1, MOST_SIZES + 7).to_string()).unwrap();
+    records.add_folder(folder.path());
+    assert_eq!(records.of_kernel("gemm").unwrap().sizes.len(), MOST_SIZES);
+    let why = records.problems()[0].to_string();
+    assert!(why.contains("more.toml") && why.contains("more than 4096 sizes; 7 are left out"), "{why}");
+}
+
+/// A row of a view is held against its kernel as any other.
+#[test]
+fn rows_of_views_go_stale_too() {
+    let of_view = |sizes: [u64; 3]| {
+        let facts = TensorFacts { align: 2, strides: vec![StrideFact::Dynamic(1), StrideFact::Const(1)] };
+        let mut spec = spec(sizes);
+        spec.tensors.insert("a".to_owned(), facts);
+        spec
+    };
+    let (near, here) = ([1024, 1024, 1024], [1536, 1024, 1280]);
+    let machine = "sm_90".parse().unwrap();
+    let mut row = size(near, |_| 1.0);
+    row.tensors = class_text(&GEMM, &of_view(near)).1;
+    let config = row.configs[0].config.parse().unwrap();
+    row.ir = ir_hash(&build_kernel(&GEMM, &of_view(near), &config).unwrap());
+    let source = |row: &TunedSize| {
+        choose_with(&GEMM, &of_view(here), &here, machine, &records(&record(vec![row.clone()]))).source
+    };
+    assert_eq!(source(&row), Source::Nearby);
+    for (ir, tensors) in
+        [("0123456789abcdef", &*row.tensors), (&*row.ir, "a=2:1"), (&*row.ir, "x=2:*1,1"), (&*row.ir, "a")]
+    {
+        let row = TunedSize { ir: ir.to_owned(), tensors: tensors.to_owned(), ..row.clone() };
+        assert_eq!(source(&row), Source::CostModel, "{ir} {tensors}");
+    }
+}
+
+/// Who opens a pipe waits for somebody to write into it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_a_folder_of_records_is_not_opened() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("x.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut records = Records::none(GPU);
+    records.add_folder(folder.path());
+    assert!(records.problems()[0].to_string().contains("it is no regular file"));
 }
 
 #[test]
