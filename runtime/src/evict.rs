@@ -8,8 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How an entry's file name ends.
+/// How the names of the folders begin that hold entries: the rest is what made them.
+pub(crate) const FOLDER: &str = "llvm-";
+/// How an entry's file name ends, behind its key.
 pub(crate) const ENDING: &str = ".kernel";
+/// Hexadecimal digits of a key.
+const KEY_DIGITS: usize = 64;
 /// Age at which a temporary file is what a writer that died left behind.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -21,10 +25,11 @@ struct File {
 }
 
 /// Removes abandoned temporary files, and entries until the rest takes at most nine tenths of `most`, if it takes more
-/// than `most`. Files of other names are nobody's business here.
+/// than `most`. Files and folders of other names are nobody's business here.
 pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
-    for folder in fs::read_dir(root)?.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+    let is_ours = |e: &DirEntry| e.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER));
+    for folder in fs::read_dir(root)?.flatten().filter(|e| is_ours(e) && e.file_type().is_ok_and(|t| t.is_dir())) {
         // A folder that vanishes or cannot be read keeps what it has.
         let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
         files.extend(entries.filter_map(|entry| entry_of(&entry)));
@@ -52,14 +57,17 @@ fn entry_of(entry: &DirEntry) -> Option<File> {
     let name = name.to_str()?;
     let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
     let used = metadata.modified().ok()?;
-    if name.starts_with('.') && name.contains(&format!("{ENDING}.")) {
+    let is_key = |text: &str| text.len() == KEY_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let hidden = name.strip_prefix('.').and_then(|rest| rest.split_once(&format!("{ENDING}.")));
+    if hidden.is_some_and(|(key, _)| is_key(key)) {
         if used.elapsed().is_ok_and(|age| age > ABANDONED) {
             // If it stays, it is removed another time.
             let _ = fs::remove_file(entry.path());
         }
         return None;
     }
-    name.ends_with(ENDING).then(|| File { used, path: entry.path(), bytes: metadata.len() })
+    let is_entry = name.strip_suffix(ENDING).is_some_and(is_key);
+    is_entry.then(|| File { used, path: entry.path(), bytes: metadata.len() })
 }
 
 /// Marks an entry as used now. In a folder that cannot be written nothing is evicted either.
@@ -70,6 +78,7 @@ pub(crate) fn touch(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KernelKey;
     use tempfile::TempDir;
 
     /// A file of 100 bytes that was used so many seconds ago.
@@ -82,12 +91,17 @@ mod tests {
         path
     }
 
+    /// The name of an entry.
+    fn name(key: u8) -> String {
+        format!("{}{ENDING}", KernelKey([key; 32]))
+    }
+
     #[test]
     fn the_least_recently_used_go_first_in_whatever_folder() {
         let root = TempDir::new().unwrap();
-        let (a, b) = (root.path().join("a"), root.path().join("b"));
-        let old = [file(&a, "1.kernel", 500), file(&b, "2.kernel", 400)];
-        let new = [file(&a, "3.kernel", 30), file(&b, "4.kernel", 20)];
+        let (a, b) = (root.path().join("llvm-22.1.8"), root.path().join("llvm-none"));
+        let old = [file(&a, &name(1), 500), file(&b, &name(2), 400)];
+        let new = [file(&a, &name(3), 30), file(&b, &name(4), 20)];
         evict(root.path(), 400).unwrap();
         assert!(old.iter().chain(&new).all(|p| p.exists()), "400 bytes fit");
         touch(&old[0]);
@@ -98,11 +112,21 @@ mod tests {
     #[test]
     fn only_entries_and_what_dead_writers_left_are_removed() {
         let root = TempDir::new().unwrap();
-        let a = root.path().join("a");
-        let (mine, abandoned) = (file(&a, "notes.txt", 9999), file(&a, ".1.kernel.77.0", 9999));
-        let (writing, entry) = (file(&a, ".2.kernel.78.0", 1), file(&a, "3.kernel", 1));
+        let (a, other) = (root.path().join("llvm-22.1.8"), root.path().join("svm"));
+        let (writing, entry) = (file(&a, &format!(".{}.78.0", name(2)), 1), file(&a, &name(3), 1));
+        let abandoned = file(&a, &format!(".{}.77.0", name(1)), 9999);
+        let short = name(4)[1..].to_owned();
+        let mine = [
+            file(&a, "notes.txt", 9999),
+            file(&a, "gaussian.kernel", 9999),
+            file(&a, &short, 9999),
+            file(&a, ".gaussian.kernel.swp", 9999),
+            file(&other, &name(3), 9999),
+            file(&other, &format!(".{}.77.0", name(1)), 9999),
+        ];
         evict(root.path(), 0).unwrap();
-        assert!(mine.exists() && writing.exists() && !abandoned.exists() && !entry.exists());
+        assert!(writing.exists() && !abandoned.exists() && !entry.exists());
+        assert!(mine.iter().all(|p| p.exists()), "{mine:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A compiled kernel as bytes: magic, format version, checksum, then JSON.
 
+use crate::key::KernelKey;
 use atlas_codegen::{AbiParam, KernelImage, Target};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
@@ -23,6 +24,8 @@ pub enum ImageFileError {
     Damaged,
     /// The checksum matches, but the content does not decode.
     Undecodable,
+    /// The kernel is another one than its name says.
+    OtherKernel,
 }
 
 impl fmt::Display for ImageFileError {
@@ -32,6 +35,7 @@ impl fmt::Display for ImageFileError {
             ImageFileError::OtherVersion(v) => write!(f, "format version {v}, wanted {VERSION}"),
             ImageFileError::Damaged => write!(f, "the checksum does not match"),
             ImageFileError::Undecodable => write!(f, "the content does not decode"),
+            ImageFileError::OtherKernel => write!(f, "it holds another kernel than its name says"),
         }
     }
 }
@@ -49,6 +53,9 @@ struct Record {
     threads: u32,
     shared_bytes: u32,
     ptx: String,
+    /// Of an entry of the store, the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,6 +78,15 @@ enum GridRecord {
 
 /// The bytes of a compiled kernel.
 pub fn encode(image: &KernelImage) -> Vec<u8> {
+    encode_with(image, None)
+}
+
+/// The bytes of an entry of the store, which says of itself which one it is.
+pub fn encode_entry(key: &KernelKey, image: &KernelImage) -> Vec<u8> {
+    encode_with(image, Some(key.to_string()))
+}
+
+fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
     let record = Record {
         entry: image.entry.clone(),
         target: image.target.to_string(),
@@ -98,6 +114,7 @@ pub fn encode(image: &KernelImage) -> Vec<u8> {
         threads: image.threads,
         shared_bytes: image.shared_bytes,
         ptx: image.ptx.clone(),
+        key,
     };
     // A record of numbers and strings always encodes; an empty payload would be found undecodable and rebuilt.
     let payload = serde_json::to_vec(&record).unwrap_or_default();
@@ -114,6 +131,22 @@ pub fn encode(image: &KernelImage) -> Vec<u8> {
 /// # Errors
 /// [`ImageFileError`]: what is wrong with the bytes.
 pub fn decode(bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
+    read(bytes)?.image().ok_or(ImageFileError::Undecodable)
+}
+
+/// The inverse of [`encode_entry`].
+///
+/// # Errors
+/// [`ImageFileError`]: what is wrong with the bytes, or that they are not the entry of this key.
+pub fn decode_entry(key: &KernelKey, bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
+    let record = read(bytes)?;
+    if record.key.as_deref() != Some(key.to_string().as_str()) {
+        return Err(ImageFileError::OtherKernel);
+    }
+    record.image().ok_or(ImageFileError::Undecodable)
+}
+
+fn read(bytes: &[u8]) -> Result<Record, ImageFileError> {
     let (magic, rest) = bytes.split_at_checked(MAGIC.len()).ok_or(ImageFileError::NotAnImage)?;
     let (version, rest) = rest.split_first_chunk::<4>().ok_or(ImageFileError::NotAnImage)?;
     let (checksum, payload) = rest.split_first_chunk::<32>().ok_or(ImageFileError::NotAnImage)?;
@@ -127,36 +160,43 @@ pub fn decode(bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
     if Sha256::digest(payload)[..] != checksum[..] {
         return Err(ImageFileError::Damaged);
     }
-    let record: Record = serde_json::from_slice(payload).map_err(|_| ImageFileError::Undecodable)?;
-    let target = parse_target(&record.target).ok_or(ImageFileError::Undecodable)?;
-    Ok(KernelImage {
-        entry: record.entry,
-        ptx: record.ptx,
-        ptx_version: record.ptx_version,
-        target,
-        params: record
-            .params
-            .into_iter()
-            .map(|p| match p {
-                ParamRecord::Ptr(p) => AbiParam::Ptr(Param::from_u32(p)),
-                ParamRecord::Dim(d) => AbiParam::Dim(Dim::from_u32(d)),
-                ParamRecord::Stride(p, axis) => AbiParam::Stride(Param::from_u32(p), axis),
-                ParamRecord::Scalar(p) => AbiParam::Scalar(Param::from_u32(p)),
+    serde_json::from_slice(payload).map_err(|_| ImageFileError::Undecodable)
+}
+
+impl Record {
+    fn image(self) -> Option<KernelImage> {
+        let target = parse_target(&self.target)?;
+        // The last number stands for no parameter and no dim.
+        let known = |n: u32| Some(n).filter(|n| *n < u32::MAX);
+        let param = |n: u32| known(n).map(Param::from_u32);
+        let dim = |n: u32| known(n).map(Dim::from_u32);
+        let abi = |p: ParamRecord| {
+            Some(match p {
+                ParamRecord::Ptr(p) => AbiParam::Ptr(param(p)?),
+                ParamRecord::Dim(d) => AbiParam::Dim(dim(d)?),
+                ParamRecord::Stride(p, axis) => AbiParam::Stride(param(p)?, axis),
+                ParamRecord::Scalar(p) => AbiParam::Scalar(param(p)?),
                 ParamRecord::GridCount(axis) => AbiParam::GridCount(axis),
             })
-            .collect(),
-        grid: record
-            .grid
-            .into_iter()
-            .map(|g| match g {
-                GridRecord::Points(d) => GridExtent::Points(Dim::from_u32(d)),
-                GridRecord::Tiles(d, size) => GridExtent::Tiles { dim: Dim::from_u32(d), size },
-                GridRecord::UpTo(d, size) => GridExtent::UpTo { dim: Dim::from_u32(d), size },
+        };
+        let extent = |g: GridRecord| {
+            Some(match g {
+                GridRecord::Points(d) => GridExtent::Points(dim(d)?),
+                GridRecord::Tiles(d, size) => GridExtent::Tiles { dim: dim(d)?, size },
+                GridRecord::UpTo(d, size) => GridExtent::UpTo { dim: dim(d)?, size },
             })
-            .collect(),
-        threads: record.threads,
-        shared_bytes: record.shared_bytes,
-    })
+        };
+        Some(KernelImage {
+            entry: self.entry,
+            ptx: self.ptx,
+            ptx_version: self.ptx_version,
+            target,
+            params: self.params.into_iter().map(abi).collect::<Option<_>>()?,
+            grid: self.grid.into_iter().map(extent).collect::<Option<_>>()?,
+            threads: self.threads,
+            shared_bytes: self.shared_bytes,
+        })
+    }
 }
 
 /// `sm_90` or `sm_90a`, whether or not this build lowers for it.

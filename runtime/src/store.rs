@@ -2,14 +2,14 @@
 //!
 //! Disk entries are files named by their key, written whole to a temporary name and then renamed, so that several
 //! processes share a folder without locks: a reader sees a whole entry or none, and writers of one key write the
-//! same bytes. The disk can only help. An entry that is damaged is removed and rebuilt; a folder that cannot be
+//! same bytes. The disk can only help. An entry that is damaged, or of another key than its name says, is removed and rebuilt; a folder that cannot be
 //! read or written costs a compilation, is counted, and fails nothing.
 //!
 //! Both tiers are bounded by bytes, and the least recently used entries go first: 64 MiB in memory, and on disk what
 //! `ATLAS_CACHE_MB` says, 512 MiB if it says nothing. What is pushed out of memory lives on where it is in use.
 
-use crate::evict::{ENDING, evict, touch};
-use crate::image_file::{decode, encode};
+use crate::evict::{ENDING, FOLDER, evict, touch};
+use crate::image_file::{decode_entry, encode_entry};
 use crate::key::KernelKey;
 use atlas_codegen::KernelImage;
 use lru::LruCache;
@@ -73,7 +73,7 @@ pub struct StoreStats {
     pub disk_hits: u64,
     /// Entries found nowhere.
     pub misses: u64,
-    /// Damaged disk entries, each removed.
+    /// Disk entries that are damaged or another kernel's, each removed.
     pub corrupt_entries: u64,
     /// Disk reads and writes that failed.
     pub disk_failures: u64,
@@ -182,7 +182,7 @@ impl Store {
     /// Adds an entry, in memory and, if it can, on disk.
     pub fn put(&self, key: &KernelKey, image: KernelImage) -> Arc<KernelImage> {
         if let Some(disk) = &self.disk
-            && disk.write(key, &encode(&image)).is_err()
+            && disk.write(key, &encode_entry(key, &image)).is_err()
         {
             count(&self.counters.disk_failures);
         }
@@ -212,10 +212,10 @@ impl Store {
 
     fn read(&self, key: &KernelKey) -> Option<KernelImage> {
         let folders = &self.disk.as_ref()?.folders;
-        folders.iter().find_map(|folder| self.read_file(&folder.join(file_name(key))))
+        folders.iter().find_map(|folder| self.read_file(key, &folder.join(file_name(key))))
     }
 
-    fn read_file(&self, path: &Path) -> Option<KernelImage> {
+    fn read_file(&self, key: &KernelKey, path: &Path) -> Option<KernelImage> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(e) => {
@@ -225,7 +225,7 @@ impl Store {
                 return None;
             }
         };
-        match decode(&bytes) {
+        match decode_entry(key, &bytes) {
             Ok(image) => {
                 touch(path);
                 Some(image)
@@ -265,18 +265,17 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 /// The folders that hold entries this program may use. A program with a compiler shares those of its LLVM; one without
 /// takes those of any LLVM, the newest first, since it has none of its own.
 fn folders(root: &Path) -> Vec<PathBuf> {
-    const PREFIX: &str = "llvm-";
     if let Some(version) = atlas_codegen::toolchain::llvm_version() {
-        return vec![root.join(format!("{PREFIX}{version}"))];
+        return vec![root.join(format!("{FOLDER}{version}"))];
     }
     let numbers = |name: &str| -> Option<Vec<u32>> {
-        name.strip_prefix(PREFIX)?.split('.').map(|n| n.parse().ok()).collect::<Option<_>>()
+        name.strip_prefix(FOLDER)?.split('.').map(|n| n.parse().ok()).collect::<Option<_>>()
     };
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let mut found: Vec<(Vec<u32>, PathBuf)> =
         entries.filter_map(|e| Some((numbers(e.file_name().to_str()?)?, e.path()))).collect();
     found.sort_by(|a, b| b.cmp(a));
-    let own = root.join(format!("{PREFIX}none"));
+    let own = root.join(format!("{FOLDER}none"));
     std::iter::once(own).chain(found.into_iter().map(|(_, path)| path)).collect()
 }
 

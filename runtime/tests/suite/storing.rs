@@ -3,8 +3,9 @@
 use atlas_codegen::{AbiParam, KernelImage, Target};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
-use atlas_runtime::image_file::{ImageFileError, decode, encode};
+use atlas_runtime::image_file::{ImageFileError, decode, decode_entry, encode, encode_entry};
 use atlas_runtime::{CacheDir, KernelKey, Store};
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -39,6 +40,29 @@ fn store(folder: &Path) -> Store {
 #[test]
 fn an_image_survives_its_file() {
     assert_eq!(decode(&encode(&image())).unwrap(), image());
+    let entry = encode_entry(&KEY, &image());
+    assert_eq!(decode_entry(&KEY, &entry).unwrap(), image());
+    assert_eq!(decode_entry(&KernelKey([8; 32]), &entry).unwrap_err(), ImageFileError::OtherKernel);
+}
+
+/// The last number names no parameter and no dim.
+#[test]
+fn a_number_that_names_nothing_is_refused() {
+    let good = encode(&image());
+    let text = std::str::from_utf8(&good[44..]).unwrap();
+    for (from, to) in [
+        ("{\"ptr\":0}", "{\"ptr\":4294967295}"),
+        ("{\"dim\":1}", "{\"dim\":4294967295}"),
+        ("{\"stride\":[0,2]}", "{\"stride\":[4294967295,2]}"),
+        ("{\"scalar\":3}", "{\"scalar\":4294967295}"),
+        ("{\"points\":0}", "{\"points\":4294967295}"),
+        ("{\"tiles\":[1,64]}", "{\"tiles\":[4294967295,64]}"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        let payload = text.replacen(from, to, 1).into_bytes();
+        let bytes = [&good[..12], &Sha256::digest(&payload)[..], &payload].concat();
+        assert_eq!(decode(&bytes).unwrap_err(), ImageFileError::Undecodable, "{to}");
+    }
 }
 
 #[test]
@@ -77,7 +101,7 @@ fn memory_then_disk() {
 #[test]
 fn the_folder_stays_below_its_bound() {
     let folder = TempDir::new().unwrap();
-    let entry = encode(&image()).len() as u64;
+    let entry = encode_entry(&KEY, &image()).len() as u64;
     let store = Store::new(CacheDir::Bounded { folder: folder.path().to_owned(), bytes: 4 * entry });
     for i in 0..20 {
         store.put(&KernelKey([i; 32]), image());
@@ -97,7 +121,7 @@ fn a_kernel_needs_no_compiler_once_it_is_stored() {
     let own = store(folder.path()).path(&KEY).unwrap();
     let written_by = own.parent().unwrap().with_file_name("llvm-22.1.8");
     fs::create_dir_all(&written_by).unwrap();
-    fs::write(written_by.join(own.file_name().unwrap()), encode(&image())).unwrap();
+    fs::write(written_by.join(own.file_name().unwrap()), encode_entry(&KEY, &image())).unwrap();
     // A build with LLVM takes its own version's alone.
     let same = atlas_codegen::toolchain::llvm_version().is_none_or(|v| v == "22.1.8");
     assert_eq!(store(folder.path()).get(&KEY).is_some(), same);
@@ -116,8 +140,9 @@ fn without_a_folder_only_memory_keeps() {
 fn a_damaged_entry_is_removed_and_rebuilt() {
     let folder = TempDir::new().unwrap();
     let path = store(folder.path()).path(&KEY).unwrap();
-    let whole = encode(&image());
-    for content in [&b""[..], b"not a kernel", &whole[..whole.len() - 10], &[0; 4096]] {
+    let whole = encode_entry(&KEY, &image());
+    let (other, nameless) = (encode_entry(&KernelKey([8; 32]), &image()), encode(&image()));
+    for content in [&b""[..], b"not a kernel", &whole[..whole.len() - 10], &[0; 4096], &other, &nameless] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
         let store = store(folder.path());
