@@ -2,8 +2,8 @@
 
 use crate::command::{json_of, prints, prints_with, refuses};
 use atlas::ops::{rms_norm::rms_norm, softmax::softmax};
-use atlas::runtime::bundle::{Bundle, BundleWriter};
-use atlas::runtime::{CacheDir, DeviceId, Launch, Source};
+use atlas::runtime::bundle::{Bundle, BundleWriter, Bundles, Variant};
+use atlas::runtime::{CacheDir, DeviceId, KernelImage, Launch, Source};
 use atlas::{Device, Tensor, args};
 use half::bf16;
 use rand::rngs::StdRng;
@@ -270,17 +270,23 @@ fn a_bundle_is_of_one_kernel_and_not_of_its_name() {
     }
 }
 
-/// The bytes of a bundle whose every variant is of another kernel than it says.
-fn stale(bytes: &[u8]) -> Vec<u8> {
+/// The bytes of a bundle with its variants and their images changed.
+fn changed(bytes: &[u8], change: impl Fn(&mut Variant, &mut KernelImage)) -> Vec<u8> {
     let bundle = Bundle::read("test", bytes.to_vec()).unwrap();
     let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
     let mut writer = BundleWriter::new();
     for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
-        variant.image = writer.image(&bundle.image(variant).unwrap());
-        variant.tile_ir = "0".repeat(64);
+        let mut image = bundle.image(variant).unwrap();
+        change(variant, &mut image);
+        variant.image = writer.image(&image);
     }
     writer.kernel("softmax", &entry);
     writer.finish()
+}
+
+/// The bytes of a bundle whose every variant is of another kernel than it says.
+fn stale(bytes: &[u8]) -> Vec<u8> {
+    changed(bytes, |variant, _| variant.tile_ir = "0".repeat(64))
 }
 
 #[test]
@@ -297,6 +303,70 @@ fn a_bundle_that_is_of_no_use_hides_no_other() {
     assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_region), (1, 0));
 }
 
+/// A program with a compiler takes what a bundle has if that is as good as what it would make.
+#[test]
+fn what_can_be_compiled_better_is_not_taken_from_a_bundle() {
+    let lower = made(&["softmax", "--dims", "N=8,D=64", "--arch", "sm_80", "--variants", "1", "--no-evidence"]);
+    let gpu = device("sm_90", &lower);
+    gpu.set_compiling(true);
+    // Somebody asked for the first size; the second is of a region alone.
+    for (n, compiled) in [(8, 0), (40, 1)] {
+        assert!(is_right(&run(&gpu, n, 64).unwrap(), n, 64));
+        assert_eq!(gpu.stats().compiled, compiled, "{n}");
+    }
+    assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_region), (1, 0));
+    // On a GPU of that target nothing better can be made.
+    let gpu = device("sm_86", &lower);
+    gpu.set_compiling(true);
+    run(&gpu, 40, 64).unwrap();
+    assert_eq!((gpu.stats().compiled, gpu.stats().chosen_by_region), (0, 1));
+    let spilling = changed(&SOFTMAX, |_, image| {
+        image.ptx = image.ptx.replacen("\n{\n", "\n{\n\t.local .align 4 .b8 \t__local_depot9[16];\n", 1);
+    });
+    let gpu = device("sm_90", &spilling);
+    run(&gpu, 8, 64).unwrap();
+    assert_eq!(gpu.stats().chosen_by_bundle, 1, "where nothing can be compiled, what spills runs");
+    gpu.set_compiling(true);
+    let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
+    assert_eq!((prepared.source(), gpu.stats().compiled), (Source::CostModel, 1));
+    assert!(prepared.passed_over()[0].1.contains("spill 16 bytes"), "{:?}", prepared.passed_over());
+    assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_model), (1, 1));
+}
+
+/// A device that has two files.
+fn device_with(first: &[u8], second: &[u8]) -> Device {
+    let gpu = device("sm_90", first);
+    gpu.add_bundle(Bundle::read("second", second.to_vec()).unwrap());
+    gpu
+}
+
+/// The images of two copies of a file have the same names; one of them is damaged.
+#[test]
+fn a_damaged_file_does_not_hide_an_intact_copy() {
+    let one = ["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--variants", "1", "--only-these", "--no-evidence"];
+    let good = made(&one);
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let gpu = device_with(&damaged, &good);
+    assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
+    assert_eq!(gpu.stats().passed_over, 1);
+}
+
+/// Code that does not load, or is of another signature, ends no launch that the next file has code for.
+#[test]
+fn an_image_that_cannot_be_used_is_passed_over() {
+    let no_ptx = changed(&SOFTMAX, |_, image| image.ptx = image.ptx.replace("add", "odd"));
+    let fewer = changed(&SOFTMAX, |_, image| image.params.truncate(1));
+    let more = changed(&SOFTMAX, |_, image| image.params[0] = atlas::codegen::AbiParam::GridCount(9));
+    for (bad, why) in [(no_ptx, "ATL627"), (fewer, "ATL619"), (more, "ATL619")] {
+        let lack = run(&device("sm_90", &bad), 8, 64).unwrap_err();
+        assert!(lack.contains("error[ATL640]") && lack.contains(why), "{lack}");
+        assert!(is_right(&run(&device_with(&bad, &SOFTMAX), 8, 64).unwrap(), 8, 64));
+    }
+}
+
 /// What is refused for one file may be in the next.
 #[test]
 fn a_file_that_was_mended_is_read_again() {
@@ -306,7 +376,7 @@ fn a_file_that_was_mended_is_read_again() {
     *damaged.last_mut().unwrap() ^= 1;
     let gpu = device("sm_90", &damaged);
     assert!(run(&gpu, 8, 64).unwrap_err().contains("is damaged"));
-    gpu.set_bundles(atlas::runtime::bundle::Bundles::default());
+    gpu.set_bundles(Bundles::default());
     gpu.add_bundle(Bundle::read("mended", good).unwrap());
     assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
 }

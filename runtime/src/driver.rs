@@ -377,6 +377,22 @@ impl DriverFailure {
             _ => false,
         }
     }
+
+    /// True if the driver cannot take this code, and may well take other code of the same kernel: it does not assemble PTX,
+    /// or not PTX of this version, or the kernel is not in what it loaded.
+    pub(crate) fn refuses_code(&self) -> bool {
+        const JIT_COMPILER_NOT_FOUND: u32 = 221;
+        const UNSUPPORTED_PTX_VERSION: u32 = 222;
+        const JIT_COMPILATION_DISABLED: u32 = 223;
+        const NOT_FOUND: u32 = 500;
+        match self.call {
+            "cuModuleLoadDataEx" => {
+                matches!(self.status, JIT_COMPILER_NOT_FOUND | UNSUPPORTED_PTX_VERSION | JIT_COMPILATION_DISABLED)
+            }
+            "cuModuleGetFunction" => self.status == NOT_FOUND,
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -416,11 +432,26 @@ mod tests {
         );
     }
 
+    fn failure(call: &'static str, status: u32) -> DriverFailure {
+        DriverFailure { call, device: "cuda:0".to_owned(), status, message: String::new() }
+    }
+
+    /// Another bundle may have machine code, which needs no assembler; another config's PTX is of no use.
+    #[test]
+    fn a_driver_without_an_assembler_speaks_against_ptx_alone() {
+        for status in [221, 222, 223] {
+            let e = failure("cuModuleLoadDataEx", status);
+            assert!(e.refuses_code() && !e.refuses(), "{status}");
+        }
+        assert!(failure("cuModuleGetFunction", 500).refuses_code());
+        for (call, status) in [("cuModuleLoadDataEx", 700), ("cuModuleLoadDataEx", 2), ("cuLaunchKernel", 222)] {
+            assert!(!failure(call, status).refuses_code(), "{call} {status}");
+        }
+    }
+
     #[test]
     fn a_refusal_speaks_against_one_kernel_and_a_fault_against_the_context() {
-        let refuses = |call, status| {
-            DriverFailure { call, device: "cuda:0".to_owned(), status, message: String::new() }.refuses()
-        };
+        let refuses = |call, status| failure(call, status).refuses();
         for (call, status) in [
             ("cuModuleLoadDataEx", 218),
             ("cuModuleLoadDataEx", 701),

@@ -33,6 +33,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Local memory of one thread in bytes: more than 0 if registers of the kernel spill.
+    pub(crate) fn local_bytes(&self) -> u32 {
+        match &self.body {
+            Body::Gpu { kernel, .. } => kernel.facts.local_bytes,
+            Body::Empty | Body::Cpu { .. } => 0,
+        }
+    }
+
     /// The kernel that a failed launch speaks against, if another config may do: the driver refused it before it ran,
     /// and the caller did not ask for it.
     pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {

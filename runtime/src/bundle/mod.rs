@@ -30,6 +30,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The environment variable that names files of bundles, as `PATH` names folders.
@@ -49,6 +50,8 @@ inventory::collect!(ShippedBundle);
 /// Compiled kernels in a file.
 pub struct Bundle {
     file: File,
+    /// No other one of the process has it: a damaged file says nothing of an intact copy.
+    id: u64,
     /// The entries that were asked for, or what is wrong with them.
     entries: Mutex<HashMap<String, Result<Arc<KernelEntry>, BundleError>>>,
     /// The same for kernels of the program, by where they are declared.
@@ -74,7 +77,10 @@ impl Bundle {
     /// # Errors
     /// [`BundleError`]: they are no bundle, or one of another version.
     pub fn read(origin: &str, bytes: impl Into<Cow<'static, [u8]>>) -> Result<Bundle, BundleError> {
-        Ok(Bundle { file: File::read(origin, bytes.into())?, entries: Mutex::default(), known: Mutex::default() })
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let file = File::read(origin, bytes.into())?;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Bundle { file, id, entries: Mutex::default(), known: Mutex::default() })
     }
 
     /// The file that it is, or where else it is from.

@@ -36,12 +36,12 @@ impl Offer {
     }
 
     /// The name of the compiled kernel among those that a device has loaded, and of its refusals: of this kernel of the program,
-    /// since another one may have its name.
+    /// since another one may have its name, and of this bundle, since another one's copy may be intact.
     pub(crate) fn key(&self) -> KernelKey {
         let variant = self.variant();
-        let place = std::ptr::from_ref(self.def).addr().to_string();
+        let (place, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());
         let mut hash = Sha256::new();
-        for part in ["atlas bundle 2", &place, self.bundle.image_hash(variant), &variant.tile_ir] {
+        for part in ["atlas bundle 3", &place, &id, self.bundle.image_hash(variant), &variant.tile_ir] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -62,8 +62,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) gpu: &'a str,
     /// The caller's config.
     pub(crate) config: Option<&'a Config>,
-    /// Only kernels that were compiled for exactly the problem's class, by the code generator that is here: where others can
-    /// be compiled.
+    /// Only kernels that were compiled for exactly the problem's class, by the code generator that is here, and for the best
+    /// target that the GPU runs unless these very sizes were asked for: where others can be compiled.
     pub(crate) only_exact: bool,
 }
 
@@ -147,11 +147,14 @@ impl Serving {
     fn offers<'a>(self, asked: &'a Asked<'a>) -> impl Iterator<Item = Offer> + 'a {
         let class = &self.known.entry.classes[self.class];
         let mut places: Vec<(usize, Source)> = Vec::new();
-        for MachineTable { table, .. } in tables(class, asked) {
+        for MachineTable { target, table } in tables(class, asked) {
             let chosen = table.choose(asked.dims);
             let source = if chosen.is_some_and(|(_, exact)| exact) { Source::Bundle } else { Source::Region };
             let all = chosen.map(|(at, _)| (at, source)).into_iter();
-            for (at, source) in all.chain(table.order.iter().map(|&at| (at, Source::Region))) {
+            let all = all.chain(table.order.iter().map(|&at| (at, Source::Region)));
+            // What is compiled here is for the best target, and better than code for a lower one by a region's guess.
+            let is_best = !asked.only_exact || height(target) >= asked.machine.target().sm;
+            for (at, source) in all.filter(|(_, source)| is_best || *source == Source::Bundle) {
                 if !places.iter().any(|(known, _)| *known == usize::from(at)) {
                     places.push((usize::from(at), source));
                 }
@@ -182,12 +185,16 @@ fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = 
             None => text.parse().is_ok_and(|of: u32| of <= sm),
         }
     };
-    let height = |t: &MachineTable| {
-        let digits: String = t.target.chars().filter(char::is_ascii_digit).collect();
-        let of: u32 = digits.parse().unwrap_or(0);
-        (t.table.machine == asked.gpu, t.table.machine == arch, of, t.target.ends_with('a'))
+    let rank = |t: &MachineTable| {
+        (t.table.machine == asked.gpu, t.table.machine == arch, height(&t.target), t.target.ends_with('a'))
     };
     let mut all: Vec<&MachineTable> = class.tables.iter().filter(runs).collect();
-    all.sort_by_key(|t| std::cmp::Reverse(height(t)));
+    all.sort_by_key(|t| std::cmp::Reverse(rank(t)));
     all.into_iter()
+}
+
+/// 90 of `sm_90` and of `sm_90a`.
+fn height(target: &str) -> u32 {
+    let digits: String = target.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
 }

@@ -43,7 +43,7 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
 /// The loaded kernel that a bundle offers, if it is still this program's kernel.
 pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = offer.key();
-    let loaded = once(device, key, || {
+    once(device, key, || {
         let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
             Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
             Ok(_) => return Ok(Made::Refused("the kernel has changed since the bundle was made".to_owned())),
@@ -57,12 +57,22 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
         let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
         let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
         let schedule = offer.config.schedule;
-        ready(device, key, Code { image, cubin, schedule, machine }, || Ok(kernel))
-    });
-    match loaded {
-        // Code for a lower target may be in PTX of a lower version.
-        Err(RuntimeError::Launch(e @ LaunchError::PtxTooNew { .. })) => Ok(Trial::Refused(e.to_string())),
-        other => other,
+        match ready(device, key, Code { image, cubin, schedule, machine }, || Ok(kernel)) {
+            Err(e) if is_of_code(&e) => Ok(Made::Refused(e.to_string())),
+            made => made,
+        }
+    })
+}
+
+/// True of what is wrong with the code that a bundle has, and says nothing of the next one's: that may be in PTX of a lower
+/// version, be machine code where this driver assembles nothing, or fit the kernel where this does not.
+fn is_of_code(e: &RuntimeError) -> bool {
+    match e {
+        RuntimeError::Launch(LaunchError::PtxTooNew { .. } | LaunchError::WrongAbi { .. }) => true,
+        RuntimeError::Driver(e) => e.refuses_code(),
+        #[cfg(feature = "sim")]
+        RuntimeError::Fault(_) => true,
+        _ => false,
     }
 }
 

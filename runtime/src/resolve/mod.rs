@@ -41,9 +41,36 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
     let Some(machine) = bound.device().machine() else {
         return resolve_cpu(bound, &rank(bound, config)?, Source::Default);
     };
-    match bundled(bound, config, machine)? {
-        Ok(plan) => Ok(plan),
-        Err(lack) => resolve_gpu(bound, &rank(bound, config)?, machine, lack),
+    let plan = match bundled(bound, config, machine)? {
+        Ok(plan) if plan.local_bytes() > 0 && config.is_none() && bound.device().compiles() => {
+            unless_compiled_better(bound, plan, machine)?
+        }
+        Ok(plan) => plan,
+        Err(lack) => resolve_gpu(bound, &rank(bound, config)?, machine, lack)?,
+    };
+    let counters = bound.device().counters();
+    match plan.source {
+        Source::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
+        Source::Nearby => counters.by_nearby.fetch_add(1, Ordering::Relaxed),
+        Source::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
+        Source::Bundle => counters.by_bundle.fetch_add(1, Ordering::Relaxed),
+        Source::Region => counters.by_region.fetch_add(1, Ordering::Relaxed),
+        Source::Given | Source::Default | Source::Cpu => 0,
+    };
+    Ok(plan)
+}
+
+/// A bundle's plan whose registers spill, unless what can be compiled spills less.
+fn unless_compiled_better(bound: &BoundLaunch, bundled: Plan, machine: Machine) -> Result<Plan> {
+    let bytes = bundled.local_bytes();
+    match resolve_gpu(bound, &rank(bound, None)?, machine, Lack::new()) {
+        Ok(mut compiled) if compiled.local_bytes() < bytes => {
+            compiled.passed_over.insert(0, (bundled.config, search::spills(bytes)));
+            bound.device().counters().passed_over.fetch_add(1, Ordering::Relaxed);
+            Ok(compiled)
+        }
+        Ok(_) | Err(RuntimeError::Compile(_)) => Ok(bundled),
+        Err(e) => Err(e),
     }
 }
 
@@ -74,18 +101,17 @@ fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Re
         Err(lack) => return Ok(Err(lack)),
     };
     let found = search(offers, config.is_some(), |offer| {
-        with_body(bound, load_offer(device, offer, machine)?).or_else(|e| passed(e, config.is_some()))
+        with_body(bound, load_offer(device, offer, machine)?).or_else(|e| match e {
+            // Of the file's own image; the next file may have one that fits.
+            RuntimeError::Launch(e @ LaunchError::WrongAbi { .. }) => Ok(Trial::Refused(e.to_string())),
+            e => passed(e, config.is_some()),
+        })
     })?;
     let counters = device.counters();
     counters.passed_over.fetch_add(found.passed.len() as u64, Ordering::Relaxed);
     let End::Found(offer, body) = found.end else {
         let why = |(o, why): (Offer, String)| format!("the bundle {}, config `{}`: {why}", o.bundle.origin(), o.config);
         return Ok(Err(found.passed.into_iter().map(why).collect()));
-    };
-    match offer.source {
-        Source::Bundle => counters.by_bundle.fetch_add(1, Ordering::Relaxed),
-        Source::Region => counters.by_region.fetch_add(1, Ordering::Relaxed),
-        _ => 0,
     };
     let passed_over = found.passed.into_iter().map(|(o, why)| (o.config, why)).collect();
     Ok(Ok(Plan { config: offer.config, source: offer.source, body, passed_over, tally: None }))
@@ -145,16 +171,7 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
     let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((p, _), why)| (config(p), why)).collect();
     bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
     match found.end {
-        End::Found((point, source), body) => {
-            let counters = bound.device().counters();
-            match source {
-                Source::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
-                Source::Nearby => counters.by_nearby.fetch_add(1, Ordering::Relaxed),
-                Source::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
-                Source::Given | Source::Default | Source::Bundle | Source::Region | Source::Cpu => 0,
-            };
-            Ok(Plan { config: config(point), source, body, passed_over, tally: None })
-        }
+        End::Found((point, source), body) => Ok(Plan { config: config(point), source, body, passed_over, tally: None }),
         End::Nothing => Err(too_large.unwrap_or_else(|| no_config(def, ranking, passed_over).into())),
         End::NoCompiler if bound.device().falls_back_to_cpu() => {
             bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);

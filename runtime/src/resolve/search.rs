@@ -41,7 +41,6 @@ pub(super) fn search<C, T>(
     let mut passed: Vec<(C, String)> = Vec::new();
     let mut least: Option<(C, T, u32)> = None;
     let (mut spilling, mut no_compiler) = (0, false);
-    let spills = |bytes: u32| format!("its registers spill {bytes} bytes per thread");
     for c in candidates {
         let (kernel, bytes) = match load(&c)? {
             Trial::Loaded(kernel, bytes) => (kernel, bytes),
@@ -74,6 +73,11 @@ pub(super) fn search<C, T>(
     let nothing = if no_compiler { End::NoCompiler } else { End::Nothing };
     let end = least.map_or(nothing, |(c, kernel, _)| End::Found(c, kernel));
     Ok(Search { end, passed })
+}
+
+/// Why a config is left for another one.
+pub(super) fn spills(bytes: u32) -> String {
+    format!("its registers spill {bytes} bytes per thread")
 }
 
 #[cfg(test)]
