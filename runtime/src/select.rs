@@ -67,6 +67,8 @@ pub struct Selection {
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
     pub(crate) source: Source,
+    /// How those came to be chosen that stand behind the one that a record has.
+    pub(crate) behind: Source,
     notes: Vec<String>,
     /// How far costs may differ and still be equal.
     resolution: f64,
@@ -149,17 +151,14 @@ impl Ranking {
             let resolution = RESOLUTION * guide.doubt();
             let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
             let recorded = recorded(&space, guide, &mut notes);
-            let source = match (recorded, guide.asked.is_empty()) {
-                (Some(_), _) => Source::Record,
-                (None, false) => Source::Nearby,
-                (None, true) => Source::CostModel,
-            };
+            let behind = if guide.asked.is_empty() { Source::CostModel } else { Source::Nearby };
+            let source = if recorded.is_some() { Source::Record } else { behind };
             if source == Source::Nearby {
                 notes.push(format!("measured nearby: {}", guide.asked.join("; ")));
             }
             let first = recorded.or_else(|| best(&terms, resolution));
             let (is_recorded, legal, recalled) = (recorded.is_some(), OnceCell::new(), Vec::new());
-            return Ranking { space, source, notes, resolution, is_recorded, first, legal, terms, recalled };
+            return Ranking { space, source, behind, notes, resolution, is_recorded, first, legal, terms, recalled };
         }
         let mut legal: Vec<usize> = (0..space.points.len()).filter(|&p| space.points[p].is_legal()).collect();
         let default = space.def.default_config();
@@ -174,7 +173,8 @@ impl Ranking {
         let first = legal.first().copied();
         let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
         let (notes, terms, recalled, resolution) = (Vec::new(), Vec::new(), Vec::new(), RESOLUTION);
-        Ranking { space, source, notes, resolution, is_recorded: false, first, legal: legal.into(), terms, recalled }
+        let (behind, is_recorded, legal) = (source, false, legal.into());
+        Ranking { space, source, behind, notes, resolution, is_recorded, first, legal, terms, recalled }
     }
 
     /// All legal points, best first.
@@ -196,7 +196,8 @@ impl Ranking {
         self.first.into_iter().chain(rest.map(|r| r.point))
     }
 
-    /// Takes out what the driver refused in earlier launches. The ranking among the rest stays.
+    /// Takes out what the driver refused in earlier launches. The ranking among the rest stays; if the one that a record has
+    /// is among them, the record decides nothing.
     fn recall(&mut self, device: &Device, target: Target) -> Result<(), RuntimeError> {
         let (mut legal, mut recalled) = (Vec::new(), Vec::new());
         for &ranked in self.legal() {
@@ -204,6 +205,13 @@ impl Ranking {
                 Some(reason) => recalled.push((ranked.point, reason)),
                 None => legal.push(ranked),
             }
+        }
+        if self.is_recorded
+            && let Some((point, reason)) = recalled.iter().find(|(point, _)| Some(*point) == self.first)
+        {
+            let config = &self.space.points[*point].config;
+            self.notes = vec![format!("the record of these sizes has `{config}`, which is refused: {reason}")];
+            (self.source, self.is_recorded) = (self.behind, false);
         }
         self.first = legal.first().map(|r| r.point);
         (self.legal, self.recalled) = (legal.into(), recalled);

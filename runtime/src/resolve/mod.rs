@@ -153,9 +153,7 @@ fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result
 
 fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: Lack) -> Result<Plan> {
     let (def, space) = (bound.def(), &ranking.space);
-    // What stands behind the one that a record has is the cost model's.
-    let behind = if ranking.source == Source::Record { Source::Nearby } else { ranking.source };
-    let sources = std::iter::once(ranking.source).chain(std::iter::repeat(behind));
+    let sources = std::iter::once(ranking.source).chain(std::iter::repeat(ranking.behind));
     let candidates = ranking.points().zip(sources);
     let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
     let given = ranking.source == Source::Given;

@@ -4,10 +4,11 @@ use crate::kernels::SCALE;
 use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
+use atlas_runtime::records::{Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::{
     CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions,
-    SimPolicy, Target, Tensor, args,
+    SimPolicy, Source, Target, Tensor, args, build_kernel, specialize,
 };
 use tempfile::TempDir;
 
@@ -237,6 +238,41 @@ fn what_the_machine_has_no_room_for_is_passed_over_and_remembered() {
     let other = sim(SM_80);
     let (x, mut y) = (counted(&other, 37), counted(&other, 37));
     assert_eq!(SCALE.select(&other, args!(x, x, 2.0, &mut y)).unwrap().refused().count(), 0);
+}
+
+/// What a record has and the machine refuses: what runs in its place was chosen by no record, and nobody says so.
+#[test]
+fn after_a_refusal_what_is_told_is_what_runs() {
+    let (_folder, device) = with_two(|d| image(d, PTX, 120 << 10), |d| image(d, PTX, 0));
+    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
+    let bound = SCALE.bind(&device, args!(x, x, 2.0, &mut y)).unwrap();
+    let first = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().chosen().unwrap().clone();
+    let spec = specialize(&bound);
+    let (types, tensors) = class_text(&SCALE, &spec);
+    let row = TunedSize {
+        types,
+        tensors,
+        dims: "N=37 D=8".to_owned(),
+        ir: ir_hash(&build_kernel(&SCALE, &spec, &first).unwrap()),
+        spread: 0.01,
+        of_copy: 0.5,
+        measured: String::new(),
+        configs: vec![Timed { config: first.to_string(), us: 1.0, cycles: 1000.0 }],
+    };
+    let mut records = Records::none("simulator");
+    let (kernel, gpu) = ("scale".to_owned(), "simulator".to_owned());
+    records.insert(Record { kernel, gpu, tune: tune_hash(&SCALE), sizes: vec![row] });
+    device.set_records(records.clone());
+    assert_eq!(SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().source, Source::Record);
+    for passed_over in [1, 0] {
+        let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
+        assert_eq!((prepared.source(), prepared.passed_over().len()), (Source::Nearby, passed_over));
+        let told = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
+        assert_eq!((told.source, told.chosen()), (Source::Nearby, Some(prepared.config())));
+        assert!(told.notes.iter().all(|n| n.contains("is refused: it needs 122880 bytes")), "{:?}", told.notes);
+        device.set_records(records.clone());
+    }
+    assert_eq!((device.stats().chosen_by_record, device.stats().chosen_by_nearby), (0, 2));
 }
 
 #[test]
