@@ -155,7 +155,8 @@ impl Chain {
         self.each(args, workspace, |_, kernel, args| ready(kernel, device, &args))
     }
 
-    /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them.
+    /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them, and is launched
+    /// no longer than what this gives is kept.
     ///
     /// # Errors
     /// As [`Chain::launch`].

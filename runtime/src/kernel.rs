@@ -9,6 +9,7 @@ use crate::virtual_gpu::{Lined, VirtualGpu, VirtualKernel};
 use atlas_codegen::{KernelImage, Machine};
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared memory that every kernel may have without asking, in bytes.
 const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
@@ -45,6 +46,8 @@ pub(crate) struct LoadedKernel {
     /// On a virtual GPU, which assembles nothing: the threads, and the local memory that the PTX declares.
     pub(crate) facts: LaunchFacts,
     pub(crate) code: Code,
+    /// How many launches its device had when it was launched last.
+    launched: AtomicU64,
 }
 
 /// What executes.
@@ -88,7 +91,7 @@ impl LoadedKernel {
             }
         };
         let facts = module.ask(&image)?;
-        Ok(LoadedKernel { key, image, facts, code: Code::Driver(module) })
+        Ok(LoadedKernel { key, image, facts, code: Code::Driver(module), launched: AtomicU64::new(0) })
     }
 
     /// Readies a kernel for a virtual GPU.
@@ -101,7 +104,17 @@ impl LoadedKernel {
         let kernel = gpu.load(image.clone(), lined)?;
         let local_bytes = kernel.local_bytes();
         let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads };
-        Ok(LoadedKernel { key, image, facts, code: Code::Virtual(kernel) })
+        Ok(LoadedKernel { key, image, facts, code: Code::Virtual(kernel), launched: AtomicU64::new(0) })
+    }
+
+    /// Says that it is launched, as so manieth launch of its device. Every launch does, so that it takes no lock.
+    pub(crate) fn touch(&self, now: u64) {
+        self.launched.store(now, Ordering::Relaxed);
+    }
+
+    /// When it was launched last.
+    pub(crate) fn launched(&self) -> u64 {
+        self.launched.load(Ordering::Relaxed)
     }
 }
 
@@ -268,22 +281,42 @@ fn lowest_cuda(ptx: (u32, u32)) -> Option<i32> {
 }
 
 #[cfg(test)]
+fn image(ptx_version: (u32, u32)) -> KernelImage {
+    KernelImage {
+        entry: "axpy".to_owned(),
+        ptx: String::new(),
+        ptx_version,
+        target: atlas_codegen::Target { sm: 80, specific: false },
+        params: Vec::new(),
+        grid: Vec::new(),
+        threads: 128,
+        shared_bytes: 0,
+    }
+}
+
+#[cfg(test)]
+impl LoadedKernel {
+    /// One that does nothing.
+    pub(crate) fn idle(key: KernelKey) -> LoadedKernel {
+        struct Idle;
+        impl VirtualKernel for Idle {
+            fn local_bytes(&self) -> u32 {
+                0
+            }
+
+            fn launch(&self, _: u32, _: &[u64], _: &[std::ops::Range<u64>]) -> Result<()> {
+                Ok(())
+            }
+        }
+        let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: 128 };
+        let (image, code) = (Arc::new(image((7, 1))), Code::Virtual(Box::new(Idle)));
+        LoadedKernel { key, image, facts, code, launched: AtomicU64::new(0) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::Target;
-
-    fn image(ptx_version: (u32, u32)) -> KernelImage {
-        KernelImage {
-            entry: "axpy".to_owned(),
-            ptx: String::new(),
-            ptx_version,
-            target: Target { sm: 80, specific: false },
-            params: Vec::new(),
-            grid: Vec::new(),
-            threads: 128,
-            shared_bytes: 0,
-        }
-    }
 
     #[test]
     fn a_driver_takes_what_its_cuda_version_brought() {

@@ -41,7 +41,8 @@ pub trait Launch {
     /// `RuntimeError::Compile` if no config can be built for this problem; driver errors.
     fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Runs the kernel on a stream.
+    /// Runs the kernel on a stream. A CUDA graph that records it does not own the kernel, which the device unloads when many
+    /// others have been launched since: to be recorded, a launch is prepared and the [`PreparedLaunch`] kept.
     ///
     /// # Errors
     /// As [`Launch::launch`].
@@ -53,7 +54,8 @@ pub trait Launch {
     /// As [`Launch::launch`]; a config that does not fit is an error, and no other is tried.
     fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Does all but the launch, so that launches of this problem do nothing else (a CUDA graph needs that).
+    /// Does all but the launch, so that launches of this problem do nothing else (a CUDA graph needs that, and that the
+    /// [`PreparedLaunch`] lives as long as it).
     ///
     /// # Errors
     /// As [`Launch::launch`].
@@ -120,6 +122,9 @@ impl Launch for KernelDef {
 
 /// A launch of one exact problem, resolved: shapes, strides, types, alignments and config are fixed, addresses and
 /// numbers are given each time.
+///
+/// It keeps its kernel loaded. A CUDA graph that recorded its launches does not: keep this for as long as the graph is
+/// launched.
 #[derive(Clone)]
 pub struct PreparedLaunch {
     def: &'static KernelDef,
@@ -313,6 +318,9 @@ fn run(def: &'static KernelDef, device: &Device, stream: Option<&Stream>, plan: 
     if let Some(tally) = &plan.tally {
         tally.add();
     }
+    if let Body::Gpu { kernel, .. } = &plan.body {
+        kernel.touch(device.counters().launches.load(Ordering::Relaxed));
+    }
     match (&plan.body, device.backend()) {
         (Body::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
         (Body::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
@@ -456,6 +464,21 @@ mod tests {
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     };
+
+    /// A plan that was found again is as new as one that was made.
+    #[test]
+    fn every_launch_says_when_it_was() {
+        let device = Device::absent(0);
+        let kernel = Arc::new(LoadedKernel::idle(crate::key::KernelKey([1; 32])));
+        let body = Body::Gpu { kernel: kernel.clone(), grid: 1, slots: Vec::new() };
+        let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
+        let plan = Plan { config, source, body, passed_over, tally: None };
+        for now in [3, 8] {
+            device.counters().launches.store(now, Ordering::Relaxed);
+            run(&KEEP, &device, None, &plan, &[]).unwrap();
+            assert_eq!(kernel.launched(), now);
+        }
+    }
 
     #[test]
     fn tensors_and_streams_are_on_the_device_of_the_launch() {

@@ -7,15 +7,16 @@ use crate::sizes::Tally;
 use crate::source::Source;
 use atlas_dsl::{Config, DType, Kernel, Verified};
 use lru::LruCache;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes.
+/// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes, of kernels the one that was
+/// launched the longest time ago.
 const MOST_PLANS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
-const MOST_LOADED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+const MOST_LOADED: usize = 1024;
 const MOST_REFUSED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
 /// A config that was refused, or left for a better one, and why.
@@ -85,7 +86,8 @@ pub(crate) struct Plans {
     by_problem: Mutex<ByProblem>,
     /// How often choices were forgotten: a plan that was begun before is not kept after.
     generation: AtomicU64,
-    loaded: Mutex<LruCache<KernelKey, Arc<LoadedKernel>>>,
+    loaded: Mutex<BTreeMap<KernelKey, Arc<LoadedKernel>>>,
+    most_loaded: usize,
     refused: Mutex<LruCache<KernelKey, String>>,
     /// Kernels that some thread is making now.
     making: Mutex<HashMap<KernelKey, Weak<Mutex<()>>>>,
@@ -96,7 +98,8 @@ impl Default for Plans {
         Plans {
             by_problem: Mutex::new(LruCache::with_hasher(MOST_PLANS, BuildHasherDefault::default())),
             generation: AtomicU64::new(0),
-            loaded: Mutex::new(LruCache::new(MOST_LOADED)),
+            loaded: Mutex::default(),
+            most_loaded: MOST_LOADED,
             refused: Mutex::new(LruCache::new(MOST_REFUSED)),
             making: Mutex::default(),
         }
@@ -160,17 +163,21 @@ impl Plans {
         lock(&self.loaded).get(key).cloned()
     }
 
-    /// Keeps a loaded kernel, or gives the one that another thread loaded meanwhile. If one is pushed out, so are the
-    /// plans that hold it.
-    pub(crate) fn keep_loaded(&self, kernel: Arc<LoadedKernel>) -> Arc<LoadedKernel> {
+    /// Keeps a loaded kernel as if it were launched now, or gives the one that another thread loaded meanwhile. If one is
+    /// pushed out, so are the plans that hold it.
+    pub(crate) fn keep_loaded(&self, kernel: Arc<LoadedKernel>, now: u64) -> Arc<LoadedKernel> {
         let mut all = lock(&self.loaded);
         if let Some(first) = all.get(&kernel.key) {
             return first.clone();
         }
-        let evicted = all.push(kernel.key, kernel.clone());
+        kernel.touch(now);
+        // Launches of a known problem only say when they were, so that the oldest is looked for, among all of them.
+        let oldest = all.values().min_by_key(|k| k.launched()).map(|k| k.key).filter(|_| all.len() >= self.most_loaded);
+        let evicted = oldest.and_then(|key| all.remove(&key));
+        all.insert(kernel.key, kernel.clone());
         drop(all);
-        if let Some((key, _)) = &evicted {
-            self.forget(key);
+        if let Some(evicted) = &evicted {
+            self.forget(&evicted.key);
         }
         kernel
     }
@@ -195,7 +202,7 @@ impl Plans {
     /// Remembers that a kernel is refused here, and drops it and its plans. Another device may take it.
     pub(crate) fn refuse(&self, key: &KernelKey, reason: &str) {
         lock(&self.refused).put(*key, reason.to_owned());
-        let loaded = lock(&self.loaded).pop(key);
+        let loaded = lock(&self.loaded).remove(key);
         self.forget(key);
         drop(loaded);
     }
@@ -232,7 +239,34 @@ impl Plans {
 
     /// Bytes of local memory of a thread of a loaded kernel whose registers spill.
     pub(crate) fn spills(&self, key: &KernelKey) -> Option<u32> {
-        let bytes = lock(&self.loaded).peek(key).map(|k| k.facts.local_bytes)?;
+        let bytes = lock(&self.loaded).get(key).map(|k| k.facts.local_bytes)?;
         (bytes > 0).then_some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_that_was_launched_the_longest_time_ago_is_unloaded() {
+        let plans = Plans { most_loaded: 2, ..Plans::default() };
+        let load = |key: u8, now: u64| plans.keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([key; 32]))), now);
+        let hot = load(1, 1);
+        let words = [7_u64];
+        let body = Body::Gpu { kernel: hot.clone(), grid: 1, slots: Vec::new() };
+        let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
+        plans.keep(&words, &Arc::new(Plan { config, source, body, passed_over, tally: None }), plans.generation());
+        // Loaded first, and launched ever since.
+        for (key, now) in [(2, 10), (3, 20), (4, 30)] {
+            hot.touch(now - 1);
+            load(key, now);
+            let kept = [1, 2, 3, 4].map(|key| plans.loaded(&KernelKey([key; 32])).is_some());
+            assert_eq!(kept, [true, key == 2, key == 3, key == 4]);
+        }
+        assert!(plans.find(&words).is_some());
+        // When it rests it goes, and its plan with it.
+        load(5, 40);
+        assert!(plans.loaded(&hot.key).is_none() && plans.find(&words).is_none());
     }
 }

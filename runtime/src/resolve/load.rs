@@ -101,7 +101,8 @@ fn once(device: &Device, key: KernelKey, make: impl FnOnce() -> Result<Made>) ->
             if bytes > 0 {
                 device.counters().spilling.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(Trial::Loaded(plans.keep_loaded(Arc::new(loaded)), bytes))
+            let now = device.counters().launches.load(Ordering::Relaxed);
+            Ok(Trial::Loaded(plans.keep_loaded(Arc::new(loaded), now), bytes))
         }
         Made::Refused(reason) => {
             plans.refuse(&key, &reason);
