@@ -1,6 +1,6 @@
 //! What a config takes at the least, against what the passes find that it takes.
 
-use crate::kernels::{build, case, case_names, target};
+use crate::kernels::{build, case, case_names, target, try_build};
 use atlas::codegen::analysis::{Bounds, Placement, Uses, tile_registers};
 use atlas::codegen::machine::{Machine, Platform};
 use atlas::codegen::pipeline;
@@ -120,6 +120,22 @@ fn no_bound_is_above_what_the_passes_find() {
     }
     let Tally { kernels, registers, shared } = tally;
     assert!(kernels > 200 && registers > 50 && shared > 50, "{kernels} kernels, {registers} and {shared} bounds");
+}
+
+/// A record, a bundle or a caller may have any number for a knob of any kernel: that may be refused, and ends nothing.
+#[test]
+fn a_knob_may_have_any_number() {
+    let mut refused = 0;
+    for p in cases::verification().iter().filter(|p| !p.dims.contains(&0)) {
+        for knob in p.kernel.tune.iter().filter(|knob| !Schedule::KEYS.contains(&knob.name)) {
+            let config = p.kernel.default_config().with(knob.name, u32::MAX);
+            match try_build(p, &config) {
+                Ok(kernel) => drop(pipeline::run(&kernel, &config.schedule, target("sm_90"), |_, _| {})),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
 }
 
 /// What is out of bounds is refused before it is lowered, by what it is.

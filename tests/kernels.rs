@@ -2,7 +2,7 @@
 
 use atlas::codegen::Target;
 use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{Config, Kernel, Specialization, Verified, parse_kernel, verify};
+use atlas::dsl::{Config, Diagnostics, Kernel, Specialization, Verified, parse_kernel, verify};
 #[cfg(feature = "llvm")]
 use atlas::dsl::{DType, Schedule};
 use atlas::ops::Problem;
@@ -23,6 +23,11 @@ pub(crate) fn shipped(name: &str, dtype: DType, dims: &[u64], config: &str) -> (
 
 /// The kernel of a problem, for contiguous tensors.
 pub(crate) fn build(p: &Problem, config: &Config) -> Verified<Kernel> {
+    try_build(p, config).unwrap_or_else(|e| panic!("{p} with {config}: {e}"))
+}
+
+/// The same, or why there is none.
+pub(crate) fn try_build(p: &Problem, config: &Config) -> Result<Verified<Kernel>, Diagnostics> {
     let mut spec = Specialization::default();
     for t in p.kernel.types {
         spec = spec.with_type(t.name, p.dtype);
@@ -30,8 +35,7 @@ pub(crate) fn build(p: &Problem, config: &Config) -> Verified<Kernel> {
     for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
         spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
     }
-    let kernel = (p.kernel.build)(&spec, config).and_then(verify);
-    kernel.unwrap_or_else(|e| panic!("{p} with {config}: {e}"))
+    (p.kernel.build)(&spec, config).and_then(verify)
 }
 
 /// The kernel of a case file, `tests/cases/tile/NAME.tile`.

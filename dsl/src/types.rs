@@ -32,7 +32,7 @@ impl TileType {
 
     /// The number of elements.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&e| u64::from(e)).product()
+        self.shape.iter().fold(1, |n: u64, &e| n.saturating_mul(u64::from(e)))
     }
 
     /// The same extents with another element type.

@@ -403,9 +403,10 @@ impl Writer<'_> {
             Extent::Combined(op, a, b) => {
                 let (a, b) = (self.extent(a, span, out), self.extent(b, span, out));
                 match op {
-                    BinaryOp::Add => quote!((#a + #b)),
+                    // Knobs may be any number: what passes the last is refused as a tile.
+                    BinaryOp::Add => quote!(u32::saturating_add(#a, #b)),
                     BinaryOp::Sub => quote!(u32::saturating_sub(#a, #b)),
-                    BinaryOp::Mul => quote!((#a * #b)),
+                    BinaryOp::Mul => quote!(u32::saturating_mul(#a, #b)),
                     _ => quote!((#a / u32::max(#b, 1))),
                 }
             }

@@ -3,7 +3,7 @@
 
 use atlas_dsl::op::{BinaryOp, LoopKind, Op, ReduceOp, Slice};
 use atlas_dsl::specialization::DimFact;
-use atlas_dsl::{Config, DType, Kernel, KernelDef, Specialization, TileType, registry};
+use atlas_dsl::{Config, DType, Kernel, KernelDef, Schedule, Specialization, TileType, registry};
 use atlas_macros::atlas_kernel;
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -190,6 +190,16 @@ atlas_kernel! {
             store(y[n], broadcast(sum(select(folded > 2, total, -total)), [BN]));
         }
     }
+
+    /// Sums over twice as many rows.
+    kernel doubled(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [8], BM: [8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let rows = load(x[span(n * BN, 2 * BN * BM + 1), ..]).or(0.0) + zeros::<f32>([2 * BN * BM + 1, D]);
+            store(y[n, ..], broadcast(sum(rows, axis = 0), [BN, D]));
+        }
+    }
 }
 
 fn spec(def: &KernelDef, dtype: DType) -> Specialization {
@@ -254,6 +264,7 @@ fn a_definition_says_what_was_declared() {
     let all = [
         "broadcasts",
         "columns",
+        "doubled",
         "memory_read",
         "min_max",
         "newton_schulz",
@@ -350,6 +361,20 @@ fn a_span_is_an_offset_and_a_length() {
     };
     assert_eq!(count(&k, spans), 1);
     assert_eq!(count(&k, |op| matches!(op, Op::Binary(BinaryOp::Max, ..))), 1);
+}
+
+/// A record, a bundle or a caller may have any number for a knob.
+#[test]
+fn a_tile_size_beyond_all_bounds_is_refused() {
+    for def in registry() {
+        for knob in def.tune.iter().filter(|knob| !Schedule::KEYS.contains(&knob.name)) {
+            for size in [u32::MAX, 1 << 31] {
+                let config = def.default_config().with(knob.name, size);
+                let built = (def.build)(&spec(def, DType::F32), &config).and_then(atlas_dsl::verify);
+                assert!(built.is_err(), "{} with {config}", def.name);
+            }
+        }
+    }
 }
 
 #[test]
