@@ -20,7 +20,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The environment variable that names folders with records, as `PATH` names its own. The records of the first win.
+/// The environment variable that names folders with records, as `PATH` names its own. Of a size the first row counts that is
+/// still of its kernel.
 pub const RECORDS_VARIABLE: &str = "ATLAS_RECORDS";
 
 /// The text of a record that is part of a program.
