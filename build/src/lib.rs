@@ -82,8 +82,10 @@ impl Bundle {
         for path in self.sizes.iter().chain(&self.records) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
+        // Folders with more records.
+        println!("cargo::rerun-if-env-changed=ATLAS_RECORDS");
         let made = match std::env::var_os("OUT_DIR") {
-            Some(folder) => atlas::cli::run(self.arguments(&Path::new(&folder).join(FILE))),
+            Some(folder) => atlas::cli::run_with(self.arguments(&Path::new(&folder).join(FILE)), warn),
             None => Err("there is no OUT_DIR: `atlas_build::bundle()` is for build scripts".to_owned()),
         };
         let failed = match made {
@@ -95,6 +97,13 @@ impl Bundle {
         for line in failed.lines().filter(|line| !line.is_empty()) {
             println!("cargo::error={line}");
         }
+    }
+}
+
+/// Cargo shows nothing else of a build script that succeeds.
+fn warn(what: &str) {
+    for line in what.lines().filter(|line| !line.is_empty()) {
+        println!("cargo::warning={line}");
     }
 }
 
