@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// A table with these headings.
 pub(super) fn table(headings: &[&str]) -> Table {
@@ -31,6 +31,13 @@ pub(super) fn time(ms: f64) -> String {
         ms if ms >= 1000.0 => format!("{:.2} s", ms / 1000.0),
         ms if ms >= 1.0 => format!("{ms:.3} ms"),
         ms => format!("{:.2} us", ms * 1000.0),
+    }
+}
+
+/// Prints a line; if nobody reads it, the program ends quietly.
+pub(super) fn say(line: &str) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(1);
     }
 }
 
@@ -77,5 +84,5 @@ impl Drop for Progress {
 
 /// Prints a value as indented JSON.
 pub(super) fn json(value: &serde_json::Value) {
-    println!("{value:#}");
+    say(&format!("{value:#}"));
 }

@@ -67,9 +67,13 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     } else {
         for p in &problems {
             let text = |key: &str| p[key].as_str().unwrap_or_default();
-            println!("{} {}: {}", text("record"), text("sizes"), text("problem"));
+            show::say(&format!("{} {}: {}", text("record"), text("sizes"), text("problem")));
         }
-        println!("{sizes} sizes in {} records, {measured} measured again, {} problems", files.len(), problems.len());
+        show::say(&format!(
+            "{sizes} sizes in {} records, {measured} measured again, {} problems",
+            files.len(),
+            problems.len()
+        ));
     }
     Ok(problems.is_empty())
 }
@@ -90,6 +94,7 @@ fn again(job: &Job, size: &TunedSize, tuner: &mut Tuner<'_>) -> Result<Option<St
     let at = |text: &str| candidates.iter().position(|c| c.config.to_string() == text);
     let which: Vec<usize> = recorded.iter().filter_map(|t| at(&t.config)).collect();
     let (mut times, mut failed) = (BTreeMap::new(), Vec::new());
+    // There is no budget here, so that all are tried.
     tuner.measure(job, &candidates, &which, &mut times, &mut failed)?;
     let now = |config: &str| at(config).and_then(|at| times.get(&at)).map(|t| t.median).filter(|us| us.is_finite());
     let chosen = recorded[0];

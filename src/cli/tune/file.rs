@@ -46,14 +46,21 @@ fn known(path: &Path) -> Result<Option<Record>> {
     }
 }
 
-/// Finds out whether records can be written, before anything is measured.
+/// Finds out whether records of a GPU can be written, before anything is measured.
 ///
 /// # Errors
 /// If not.
-pub(super) fn probe(folder: &Path) -> Result<()> {
-    let cannot = || format!("cannot write records into {}", folder.display());
-    fs::create_dir_all(folder).with_context(cannot)?;
-    File::create(folder.join(".lock")).map(drop).with_context(cannot)
+pub(super) fn probe(folder: &Path, gpu: &str) -> Result<()> {
+    let own = folder.join(slug(gpu));
+    let cannot = || format!("cannot write records into {}", own.display());
+    fs::create_dir_all(&own).with_context(cannot)?;
+    File::create(folder.join(".lock")).map(drop).with_context(cannot)?;
+    // Bytes too: a full disk takes a name and nothing else.
+    let file = own.join(format!(".probe.{}", std::process::id()));
+    let written = fs::write(&file, [b' '; 4096]);
+    // Nothing is lost if it stays.
+    let _ = fs::remove_file(&file);
+    written.with_context(cannot)
 }
 
 /// Waits until no other process tunes on a GPU: times of two beside each other are of neither. Held until it is dropped.

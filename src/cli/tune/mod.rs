@@ -83,6 +83,13 @@ pub(super) struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Whether processes are started that measure.
+    pub(super) fn has_workers(&self) -> bool {
+        self.pack.is_none() && self.replay.is_none()
+    }
+}
+
 /// Tunes.
 pub(super) fn run(args: &Args) -> Result<bool> {
     if !(args.share > 0.0 && args.share <= 1.0) {
