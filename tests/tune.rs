@@ -298,6 +298,23 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(!problem().is_empty());
 }
 
+/// A check measures too: beside another that measures it would find what is not so.
+#[test]
+fn a_check_waits_for_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    tune(folder.path(), &[], &[]);
+    let lock = std::env::temp_dir().join("atlas-tune-simulator-sim-sm-90.lock");
+    let lock = fs::File::options().create(true).append(true).open(lock).unwrap();
+    lock.lock().unwrap();
+    let args = ["tune", "--check", "--records", &records, "--device", "sim:sm_90"].map(str::to_owned);
+    let mut child = crate::command::start(&args);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(child.try_wait().unwrap().is_none(), "it did not wait");
+    drop(lock);
+    assert!(child.wait().unwrap().success());
+}
+
 /// Two processes share a folder: each keeps what the other wrote.
 #[test]
 fn two_processes_tune_into_one_folder() {

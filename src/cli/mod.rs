@@ -19,6 +19,7 @@
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
 //! | `record` | the machine on which a measurement was taken |
+//! | `turn` | whose turn it is to measure on a GPU |
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
 //! | `show` | tables, progress, JSON |
 
@@ -46,6 +47,7 @@ mod simulate;
 mod stages;
 mod sweep;
 mod tune;
+mod turn;
 mod verify;
 
 use clap::{Parser, Subcommand};

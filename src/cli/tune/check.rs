@@ -1,7 +1,7 @@
 //! `atlas tune --check`: records that are stale, and, where their GPU is at hand, those that no longer tell its times.
 
 use super::super::jobs::Job;
-use super::super::show;
+use super::super::{show, turn};
 use super::tuner::{Tuner, ir_of};
 use super::{file, ranked};
 use anyhow::{Context, Result, bail};
@@ -26,6 +26,7 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     if files.is_empty() {
         bail!("--check: there are no records in {}", folder.display());
     }
+    let _turn = tuner.as_ref().map(|tuner| turn::take(&tuner.device)).transpose()?;
     let mut progress = show::Progress::new(files.len());
     for file in &files {
         let name = file.display().to_string();

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 pub(super) use self::worker::{Args as WorkerArgs, run as work};
 
+/// Processes that compile, unless the user says otherwise.
+const MOST_JOBS: usize = 8;
 /// Configs of a size that are measured at the least.
 const LEAST: usize = 4;
 
@@ -75,7 +77,7 @@ pub(super) struct Args {
     /// The GPU that a pack is made for, or that records are replayed for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
-    /// Processes that compile; as many as there are cores unless given.
+    /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.
@@ -105,7 +107,12 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if args.check {
         let device = input::device(&args.device).ok().filter(|d| d.machine().is_some());
-        let mut tuner = device.map(|device| tuner(args, &device)).transpose()?;
+        if device.is_some() && !stages::CAN_COMPILE {
+            eprintln!(
+                "warning: no time is measured again: this program was built without its code generator, the feature `jit`"
+            );
+        }
+        let mut tuner = device.filter(|_| stages::CAN_COMPILE).map(|device| tuner(args, &device)).transpose()?;
         return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), args.json);
     }
     let tasks = match &args.measure {
@@ -131,9 +138,10 @@ fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
     Ok(Tuner {
         args,
         machine,
+        device: device.clone(),
         gpu: device.name().to_owned(),
-        measured: measured_text(&device.id().to_string()),
-        pool: Arc::new(Pool::new(args.jobs.unwrap_or(cores).max(1), &to_worker)),
+        measured: measured_text(device),
+        pool: Arc::new(Pool::new(args.jobs.unwrap_or(cores.min(MOST_JOBS)).max(1), &to_worker)),
         worker: Worker::new(to_worker),
         opened: None,
         busy: Duration::ZERO,
@@ -191,7 +199,7 @@ fn build_request(job: &Job, config: &Config) -> Value {
 }
 
 /// `2026-11-24, driver 580.159.04, 1980 MHz, atlas 0.1.0`.
-fn measured_text(device: &str) -> String {
+fn measured_text(device: &Device) -> String {
     let r = record::record(device);
     let text = |v: &Value| v.as_str().unwrap_or("?").to_owned();
     let (gpu, date) = (&r["gpu"], text(&r["date"]));

@@ -109,3 +109,39 @@ impl Subject {
         Ok(())
     }
 }
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A problem may have room on the GPU for one set of tensors.
+    #[test]
+    fn tensors_are_never_there_twice() {
+        let in_place = atlas_ops::cases::verification().into_iter().find(|p| p.updates_in_place()).unwrap();
+        for (kernel, dims) in [("softmax", vec![8, 64]), (in_place.kernel.name, in_place.dims.clone())] {
+            let def = crate::cli::input::kernel(kernel).unwrap();
+            let dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(dims).collect();
+            let job = Job::new(def, atlas_dsl::DType::F32, &dims).unwrap();
+            let arguments = Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &Device::cpu()).unwrap();
+            let device = Device::sim("sm_90").unwrap();
+            let plain = |device: &Device| {
+                let arguments = Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, device).unwrap();
+                Subject::Plain { job: job.clone(), arguments, first: None }
+            };
+            let mut subject = Subject::new(&job, &device).unwrap();
+            let config = def.default_config();
+            subject.prepare(&config, &device).unwrap();
+            subject.prepare(&config, &device).unwrap();
+            let (now, most) = device.tensor_bytes();
+            assert_eq!(now, most, "{kernel}");
+            assert!(now as f64 >= arguments.bytes(), "{kernel}");
+            drop(subject);
+            // Beside a small problem, which is small.
+            let device = Device::sim("sm_90").unwrap();
+            let mut subject = plain(&device);
+            subject.prepare(&config, &device).unwrap();
+            subject.prepare(&config, &device).unwrap();
+        }
+    }
+}

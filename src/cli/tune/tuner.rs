@@ -1,6 +1,7 @@
 //! The search itself: what is ready is measured, and the result is recorded.
 
 use super::super::jobs::Job;
+use super::super::turn;
 use super::child::{Answer, Pool, Worker};
 use super::pack::Task;
 use super::search::{Times, halving};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::records::{Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
-use atlas_runtime::{Candidate, Outcome, build_kernel, choose_for};
+use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ enum End {
 pub(super) struct Tuner<'a> {
     pub(super) args: &'a Args,
     pub(super) machine: Machine,
+    pub(super) device: Device,
     pub(super) gpu: String,
     /// Date, driver, clocks and compiler.
     pub(super) measured: String,
@@ -73,7 +75,7 @@ impl Tuner<'_> {
         let start = Instant::now();
         self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
         file::probe(&self.args.records, &self.gpu)?;
-        let _turn = file::turn(&self.gpu, &self.args.device)?;
+        let _turn = turn::take(&self.device)?;
         let total = tasks.len();
         let todo: Vec<usize> = (0..total).filter(|&at| self.args.again || !self.is_recorded(&tasks[at].job)).collect();
         let known = total - todo.len();
