@@ -1,8 +1,11 @@
 //! What `atlas bundle` tries a user's kernels on: sizes that meet their demands, numbers that make them work; and what it says
 //! where it cannot, or where they are wrong.
 
+use atlas::dsl::{KernelDef, Specialization};
 use atlas::prelude::*;
+use atlas::runtime::build_kernel;
 use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
+use atlas::runtime::records::{Record, Timed, TunedSize, ir_hash, tune_hash};
 use std::fs;
 use std::path::Path;
 
@@ -161,4 +164,87 @@ fn kernels_of_positive_numbers_get_such() {
     let file = folder.path().join("a.atlas");
     assert_eq!(bundle(&file, &["roots_alone", "--dims", "N=65536", "--arch", "sm_80"]), Ok(Vec::new()));
     assert!(verifies(&file));
+}
+
+atlas_kernel! {
+    /// Another kernel with the name of one that ships.
+    kernel favor_features(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [128, 256, 512], warps: [1, 2, 4, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]) + 1.0);
+        }
+    }
+}
+
+/// A record says what nobody would choose without it.
+fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
+    let spec = Specialization::default().with_dim("N", atlas::dsl::specialization::DimFact::Dynamic(128));
+    let config = def.configs().into_iter().find(|c| c.to_string().contains("BN=128") && c.schedule.warps == 8).unwrap();
+    let kernel = build_kernel(def, &spec, &config).unwrap();
+    let timed = Timed { config: config.to_string(), us: 1.0, cycles: 1000.0 };
+    let size = TunedSize {
+        types: String::new(),
+        tensors: String::new(),
+        dims: "N=65536".to_owned(),
+        ir: ir_hash(&kernel),
+        spread: 0.0,
+        of_copy: 0.0,
+        measured: "for a test".to_owned(),
+        configs: vec![timed],
+    };
+    Record { kernel: def.name.to_owned(), gpu: gpu.to_owned(), tune: tune_hash(def), sizes: vec![size] }
+}
+
+/// A kernel's own record decides, though one that ships is of the same name; and it is the kernel that is verified.
+#[test]
+fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, records) = (folder.path().join("a.atlas"), folder.path().join("records"));
+    fs::create_dir(&records).unwrap();
+    let record = record_of(&favor_features, "NVIDIA H200");
+    fs::write(records.join("favor_features.toml"), record.to_string()).unwrap();
+    let records = records.display().to_string();
+    let args =
+        ["favor_features", "--dims", "N=65536", "--arch", "sm_90:NVIDIA H200", "--records", &records, "--only-these"];
+    assert_eq!(bundle(&file, &args), Ok(Vec::new()));
+    let entry = Bundle::open(&file).unwrap().entry("favor_features").unwrap().unwrap();
+    let (_, exact) = entry.classes[0].tables[0].table.exact[0];
+    assert_eq!(entry.classes[0].variants[usize::from(exact)].config, record.sizes[0].configs[0].config);
+    assert!(verifies(&file));
+    // Of a GPU that the folder has nothing of, that is said, though there are records of others of its kernels.
+    let other = folder.path().join("others");
+    fs::create_dir(&other).unwrap();
+    let other = other.display().to_string();
+    let warnings = bundle(&file, &[&args[..6], &[&other, "--no-evidence"]].concat()).unwrap();
+    assert!(warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200` in")), "{warnings:?}");
+    let nowhere = bundle(&file, &[&args[..6], &["/nowhere"]].concat()).unwrap_err();
+    assert!(nowhere.contains("--records: cannot read /nowhere"), "{nowhere}");
+}
+
+/// Two kernels of one name in a program: the one that was compiled is the one that is tried again.
+#[test]
+fn a_shipped_kernel_is_verified_beside_one_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas").display().to_string();
+    // The command line knows the shipped one alone.
+    crate::command::prints(&["bundle", "layer_norm", "--dims", "B=1,N=64,H=1,D=64", "--arch", "sm_80", "--out", &file]);
+    assert!(verifies(Path::new(&file)));
+}
+
+/// What the command line launches of its own is no size of a program.
+#[test]
+fn evidence_is_no_size_of_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (sizes, file, records) = (path("sizes.toml"), path("a.atlas"), path("records"));
+    let variables = [("ATLAS_RECORD_SIZES", sizes.as_str())];
+    let problem = ["softmax", "--dims", "N=8,D=64"];
+    let bundle = [&["bundle"], &problem[..], &["--arch", "sm_80", "--variants", "1", "--out", &file]].concat();
+    crate::command::prints_with(&bundle, &variables);
+    let tune = ["--device", "sim:sm_90", "--share", "0.1", "--jobs", "1", "--records", &records];
+    crate::command::prints_with(&[&["tune"], &problem[..], &tune].concat(), &variables);
+    crate::command::prints_with(&["verify", "--bundle", &file], &[("ATLAS_RECORD_SIZES", &path("verified.toml"))]);
+    assert!(!Path::new(&sizes).exists());
+    assert!(!fs::read_to_string(path("verified.toml")).unwrap_or_default().contains("softmax"));
 }

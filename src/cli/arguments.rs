@@ -247,3 +247,50 @@ pub(super) fn bound(kernel: &Kernel) -> f64 {
     };
     kernel.values.values().map(|v| of(v.ty.dtype)).fold(1e-10, f64::max)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(dtype: DType, place: usize, indices: u64, values: Option<Values>) -> Vec<f64> {
+        let mut tensor = Tensor::empty(&Device::cpu(), dtype, [200]).unwrap();
+        fill(&mut tensor, place, indices, values).unwrap();
+        tensor.to_f64_vec().unwrap()
+    }
+
+    #[test]
+    fn whole_numbers_are_starts_of_rows_and_indices() {
+        let starts = filled(DType::I32, 0, 64, Some(Values::Signed));
+        assert!(starts[..64].windows(2).all(|w| w[1] == w[0] + 1.0), "each row has an element");
+        assert!(starts.iter().all(|n| (0.0..64.0).contains(n)));
+        assert_eq!(filled(DType::I64, 0, 64, Some(Values::Positive)), starts);
+    }
+
+    #[test]
+    fn tensors_differ_from_each_other_and_from_what_is_not_written() {
+        for dtype in [DType::I32, DType::I64, DType::F32, DType::F64, DType::Bf16, DType::F16] {
+            for values in [Values::Signed, Values::Positive] {
+                let (a, b) = (filled(dtype, 0, 64, Some(values)), filled(dtype, 1, 64, Some(values)));
+                let unwritten = filled(dtype, 0, 64, None);
+                assert!(a.iter().zip(&b).all(|(x, y)| x != y), "{dtype}");
+                assert!(a.iter().zip(&unwritten).all(|(x, y)| x != y), "{dtype}");
+            }
+            let is_whole = matches!(dtype, DType::I32 | DType::I64);
+            assert!(is_whole || filled(dtype, 3, 64, Some(Values::Positive)).iter().all(|&x| x > 0.0));
+        }
+    }
+
+    /// A batch of one is the usual case, and no reason to read all of it.
+    #[test]
+    fn no_more_of_a_tensor_is_read_than_was_asked_for() {
+        for shape in [&[1, 100, 100][..], &[10_000], &[2, 5000], &[1, 1, 10_000], &[3, 1, 7, 500], &[64, 2]] {
+            let t = Tensor::zeros(&Device::cpu(), DType::F32, shape).unwrap();
+            let mut parts = Vec::new();
+            ends(&t, 0, 128, &mut parts).unwrap();
+            let read: usize = parts.iter().map(Tensor::len).sum();
+            assert!(read <= 128 && 2 * read >= 128.min(t.len()) / 2, "{shape:?}: {read}");
+            // Of the last element too.
+            assert!(parts.last().unwrap().address_range().end == t.address_range().end, "{shape:?}");
+        }
+    }
+}
