@@ -248,3 +248,39 @@ fn evidence_is_no_size_of_a_program() {
     assert!(!Path::new(&sizes).exists());
     assert!(!fs::read_to_string(path("verified.toml")).unwrap_or_default().contains("softmax"));
 }
+
+atlas_kernel! {
+    /// A loop of as many steps as it is told.
+    kernel told_steps(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, steps: i32)
+    tune { BN: [256] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut sum = zeros::<f32>([BN]);
+            for step in 0..steps {
+                sum += load(x[n]) * step.cast::<f32>();
+            }
+            store(y[n], sum);
+        }
+    }
+}
+
+/// Numbers by value are the user's, where there are some, and stand in the evidence.
+#[test]
+fn numbers_by_value_are_given_or_usual() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    let args = ["told_steps", "--dims", "N=65536", "--arch", "sm_80"];
+    let sizes = |more: &[&str]| {
+        assert_eq!(bundle(&file, &[&args[..], more].concat()), Ok(Vec::new()));
+        assert!(verifies(&file));
+        variants(&file, "told_steps")[0].evidence[0].sizes.clone()
+    };
+    let usual = sizes(&[]);
+    assert_eq!(sizes(&["--set", "steps=5"]), format!("{usual} steps=5"));
+    let sizes = folder.path().join("sizes.toml");
+    fs::write(&sizes, "[[launch]]\nkernel = \"told_steps\"\ndims = \"N=65536\"\nset = \"steps=9\"\n").unwrap();
+    assert_eq!(bundle(&file, &["--sizes", &sizes.display().to_string(), "--arch", "sm_80"]), Ok(Vec::new()));
+    assert!(variants(&file, "told_steps")[0].evidence[0].sizes.ends_with(" steps=9"));
+    let why = bundle(&file, &[&args[..], &["--set", "stepz=5"]].concat()).unwrap_err();
+    assert!(why.contains("no kernel takes `stepz=5` by value"), "{why}");
+}

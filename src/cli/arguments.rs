@@ -41,6 +41,8 @@ pub(super) struct Arguments {
     values: Values,
     /// One more than the largest index.
     indices: u64,
+    /// Numbers that the user gave.
+    scalars: BTreeMap<String, f64>,
 }
 
 /// A tensor, and all of its memory.
@@ -62,6 +64,7 @@ impl Arguments {
         types: &[DType],
         dims: &[u64],
         unusual: &BTreeMap<String, TensorFacts>,
+        scalars: &BTreeMap<String, f64>,
         device: &Device,
     ) -> Result<Arguments> {
         let mut tensors: Vec<Held> = Vec::new();
@@ -84,7 +87,7 @@ impl Arguments {
                 tensors.push(Held { name, access: *access, memory, tensor });
             }
         }
-        Ok(Arguments { def, tensors, values: Values::default(), indices })
+        Ok(Arguments { def, tensors, values: Values::default(), indices, scalars: scalars.clone() })
     }
 
     /// Makes the tensors as they are before a kernel runs, in their own memory: those that it writes and never reads hold
@@ -109,7 +112,8 @@ impl Arguments {
 
     /// In the order of the parameters.
     pub(super) fn args(&mut self) -> Vec<Arg<'_>> {
-        let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as i32;
+        let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as f64;
+        let given = |name: &str, usual: f64| self.scalars.get(name).copied().unwrap_or(usual);
         let mut rest = self.tensors.iter_mut();
         let mut args = Vec::new();
         for param in self.def.params {
@@ -118,8 +122,13 @@ impl Arguments {
                     Access::In => Arg::In(&held.tensor),
                     Access::Out => Arg::Out(&mut held.tensor),
                 })),
-                ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32 | DType::I64), .. } => args.push(Arg::I32(whole)),
-                ParamDef::Scalar { .. } => args.push(Arg::F32(0.5)),
+                ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I32) } => {
+                    args.push(Arg::I32(given(name, whole) as i32));
+                }
+                ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I64) } => {
+                    args.push(Arg::I64(given(name, whole) as i64));
+                }
+                ParamDef::Scalar { name, .. } => args.push(Arg::F64(given(name, 0.5))),
             }
         }
         args

@@ -2,6 +2,7 @@
 //! tiles are ragged.
 
 use super::arguments::{Arguments, Output, Values, bound};
+use super::jobs::{Job, Scalars};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DimDef, ParamDef};
 use atlas_dsl::ir::GridExtent;
@@ -25,15 +26,11 @@ pub(super) fn types(def: &KernelDef, spec: &Specialization) -> Vec<DType> {
 
 /// Refuses a config whose results on a device are not the interpreter's, and says which numbers it was given. A class without a
 /// small problem passes.
-pub(super) fn check(
-    def: &'static KernelDef,
-    spec: &Specialization,
-    config: &Config,
-    device: &Device,
-) -> Result<Values> {
+pub(super) fn check(job: &Job, config: &Config, device: &Device) -> Result<Values> {
+    let (def, spec) = (job.def, &job.spec);
     let kernel = build_kernel(def, spec, config)?;
     let Some(dims) = small(def, spec, &kernel, config) else { return Ok(Values::default()) };
-    let small = Small { def, spec, kernel: &kernel, dims: &dims, config };
+    let small = Small { def, spec, kernel: &kernel, dims: &dims, config, scalars: &job.scalars };
     let (values, wanted) = small.wanted()?;
     let found = small.outputs(device, values).context("on a small problem")?;
     agree(&wanted, &found, bound(&kernel)).context("it is not what the interpreter computes")?;
@@ -48,6 +45,7 @@ pub(super) struct Small<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) dims: &'a [u64],
     pub(super) config: &'a Config,
+    pub(super) scalars: &'a Scalars,
 }
 
 impl Small<'_> {
@@ -66,8 +64,8 @@ impl Small<'_> {
 
     /// What the kernel writes.
     pub(super) fn outputs(&self, device: &Device, values: Values) -> Result<Vec<Output>> {
-        let Small { def, spec, kernel, dims, config } = *self;
-        let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, device)?;
+        let Small { def, spec, kernel, dims, config, scalars } = *self;
+        let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, scalars, device)?;
         arguments.renew(kernel, values)?;
         def.launch_with(device, config, arguments.args())?;
         arguments.outputs(usize::MAX)

@@ -3,6 +3,7 @@
 
 use super::super::arguments::bound;
 use super::super::input;
+use super::super::jobs::{Job, Scalars, scalars, scalars_text};
 use super::super::oracle::{ELEMENT, Small, apart, says_something, small};
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
@@ -34,6 +35,8 @@ struct Trial<'a> {
     variant: usize,
     of: &'a Variant,
     machine: Machine,
+    /// Numbers given by value, but for usual ones.
+    scalars: Scalars,
 }
 
 /// Why there is no evidence.
@@ -48,8 +51,13 @@ enum Lack {
 pub(super) fn gather(
     bytes: Vec<u8>,
     entries: &[(&'static KernelDef, KernelEntry)],
+    jobs: &[Job],
 ) -> Result<Vec<(&'static str, KernelEntry)>> {
-    let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    let mut trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    for trial in &mut trials {
+        let of_kernel = jobs.iter().find(|j| j.def.name == trial.def.name);
+        trial.scalars = of_kernel.map(|j| j.scalars.clone()).unwrap_or_default();
+    }
     let found = run(&Bundle::read("being tried", bytes)?, &trials);
     let mut whole: Vec<(&'static str, KernelEntry)> = entries.iter().map(|(d, e)| (d.name, e.clone())).collect();
     for (trial, found) in trials.iter().zip(found) {
@@ -164,7 +172,19 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
         let Some(spec) = class.spec(def) else { continue };
         for (place, of) in class.variants.iter().enumerate() {
             let Ok(target) = of.target.parse::<Target>() else { continue };
-            trials.push(Trial { def, spec: spec.clone(), class: at, variant: place, of, machine: target.into() });
+            // Evidence names its sizes, and the numbers that were given.
+            let text = of.evidence.first().map_or("", |e| &e.sizes);
+            let mut scalars = scalars(text).unwrap_or_default();
+            scalars.retain(|name, _| def.dims.iter().all(|d| d.name != name));
+            trials.push(Trial {
+                def,
+                spec: spec.clone(),
+                class: at,
+                variant: place,
+                of,
+                machine: target.into(),
+                scalars,
+            });
         }
     }
     trials
@@ -184,7 +204,7 @@ fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>
 
 /// Whatever is an error is the variant's, but for what is told as a reason not to try it.
 fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
-    let Trial { def, spec, of, machine, .. } = trial;
+    let Trial { def, spec, of, machine, scalars, .. } = trial;
     let untried = |why: String| Ok(Err(Lack::Untried(why)));
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
@@ -193,7 +213,8 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
         return untried("no small problem of its class is known".to_owned());
     };
     let sizes = def.dims.iter().zip(&dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
-    let small = Small { def, spec, kernel: &kernel, dims: &dims, config: &config };
+    let sizes = format!("{sizes} {}", scalars_text(scalars)).trim_end().to_owned();
+    let small = Small { def, spec, kernel: &kernel, dims: &dims, config: &config, scalars };
     let (values, wanted) = match small.wanted() {
         Ok(wanted) => wanted,
         Err(e) => return untried(format!("the interpreter cannot solve {sizes}: {e:#}")),
@@ -241,4 +262,32 @@ fn alone(bundle: &Bundle, trial: &Trial<'_>) -> Result<Vec<u8>> {
     class.tables.push(MachineTable { target: trial.of.target.clone(), table });
     writer.kernel(trial.def.name, &KernelEntry { classes: vec![class] });
     Ok(writer.finish())
+}
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use super::*;
+
+    /// What faults in the simulator is not made: no bundle has it without a word.
+    #[test]
+    fn a_fault_ends_the_making() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.atlas");
+        let out = file.display().to_string();
+        let args = ["atlas", "bundle", "softmax", "--dims", "N=8,D=64", "--arch", "sm_80", "--variants", "1"];
+        crate::cli::run([&args[..], &["--no-evidence", "--only-these", "--out", &out]].concat()).unwrap();
+        let bundle = Bundle::open(&file).unwrap();
+        let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+        let def = input::kernel("softmax").unwrap();
+        let mut writer = BundleWriter::new();
+        for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+            let mut image = bundle.image(variant).unwrap();
+            // Nothing ends the kernel.
+            image.ptx = image.ptx.replace("ret;", "trap;");
+            variant.image = writer.image(&image);
+        }
+        writer.kernel("softmax", &entry);
+        let why = gather(writer.finish(), &[(def, entry)], &[]).map(drop).unwrap_err().to_string();
+        assert!(why.contains("is wrong in the simulator") && why.contains("Trap"), "{why}");
+    }
 }

@@ -77,7 +77,7 @@ impl Recipe {
             return Ok(writer.finish());
         }
         // What is tried is the file, as programs will read it.
-        for (name, entry) in evidence::gather(writer.finish(), &entries)? {
+        for (name, entry) in evidence::gather(writer.finish(), &entries, jobs)? {
             writer.kernel(name, &entry);
         }
         Ok(writer.finish())

@@ -27,7 +27,9 @@ pub(super) enum Subject {
 
 impl Subject {
     pub(super) fn new(job: &Job, device: &Device) -> Result<Subject> {
-        let of_ops = job.dtype().filter(|_| job.spec.tensors.is_empty() && atlas_ops::op::ships(job.def));
+        let of_ops = job
+            .dtype()
+            .filter(|_| job.spec.tensors.is_empty() && job.scalars.is_empty() && atlas_ops::op::ships(job.def));
         if let Some(problem) = of_ops.and_then(|dtype| cases::model_problem(job.def.name, dtype, &job.dims)) {
             // A worker opens few problems, and ends with them.
             let problem: &'static Problem = Box::leak(Box::new(problem));
@@ -37,7 +39,7 @@ impl Subject {
             let sample = prepared.sample(&inputs, CHECKED.min((REFERENCE / each.max(1.0)) as usize).max(1));
             return Ok(Subject::Shipped { problem, inputs, prepared: Some(prepared), sample });
         }
-        let arguments = Arguments::new(job.def, &job.types, &job.dims, &job.spec.tensors, device)?;
+        let arguments = Arguments::new(job.def, &job.types, &job.dims, &job.spec.tensors, &job.scalars, device)?;
         Ok(Subject::Plain { job: job.clone(), arguments, first: None })
     }
 
@@ -79,7 +81,7 @@ impl Subject {
                 Ok(launch)
             }
             Subject::Plain { job, arguments, first } => {
-                let values = oracle::check(job.def, &job.spec, config, device)?;
+                let values = oracle::check(job, config, device)?;
                 let kernel = build_kernel(job.def, &job.spec, config)?;
                 // All candidates have the same numbers.
                 let values = first.as_ref().map_or(values, |(values, _)| *values);
@@ -123,10 +125,12 @@ mod tests {
             let def = crate::cli::input::kernel(kernel).unwrap();
             let dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(dims).collect();
             let job = Job::new(def, atlas_dsl::DType::F32, &dims).unwrap();
-            let arguments = Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &Device::cpu()).unwrap();
+            let arguments =
+                Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &job.scalars, &Device::cpu()).unwrap();
             let device = Device::sim("sm_90").unwrap();
             let plain = |device: &Device| {
-                let arguments = Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, device).unwrap();
+                let arguments =
+                    Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &job.scalars, device).unwrap();
                 Subject::Plain { job: job.clone(), arguments, first: None }
             };
             let mut subject = Subject::new(&job, &device).unwrap();
