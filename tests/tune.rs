@@ -79,6 +79,17 @@ fn a_worker_may_print_what_it_likes() {
     assert_eq!(record(plain.path()), record(printing.path()));
 }
 
+/// What a worker that was lost did not build may be good: the record is as it would have been.
+#[cfg(feature = "mutations")]
+#[test]
+fn what_lost_workers_did_not_build_is_measured() {
+    let (plain, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    tune(plain.path(), &[], &[]);
+    tune(lost.path(), &[], &[("ATLAS_TUNE_FAULT", "unbuilt")]);
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    assert_eq!(record(plain.path()), record(lost.path()));
+}
+
 /// Whoever kills a worker, busy or idle, ends no search.
 #[test]
 fn a_search_outlives_its_workers() {

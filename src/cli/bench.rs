@@ -156,6 +156,8 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     for config in configs {
         if args.all_configs && p.updates_in_place() {
+            // The old tensors go first: a problem may have room on the GPU for one set.
+            drop(prepared);
             prepared = p.prepare(device, &inputs)?;
         }
         let mut row = json!({ "name": bench.name, "shape": p.shape(), "dtype": p.dtype.name() });

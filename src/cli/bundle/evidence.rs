@@ -65,7 +65,7 @@ pub(super) fn gather(
         let variant = &mut entry.classes[trial.class].variants[trial.variant];
         let wrong = match found {
             Ok(evidence) => {
-                let worst = evidence.iter().find(|e| e.error > e.bound).map(Evidence::clone);
+                let worst = evidence.iter().find(|e| e.error > e.bound).cloned();
                 variant.evidence = evidence;
                 worst.map(|e| format!("error {:.1e}, bound {:.1e}, at {} ({})", e.error, e.bound, e.sizes, e.schedule))
             }

@@ -141,7 +141,7 @@ fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
         device: device.clone(),
         gpu: device.name().to_owned(),
         measured: measured_text(device),
-        pool: Arc::new(Pool::new(args.jobs.unwrap_or(cores.min(MOST_JOBS)).max(1), &to_worker)),
+        pool: Arc::new(Pool::new(workers(args.jobs, cores), &to_worker)),
         worker: Worker::new(to_worker),
         opened: None,
         busy: Duration::ZERO,
@@ -159,6 +159,11 @@ fn jobs(args: &Args) -> Result<Vec<Job>> {
             Ok(drawn.concat())
         }
     }
+}
+
+/// How many processes compile: one a core, but each takes some of the GPU's memory.
+fn workers(asked: Option<usize>, cores: usize) -> usize {
+    asked.unwrap_or(cores.min(MOST_JOBS)).max(1)
 }
 
 /// How many of so many legal configs are measured.
@@ -206,4 +211,14 @@ fn measured_text(device: &Device) -> String {
     let date = date.split('T').next().unwrap_or("?");
     let (driver, sm, memory) = (text(&gpu["driver_version"]), text(&gpu["clocks_sm"]), text(&gpu["clocks_mem"]));
     format!("{date}, driver {driver}, clocks {sm} and {memory} at the start, atlas {}", text(&r["atlas"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::workers;
+
+    #[test]
+    fn a_host_of_many_cores_has_few_workers_unless_it_is_asked_for_more() {
+        assert_eq!([workers(None, 224), workers(None, 2), workers(Some(20), 2), workers(Some(0), 2)], [8, 2, 20, 1]);
+    }
 }

@@ -119,8 +119,10 @@ impl Worker {
 
     fn build(&self, job: &Job, config: &Config) -> Result<Value> {
         #[cfg(feature = "mutations")]
-        if std::env::var("ATLAS_TUNE_FAULT").is_ok_and(|fault| fault == "refuse") {
-            bail!("refused as planned");
+        match std::env::var("ATLAS_TUNE_FAULT").as_deref() {
+            Ok("refuse") => bail!("refused as planned"),
+            Ok("unbuilt") => std::process::abort(),
+            _ => {}
         }
         let image = match &self.pack {
             Some(pack) => Arc::new(pack.image(&pack::variant(pack, job, config)?)?),
