@@ -120,7 +120,8 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
     let options: Vec<Vec<u64>> = def.dims.iter().map(sizes).collect();
     let usual = (0..3).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
     let fits = |dims: &Vec<u64>| (1..=dims.len()).all(|known| is_small(def, &dims[..known]));
-    usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut MOST_TRIES.clone()))
+    let mut tries = MOST_TRIES;
+    usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
 }
 
 /// The first sizes, one of each dim's, that fit; none after so many tries.
