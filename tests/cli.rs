@@ -1,6 +1,6 @@
 //! The command line: what it prints, and what it says of bad input.
 
-use crate::command::{folder, has, json, prints, refuses, unread, write};
+use crate::command::{folder, has, json, prints, prints_with, refuses, unread, write};
 use std::path::Path;
 
 #[test]
@@ -249,6 +249,11 @@ fn bench_refuses_the_cpu_and_a_broken_record() {
     let file = dir.path().join("old.json");
     write(&file, "not json");
     has(&refuses(&["bench", "--device", "cpu", "--against", &file.display().to_string()]), &["--against", "old.json"]);
+    for nothing in ["[]", "{\"results\": []}", "{\"sizes\": 3}"] {
+        write(&file, nothing);
+        let args = ["bench", "--device", "cpu", "--against", &file.display().to_string()];
+        has(&refuses(&args), &["old.json", "it has no results"]);
+    }
 }
 
 #[test]
@@ -321,4 +326,25 @@ fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
 #[test]
 fn without_the_code_generator_ptx_is_refused_with_the_mend() {
     has(&refuses(&["compile", "softmax", "--emit", "ptx"]), &["code generator", "--features jit"]);
+}
+
+/// A record of a kernel that has changed is told as such, and says nothing of times.
+#[test]
+fn a_stale_record_is_explained_as_such() {
+    let folder = folder();
+    let text = std::fs::read_to_string("ops/records/nvidia-h200/softmax.toml").unwrap();
+    let text = text.replace("NVIDIA H200", "Old GPU");
+    let explained = |text: &str| {
+        write(&folder.path().join("softmax.toml"), text);
+        let records = [("ATLAS_RECORDS", folder.path().to_str().unwrap())];
+        prints_with(&["explain", "softmax", "--gpu", "Old GPU", "--arch", "sm_90"], &records)
+    };
+    let fresh = explained(&text);
+    assert!(
+        fresh.contains("record   BN=") && fresh.contains(" us by the model") && !fresh.contains("stale"),
+        "{fresh}"
+    );
+    let kernels = text.lines().map(|l| if l.starts_with("ir = ") { "ir = \"0123\"" } else { l });
+    let stale = explained(&kernels.collect::<Vec<_>>().join("\n"));
+    assert!(stale.contains("record   stale") && !stale.contains(" us by the model"), "{stale}");
 }

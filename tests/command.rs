@@ -82,7 +82,13 @@ pub(crate) fn has(text: &str, parts: &[&str]) {
 #[cfg(feature = "llvm")]
 #[track_caller]
 pub(crate) fn json_of(args: &[&str]) -> (bool, Value) {
-    let out = atlas(args, &[]);
+    json_of_with(args, &[])
+}
+
+#[cfg(feature = "llvm")]
+#[track_caller]
+pub(crate) fn json_of_with(args: &[&str], variables: Variables<'_>) -> (bool, Value) {
+    let out = atlas(args, variables);
     let text = String::from_utf8_lossy(&out.stdout);
     let value = serde_json::from_str(&text).unwrap_or_else(|e| {
         panic!("atlas {args:?} does not print JSON: {e}\n{text}\n{}", String::from_utf8_lossy(&out.stderr))

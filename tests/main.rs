@@ -12,6 +12,8 @@ mod command;
 #[cfg(feature = "llvm")]
 mod determinism;
 #[cfg(feature = "llvm")]
+mod evidence;
+#[cfg(feature = "llvm")]
 mod exact;
 mod executor;
 mod fusion;

@@ -51,6 +51,145 @@ fn a_config_that_ends_its_process_is_left_out() {
     }
 }
 
+/// So does one that hangs or dies when it is timed, after it ran well.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_config_that_ends_its_process_while_it_is_timed_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let best = tune(folder.path(), &[], &[])["sizes"][0]["config"].as_str().unwrap().to_owned();
+    for (fault, why) in [("abort", "its process ended"), ("hang", "no answer within")] {
+        let at = [("ATLAS_TUNE_FAULT", fault), ("ATLAS_TUNE_FAULT_AT", &best), ("ATLAS_TUNE_FAULT_TIMED", "1")];
+        let variables = [&at[..], &[("ATLAS_TUNE_LIMIT", "3")]].concat();
+        let row = &tune(folder.path(), &["--again"], &variables)["sizes"][0];
+        assert_ne!(row["config"].as_str(), Some(best.as_str()));
+        let failed = row["failed"].as_array().unwrap();
+        let is_told = |f: &Value| f[0] == best.as_str() && f[1].as_str().unwrap().contains(why);
+        assert!(failed.iter().any(is_told) && failed.len() == 1, "{failed:?}");
+    }
+}
+
+/// What the program prints on its own account is no answer, and stands in the way of none.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_worker_may_print_what_it_likes() {
+    let (plain, printing) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    tune(plain.path(), &[], &[]);
+    tune(printing.path(), &[], &[("ATLAS_TUNE_FAULT", "chatter"), ("ATLAS_TUNE_LIMIT", "20")]);
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    assert_eq!(record(plain.path()), record(printing.path()));
+}
+
+/// What a worker that was lost did not build may be good: the record is as it would have been.
+#[cfg(feature = "mutations")]
+#[test]
+fn what_lost_workers_did_not_build_is_measured() {
+    let (plain, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    tune(plain.path(), &[], &[]);
+    tune(lost.path(), &[], &[("ATLAS_TUNE_FAULT", "unbuilt")]);
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    assert_eq!(record(plain.path()), record(lost.path()));
+}
+
+/// Whoever kills a worker, busy or idle, ends no search.
+#[test]
+fn a_search_outlives_its_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut args: Vec<String> =
+        ["tune", "softmax", "--device", "sim:sm_90", "--share", "0.1", "--jobs", "1"].map(str::to_owned).to_vec();
+    args.extend(["--records".to_owned(), folder.path().display().to_string()]);
+    args.extend((1..=12).flat_map(|n| ["--dims".to_owned(), format!("N={},D=64", 4 * n)]));
+    let mut child = crate::command::start(&args);
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        // The threads that speak to workers start them, and are the parents that the kernel lists them under.
+        let mut workers = fs::read_to_string(&children).unwrap_or_default();
+        for task in fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten() {
+            workers += &fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        }
+        for worker in workers.split_whitespace() {
+            std::process::Command::new("kill")
+                .args(["-9", worker])
+                .stderr(std::process::Stdio::null())
+                .status()
+                .unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    };
+    assert!(status.code().is_some(), "{status}");
+}
+
+/// A problem that cannot be made ready is an error, and not the end of the list.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_search_whose_thread_ends_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    let args = [&SMALL[..], &["--records", &records]].concat();
+    let (fine, done) = crate::command::json_of_with(&args, &[("ATLAS_TUNE_FAULT", "unready")]);
+    assert!(!fine && done["sizes"].as_array().is_some_and(Vec::is_empty), "{done}");
+}
+
+/// Where no worker can be started at all, the reason is told once.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_device_that_no_worker_gets_ends_the_search_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    let args = [&SMALL[..], &["--dims", "N=16,D=512", "--records", &records, "--jobs", "1"]].concat();
+    let text = crate::command::refuses_with(&args, &[("ATLAS_TUNE_FAULT", "closed")]);
+    assert!(text.contains("the device is taken") && text.contains("does not answer"), "{text}");
+    assert_eq!(text.matches("its tensors cannot be made").count(), 1, "{text}");
+}
+
+/// A pack of which no kernel can be loaded says why that is, for each of a few.
+#[cfg(feature = "mutations")]
+#[test]
+fn the_reasons_of_configs_are_told_where_none_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    let args = [&SMALL[..], &["--records", &records, "--jobs", "1"]].concat();
+    let text = crate::command::refuses_with(&args, &[("ATLAS_TUNE_FAULT", "refuse")]);
+    assert!(text.contains("no config could be measured") && text.contains("refused as planned"), "{text}");
+    assert!(!text.contains("no problem is open"), "{text}");
+}
+
+/// A size of which the time left out some candidates is not known.
+#[cfg(feature = "mutations")]
+#[test]
+fn what_the_budget_cut_off_is_not_recorded() {
+    let (whole, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let best = tune(whole.path(), &["--share", "1"], &[])["sizes"][0]["config"].as_str().unwrap().to_owned();
+    let variables = [("ATLAS_TUNE_FAULT", "hang"), ("ATLAS_TUNE_FAULT_AT", &best), ("ATLAS_TUNE_LIMIT", "4")];
+    let done = tune(cut.path(), &["--share", "1", "--budget", "3"], &variables);
+    assert_eq!(done["sizes"].as_array().map(Vec::len), Some(0), "{done}");
+    assert!(!cut.path().join("simulator/softmax.toml").exists());
+}
+
+/// A record that cannot be written ends the search, and what was measured is printed all the same.
+#[test]
+fn the_first_record_that_cannot_be_written_ends_the_search() {
+    let folder = tempfile::tempdir().unwrap();
+    // A folder stands where the record would be made.
+    fs::create_dir_all(folder.path().join("simulator/softmax.toml.new")).unwrap();
+    let records = folder.path().display().to_string();
+    let args = [&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat();
+    let (fine, done) = json_of(&args);
+    assert!(!fine);
+    assert_eq!(done["sizes"].as_array().map(Vec::len), Some(1), "{done}");
+    assert!(done["sizes"][0]["us"].as_f64().is_some());
+}
+
+/// No limit that a user can write is too large.
+#[test]
+fn a_limit_may_be_as_large_as_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let most = u64::MAX.to_string();
+    assert_eq!(tune(folder.path(), &[], &[("ATLAS_TUNE_LIMIT", &most)])["sizes"].as_array().map(Vec::len), Some(1));
+}
+
 #[test]
 fn what_cannot_be_tuned_says_why() {
     for (args, why) in [
@@ -168,6 +307,23 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(why.starts_with("regressed: "), "{why}");
     fs::write(&file, "kernel = 3").unwrap();
     assert!(!problem().is_empty());
+}
+
+/// A check measures too: beside another that measures it would find what is not so.
+#[test]
+fn a_check_waits_for_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    tune(folder.path(), &[], &[]);
+    let lock = std::env::temp_dir().join("atlas-tune-simulator-sim-sm-90.lock");
+    let lock = fs::File::options().create(true).append(true).open(lock).unwrap();
+    lock.lock().unwrap();
+    let args = ["tune", "--check", "--records", &records, "--device", "sim:sm_90"].map(str::to_owned);
+    let mut child = crate::command::start(&args);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(child.try_wait().unwrap().is_none(), "it did not wait");
+    drop(lock);
+    assert!(child.wait().unwrap().success());
 }
 
 /// Two processes share a folder: each keeps what the other wrote.

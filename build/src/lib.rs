@@ -76,14 +76,21 @@ impl Bundle {
         args
     }
 
+    /// What cargo is told to look at.
+    fn watched(&self) -> Vec<String> {
+        let files = self.sizes.iter().chain(&self.records);
+        let mut lines: Vec<String> = files.map(|p| format!("cargo::rerun-if-changed={}", p.display())).collect();
+        // Folders with more records.
+        lines.push("cargo::rerun-if-env-changed=ATLAS_RECORDS".to_owned());
+        lines
+    }
+
     /// Makes it, for `atlas::bundle!();` to find; where it cannot be made the build fails with the reason. It is made again
     /// when a file that it is made from changes, or the build script itself.
     pub fn write(&self) {
-        for path in self.sizes.iter().chain(&self.records) {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
+        self.watched().iter().for_each(|line| println!("{line}"));
         let made = match std::env::var_os("OUT_DIR") {
-            Some(folder) => atlas::cli::run(self.arguments(&Path::new(&folder).join(FILE))),
+            Some(folder) => atlas::cli::run_with(self.arguments(&Path::new(&folder).join(FILE)), warn),
             None => Err("there is no OUT_DIR: `atlas_build::bundle()` is for build scripts".to_owned()),
         };
         let failed = match made {
@@ -98,9 +105,27 @@ impl Bundle {
     }
 }
 
+fn warn(what: &str) {
+    println!("{}", warning(what));
+}
+
+/// A line for each of a text's. Cargo shows nothing else of a build script that succeeds.
+fn warning(what: &str) -> String {
+    let lines = what.lines().filter(|line| !line.is_empty());
+    lines.map(|line| format!("cargo::warning={line}")).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cargo_is_told_what_to_look_at_and_what_to_show() {
+        let watched = bundle().sizes("s.toml").records("r").watched();
+        let files = ["cargo::rerun-if-changed=s.toml", "cargo::rerun-if-changed=r"];
+        assert_eq!(watched, [&files[..], &["cargo::rerun-if-env-changed=ATLAS_RECORDS"]].concat());
+        assert_eq!(warning("one\n\ntwo"), "cargo::warning=one\ncargo::warning=two");
+    }
 
     #[test]
     fn what_is_asked_for_is_what_the_command_line_gets() {

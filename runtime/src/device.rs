@@ -251,6 +251,15 @@ impl Device {
         self.inner.machine.map_or_else(cores, |m| m.sms)
     }
 
+    /// Where a GPU sits, as `nvidia-smi -i` takes it: the same in every process, whatever devices that sees. `None` on the CPU and on
+    /// a simulated GPU.
+    pub fn pci_address(&self) -> Option<&str> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => Some(&context.pci_address),
+        }
+    }
+
     /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
     pub fn memory_bytes(&self) -> Option<u64> {
         match &self.inner.backend {

@@ -186,6 +186,8 @@ pub(crate) struct Context {
     limits: Limits,
     pub(crate) memory_bytes: u64,
     pub(crate) label: String,
+    /// Where the GPU sits, whatever its ordinal: `0000:0f:00.0`.
+    pub(crate) pci_address: String,
     handle: Handle,
     /// What tensors are allocated of, where the driver has such pools.
     pub(crate) pool: Option<Handle>,
@@ -240,7 +242,13 @@ impl Context {
         };
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
         let pool = pools.then(|| pool_of(api, device)).flatten();
-        Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, handle, pool })
+        let pci_address = format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+        );
+        Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, pci_address, handle, pool })
     }
 
     /// What this GPU holds, and what is compiled for it.

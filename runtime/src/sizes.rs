@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,14 +99,35 @@ fn flush_at_exit() {
     let _ = atexit(end);
 }
 
+/// Reasons to count nothing.
+static PAUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Sizes are recorded again when it is dropped.
+#[derive(Debug)]
+#[must_use = "nothing is paused once it is dropped"]
+pub struct Paused(());
+
+/// Lets the problems that this process launches meanwhile go uncounted, for what tries kernels on problems of its own making.
+pub fn pause() -> Paused {
+    PAUSED.fetch_add(1, Ordering::Relaxed);
+    Paused(())
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        PAUSED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Whether sizes are recorded.
 pub(crate) fn are_recorded() -> bool {
-    RECORDER.is_some()
+    RECORDER.is_some() && PAUSED.load(Ordering::Relaxed) == 0
 }
 
 /// The tally of a problem; none unless sizes are recorded.
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
-    Some(RECORDER.as_ref()?.tally([kernel.to_owned(), types, dims, tensors, String::new()]))
+    let recorder = RECORDER.as_ref().filter(|_| are_recorded())?;
+    Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new()]))
 }
 
 /// Writes what was counted since the file was written last. A program that returns from `main` or calls `exit` need not

@@ -1,18 +1,56 @@
-//! Arguments for a kernel of which nothing is known but its signature: small numbers that differ.
+//! Arguments for a kernel of which nothing is known but its signature: small numbers that differ, and from tensor to tensor.
 
 use anyhow::{Context, Result};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
+use atlas_dsl::op::Op;
 use atlas_dsl::specialization::{StrideFact, TensorFacts};
-use atlas_dsl::{DType, KernelDef};
+use atlas_dsl::{DType, Kernel, KernelDef};
 use atlas_runtime::{Arg, Device, Tensor};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
+/// What the numbers of tensors are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Between -1/2 and 1/2.
+    #[default]
+    Signed,
+    /// Above 0: for kernels that take roots or logarithms of what they are given.
+    Positive,
+}
+
+/// What a tensor written by a kernel that never reads it holds before: no number, and no index.
+const UNWRITTEN: (f32, i32) = (f32::NAN, i32::MIN + 12_345);
+/// The largest whole number that is passed by value: a few steps of a loop, a place in all but the smallest dims.
+const MOST_SCALAR: u64 = 7;
+
+/// What a kernel wrote to one tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Output {
+    /// Whole numbers.
+    Whole(Vec<i64>),
+    /// Others.
+    Real(Vec<f64>),
+}
+
 /// Tensors and numbers for each parameter of a kernel.
 pub(super) struct Arguments {
     def: &'static KernelDef,
-    tensors: Vec<Tensor>,
+    tensors: Vec<Held>,
+    values: Values,
+    /// One more than the largest index.
+    indices: u64,
+    /// Numbers that the user gave.
+    scalars: BTreeMap<String, f64>,
+}
+
+/// A tensor, and all of its memory.
+struct Held {
+    name: &'static str,
+    access: Access,
+    memory: Tensor,
+    tensor: Tensor,
 }
 
 impl Arguments {
@@ -26,37 +64,71 @@ impl Arguments {
         types: &[DType],
         dims: &[u64],
         unusual: &BTreeMap<String, TensorFacts>,
+        scalars: &BTreeMap<String, f64>,
         device: &Device,
     ) -> Result<Arguments> {
-        let mut tensors = Vec::new();
+        let mut tensors: Vec<Held> = Vec::new();
+        let indices = indices(def, dims);
         for param in def.params {
-            if let ParamDef::Tensor { name, dtype: of, dims: axes, .. } = param {
+            if let ParamDef::Tensor { name, dtype: of, dims: axes, access } = param {
                 let of = match of {
                     DTypeRef::Fixed(fixed) => *fixed,
                     DTypeRef::Generic(at) => types[*at],
                 };
                 let shape: Vec<usize> = axes.iter().map(|&d| dims[d] as usize).collect();
-                tensors.push(match unusual.get(*name) {
-                    None => tensor(device, of, &shape)?,
+                let (mut memory, tensor) = match unusual.get(*name) {
+                    None => {
+                        let tensor = Tensor::empty(device, of, &shape)?;
+                        (tensor.clone(), tensor)
+                    }
                     Some(facts) => view(device, of, &shape, facts).with_context(|| format!("tensor `{name}`"))?,
-                });
+                };
+                fill(&mut memory, tensors.len(), indices, Some(Values::default()))?;
+                tensors.push(Held { name, access: *access, memory, tensor });
             }
         }
-        Ok(Arguments { def, tensors })
+        Ok(Arguments { def, tensors, values: Values::default(), indices, scalars: scalars.clone() })
+    }
+
+    /// Makes the tensors as they are before a kernel runs, in their own memory: those that it writes and never reads hold
+    /// nothing that it could have written.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub(super) fn renew(&mut self, kernel: &Kernel, values: Values) -> Result<()> {
+        let is_read = |name: &str| {
+            kernel.insts.values().any(|op| matches!(op, Op::Load { param, .. } if kernel.params[*param].name == name))
+        };
+        for (at, held) in self.tensors.iter_mut().enumerate() {
+            match held.access {
+                Access::In if values == self.values => {}
+                Access::Out if !is_read(held.name) => fill(&mut held.memory, at, self.indices, None)?,
+                _ => fill(&mut held.memory, at, self.indices, Some(values))?,
+            }
+        }
+        self.values = values;
+        Ok(())
     }
 
     /// In the order of the parameters.
     pub(super) fn args(&mut self) -> Vec<Arg<'_>> {
+        let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as f64;
+        let given = |name: &str, usual: f64| self.scalars.get(name).copied().unwrap_or(usual);
         let mut rest = self.tensors.iter_mut();
         let mut args = Vec::new();
         for param in self.def.params {
             match param {
-                ParamDef::Tensor { access, .. } => args.extend(rest.next().map(|t| match access {
-                    Access::In => Arg::In(t),
-                    Access::Out => Arg::Out(t),
+                ParamDef::Tensor { access, .. } => args.extend(rest.next().map(|held| match access {
+                    Access::In => Arg::In(&held.tensor),
+                    Access::Out => Arg::Out(&mut held.tensor),
                 })),
-                ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32 | DType::I64), .. } => args.push(Arg::I32(1)),
-                ParamDef::Scalar { .. } => args.push(Arg::F32(0.5)),
+                ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I32) } => {
+                    args.push(Arg::I32(given(name, whole) as i32));
+                }
+                ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I64) } => {
+                    args.push(Arg::I64(given(name, whole) as i64));
+                }
+                ParamDef::Scalar { name, .. } => args.push(Arg::F64(given(name, 0.5))),
             }
         }
         args
@@ -64,48 +136,93 @@ impl Arguments {
 
     /// Bytes of the tensors.
     pub(super) fn bytes(&self) -> f64 {
-        self.tensors.iter().map(|t| t.len() as f64 * f64::from(t.dtype().bytes())).sum()
+        self.tensors.iter().map(|t| t.tensor.len() as f64 * f64::from(t.tensor.dtype().bytes())).sum()
     }
 
-    /// What is written, `most` elements of each tensor at most: those of its first rows and of its last.
-    pub(super) fn outputs(&self, most: usize) -> Result<Vec<Vec<f64>>> {
-        let params = self.def.params.iter().filter_map(|p| match p {
-            ParamDef::Tensor { access, .. } => Some(*access),
-            ParamDef::Scalar { .. } => None,
-        });
-        let written = params.zip(&self.tensors).filter(|(access, _)| *access == Access::Out).map(|(_, t)| t);
-        let first = |t: &Tensor| -> Result<Vec<f64>> {
-            let rows = t.shape().first().copied().unwrap_or(1);
-            let row = t.len() / rows.max(1);
-            let part = (most / row.max(1)).max(2) / 2;
-            if t.rank() == 0 || rows <= 2 * part {
-                return Ok(t.to_f64_vec()?);
-            }
-            let mut all = t.slice(0, 0..part)?.to_f64_vec()?;
-            all.extend(t.slice(0, rows - part..rows)?.to_f64_vec()?);
-            Ok(all)
+    /// What is written, `most` elements of each tensor at most: of its beginning and of its end.
+    pub(super) fn outputs(&self, most: usize) -> Result<Vec<Output>> {
+        let written = self.tensors.iter().filter(|held| held.access == Access::Out);
+        let one = |held: &Held| -> Result<Output> {
+            let mut parts = Vec::new();
+            ends(&held.tensor, 0, most, &mut parts)?;
+            Ok(match held.tensor.dtype() {
+                DType::I32 => {
+                    Output::Whole(all(&parts, |t| Ok(t.to_vec::<i32>()?.into_iter().map(i64::from).collect()))?)
+                }
+                DType::I64 => Output::Whole(all(&parts, |t| Ok(t.to_vec::<i64>()?))?),
+                _ => Output::Real(all(&parts, |t| Ok(t.to_f64_vec()?))?),
+            })
         };
-        written.map(first).collect()
+        written.map(one).collect()
     }
 }
 
-/// A tensor of small numbers that differ.
-fn tensor(device: &Device, dtype: DType, shape: &[usize]) -> Result<Tensor> {
-    let len: usize = shape.iter().product();
-    let values = (0..len).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5);
-    Ok(match dtype {
-        DType::F16 => device.tensor_from(&values.map(f16::from_f32).collect::<Vec<_>>(), shape)?,
-        DType::Bf16 => device.tensor_from(&values.map(bf16::from_f32).collect::<Vec<_>>(), shape)?,
-        DType::F32 => device.tensor_from(&values.collect::<Vec<_>>(), shape)?,
-        DType::F64 => device.tensor_from(&values.map(f64::from).collect::<Vec<_>>(), shape)?,
-        // Whole numbers are mostly indices: zero is always one of them.
-        other => Tensor::zeros(device, other, shape)?,
-    })
+fn all<T>(parts: &[Tensor], of: impl Fn(&Tensor) -> Result<Vec<T>>) -> Result<Vec<T>> {
+    Ok(parts.iter().map(of).collect::<Result<Vec<Vec<T>>>>()?.into_iter().flatten().collect())
 }
 
-/// A view of which these facts hold and no more: strides are odd multiples of what divides them, as small as lets no two
+/// The parts of a tensor at its two ends that have `most` elements together, or all of it if it has no more.
+fn ends(t: &Tensor, axis: usize, most: usize, parts: &mut Vec<Tensor>) -> Result<()> {
+    if t.len() <= most.max(1) || axis == t.rank() {
+        parts.push(t.clone());
+        return Ok(());
+    }
+    // The axes before have one element.
+    let rows = t.shape()[axis];
+    let part = most / 2 / (t.len() / rows).max(1);
+    if rows == 1 {
+        return ends(t, axis + 1, most, parts);
+    }
+    if part > 0 {
+        parts.extend([t.slice(axis, 0..part)?, t.slice(axis, rows - part..rows)?]);
+        return Ok(());
+    }
+    ends(&t.slice(axis, 0..1)?, axis + 1, most / 2, parts)?;
+    ends(&t.slice(axis, rows - 1..rows)?, axis + 1, most / 2, parts)
+}
+
+/// How many whole numbers there are that index every dim but those that a kernel uses whole, which nothing indexes, and those
+/// of one element.
+fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
+    let least = |whole: bool| {
+        let sizes = def.dims.iter().zip(dims).filter(|(d, n)| (whole || !d.whole) && **n > 1);
+        sizes.map(|(_, n)| *n).min()
+    };
+    least(false).or_else(|| least(true)).unwrap_or(1).min(1 << 30)
+}
+
+/// Fills contiguous memory with numbers, other ones for each place in the signature, or with what no kernel writes. Whole
+/// numbers are mostly indices and the starts of rows: they rise by one, and begin anew at the end of the smallest dim.
+fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>) -> Result<()> {
+    let len = tensor.len();
+    let real = move |i: usize| {
+        let step = ((i * 37 + place * 17) % 101) as f32;
+        match values {
+            None => UNWRITTEN.0,
+            Some(Values::Signed) => step / 101.0 - 0.5,
+            Some(Values::Positive) => (step + 1.0) / 102.0,
+        }
+    };
+    let whole = move |i: usize| match values {
+        None => UNWRITTEN.1,
+        Some(_) => ((i + place) as u64 % indices) as i32,
+    };
+    match tensor.dtype() {
+        DType::F16 => tensor.copy_from(&(0..len).map(|i| f16::from_f32(real(i))).collect::<Vec<_>>())?,
+        DType::Bf16 => tensor.copy_from(&(0..len).map(|i| bf16::from_f32(real(i))).collect::<Vec<_>>())?,
+        DType::F32 => tensor.copy_from(&(0..len).map(real).collect::<Vec<_>>())?,
+        DType::F64 => tensor.copy_from(&(0..len).map(|i| f64::from(real(i))).collect::<Vec<_>>())?,
+        DType::I32 => tensor.copy_from(&(0..len).map(whole).collect::<Vec<_>>())?,
+        DType::I64 => tensor.copy_from(&(0..len).map(|i| i64::from(whole(i))).collect::<Vec<_>>())?,
+        // No tensor holds it.
+        DType::Bool => {}
+    }
+    Ok(())
+}
+
+/// Memory, and a view of it of which these facts hold and no more: strides are odd multiples of what divides them, as small as lets no two
 /// elements meet.
-fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> Result<Tensor> {
+fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> Result<(Tensor, Tensor)> {
     let fixed = |axis: usize| match facts.strides[axis] {
         StrideFact::Const(n) => usize::try_from(n).ok(),
         StrideFact::Dynamic(_) => None,
@@ -123,19 +240,66 @@ fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> 
     // An address of the alignment and of none above it, if that is less than what all memory has.
     let offset = if facts.align < 16 { (facts.align / dtype.bytes()) as usize } else { 0 };
     let len = reach.saturating_add(offset).saturating_add(1);
-    Ok(tensor(device, dtype, &[len])?.as_strided(shape, strides, offset)?)
+    let memory = Tensor::empty(device, dtype, [len])?;
+    let view = memory.as_strided(shape, strides, offset)?;
+    Ok((memory, view))
 }
 
-/// How far the results of two kernels may lie apart, relative to their size: they sum in other orders.
-pub(super) fn bound(def: &KernelDef, types: &[DType]) -> f64 {
+/// How far the results of a kernel with one config may lie from those with another, relative to their size: they sum in other
+/// orders. What is computed in a type is no nearer than its roundings; whole numbers have none.
+pub(super) fn bound(kernel: &Kernel) -> f64 {
     let of = |t: DType| match t {
         DType::Bf16 => 3e-2,
         DType::F16 => 5e-3,
-        _ => 1e-4,
+        DType::F32 => 1e-4,
+        _ => 1e-10,
     };
-    let fixed = def.params.iter().filter_map(|p| match p {
-        ParamDef::Tensor { dtype: DTypeRef::Fixed(dtype), .. } => Some(*dtype),
-        _ => None,
-    });
-    types.iter().copied().chain(fixed).map(of).fold(1e-4, f64::max)
+    kernel.values.values().map(|v| of(v.ty.dtype)).fold(1e-10, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(dtype: DType, place: usize, indices: u64, values: Option<Values>) -> Vec<f64> {
+        let mut tensor = Tensor::empty(&Device::cpu(), dtype, [200]).unwrap();
+        fill(&mut tensor, place, indices, values).unwrap();
+        tensor.to_f64_vec().unwrap()
+    }
+
+    #[test]
+    fn whole_numbers_are_starts_of_rows_and_indices() {
+        let starts = filled(DType::I32, 0, 64, Some(Values::Signed));
+        assert!(starts[..64].windows(2).all(|w| w[1] == w[0] + 1.0), "each row has an element");
+        assert!(starts.iter().all(|n| (0.0..64.0).contains(n)));
+        assert_eq!(filled(DType::I64, 0, 64, Some(Values::Positive)), starts);
+    }
+
+    #[test]
+    fn tensors_differ_from_each_other_and_from_what_is_not_written() {
+        for dtype in [DType::I32, DType::I64, DType::F32, DType::F64, DType::Bf16, DType::F16] {
+            for values in [Values::Signed, Values::Positive] {
+                let (a, b) = (filled(dtype, 0, 64, Some(values)), filled(dtype, 1, 64, Some(values)));
+                let unwritten = filled(dtype, 0, 64, None);
+                assert!(a.iter().zip(&b).all(|(x, y)| x != y), "{dtype}");
+                assert!(a.iter().zip(&unwritten).all(|(x, y)| x != y), "{dtype}");
+            }
+            let is_whole = matches!(dtype, DType::I32 | DType::I64);
+            assert!(is_whole || filled(dtype, 3, 64, Some(Values::Positive)).iter().all(|&x| x > 0.0));
+        }
+    }
+
+    /// A batch of one is the usual case, and no reason to read all of it.
+    #[test]
+    fn no_more_of_a_tensor_is_read_than_was_asked_for() {
+        for shape in [&[1, 100, 100][..], &[10_000], &[2, 5000], &[1, 1, 10_000], &[3, 1, 7, 500], &[64, 2]] {
+            let t = Tensor::zeros(&Device::cpu(), DType::F32, shape).unwrap();
+            let mut parts = Vec::new();
+            ends(&t, 0, 128, &mut parts).unwrap();
+            let read: usize = parts.iter().map(Tensor::len).sum();
+            assert!(read <= 128 && 2 * read >= 128.min(t.len()) / 2, "{shape:?}: {read}");
+            // Of the last element too.
+            assert!(parts.last().unwrap().address_range().end == t.address_range().end, "{shape:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::sample::{self, Memory};
 use super::show::{self, Progress};
 use super::sweep::Sweep;
-use super::{bench_plans, input, record};
+use super::{bench_plans, input, record, turn};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
@@ -79,7 +79,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
     }
-    let mut record = record::record(&device.id().to_string());
+    let _turn = turn::take(&device)?;
+    let mut record = record::record(&device);
     record["device_name"] = json!(device.name());
     record["copy_gb_s"] = json!(copy_bandwidth(&device)?);
     let mut progress = Progress::new(benches.len() + plans.len());
@@ -94,6 +95,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     drop(progress);
     let slower = before.as_ref().map(|b| compare(b, &mut results)).unwrap_or_default();
+    let is_compared = before.is_none() || results.iter().any(|r| !r["against"].is_null());
+    if let Some(other) = before.as_ref().map(|b| &b["record"]["device_name"]).filter(|n| **n != record["device_name"]) {
+        eprintln!("warning: --against: the times before are of {other}, and these of {}", record["device_name"]);
+    }
     if args.json {
         show::json(&json!({ "results": results, "record": record }));
     } else {
@@ -104,8 +109,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     for name in &slower {
         eprintln!("error: {name} is slower than before by more than {:.0} %", REGRESSION * 100.0);
     }
+    if !is_compared {
+        eprintln!("error: --against: none of these results is among those before");
+    }
     let wrong = results.iter().filter(|r| r["pass"] == false && r["refused"].is_null()).count();
-    Ok(slower.is_empty() && wrong == 0)
+    Ok(slower.is_empty() && is_compared && wrong == 0)
 }
 
 /// The sizes that the user asked for, one or those of a sweep.
@@ -148,6 +156,8 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     for config in configs {
         if args.all_configs && p.updates_in_place() {
+            // The old tensors go first: a problem may have room on the GPU for one set.
+            drop(prepared);
             prepared = p.prepare(device, &inputs)?;
         }
         let mut row = json!({ "name": bench.name, "shape": p.shape(), "dtype": p.dtype.name() });
@@ -206,24 +216,34 @@ fn copy_bandwidth(device: &Device) -> Result<f64> {
     Ok((4 * COPIED) as f64 / t.median_ms / 1e6)
 }
 
+/// The JSON of an earlier run, which has results.
 fn load(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--against: cannot read {}", path.display()))?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("--against: {} is not JSON of `atlas bench --json`", path.display()))
+    let wrong = || format!("--against: {} is not JSON of `atlas bench --json`", path.display());
+    let value: Value = serde_json::from_str(&text).with_context(wrong)?;
+    let is_one = |r: &Value| r["name"].is_string() && (r["median_ms"].is_number() || r["refused"].is_string());
+    let results = value["results"].as_array().filter(|all| !all.is_empty() && all.iter().all(is_one));
+    results.with_context(|| format!("{}: it has no results", wrong()))?;
+    Ok(value)
 }
 
-/// Sets each result's ratio to the one before; the names of those that are slower.
+/// Sets each result's ratio to the one before, of the same problem and config; where there is one config of a problem, then and
+/// now, that is compared whatever it is. The names of those that are slower.
 fn compare(before: &Value, results: &mut [Value]) -> Vec<String> {
     let empty = Vec::new();
     let old = before["results"].as_array().unwrap_or(&empty);
+    let is_same = |keys: &[&str], a: &Value, b: &Value| keys.iter().all(|k| a[*k] == b[*k]);
+    let problem = ["name", "shape", "dtype"];
+    let now: Vec<Value> = results.to_vec();
     let mut slower = Vec::new();
     for r in results {
-        let same = |o: &&Value| ["name", "shape", "dtype"].iter().all(|k| o[k] == r[k]);
-        let was = old.iter().find(same).and_then(|o| o["median_ms"].as_f64());
-        if let (Some(was), Some(is)) = (was, r["median_ms"].as_f64()) {
+        let of_problem = |all: &[Value]| all.iter().filter(|o| is_same(&problem, o, r)).count();
+        let is_only = of_problem(old) == 1 && of_problem(&now) == 1;
+        let was = old.iter().find(|o| is_same(&problem, o, r) && (is_only || is_same(&["config"], o, r)));
+        if let (Some(was), Some(is)) = (was.and_then(|o| o["median_ms"].as_f64()), r["median_ms"].as_f64()) {
             r["against"] = json!(is / was);
             if is > was * (1.0 + REGRESSION) {
-                slower.push(r["name"].as_str().unwrap_or("").to_owned());
+                slower.push(format!("{} {}", r["name"].as_str().unwrap_or(""), r["config"].as_str().unwrap_or("")));
             }
         }
     }
@@ -276,4 +296,29 @@ fn print(results: &[Value], against: bool) {
         table.add_row(cells);
     }
     println!("{table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(config: &str, ms: f64) -> Value {
+        json!({ "name": "softmax", "shape": "8x64", "dtype": "bf16", "config": config, "median_ms": ms })
+    }
+
+    #[test]
+    fn each_config_is_compared_with_itself() {
+        let before = json!({ "results": [row("BN=1", 1.0), row("BN=2", 2.0)] });
+        let mut now = [row("BN=1", 1.01), row("BN=2", 2.02), row("BN=4", 9.0)];
+        assert!(compare(&before, &mut now).is_empty());
+        assert!(now[2]["against"].is_null());
+        assert_eq!(compare(&before, &mut [row("BN=1", 1.0), row("BN=2", 2.5)]), ["softmax BN=2"]);
+    }
+
+    /// Another choice that is slower is a regression too.
+    #[test]
+    fn the_chosen_config_is_compared_with_the_one_before() {
+        let before = json!({ "results": [row("BN=1", 1.0)] });
+        assert_eq!(compare(&before, &mut [row("BN=2", 2.0)]), ["softmax BN=2"]);
+    }
 }

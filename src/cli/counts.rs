@@ -47,7 +47,8 @@ pub(super) fn count(
     let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
     let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
     let sizes: Vec<u64> = def.dims.iter().map(|d| dims[d.name]).collect();
-    let mut arguments = Arguments::new(def, &vec![dtype; def.types.len()], &sizes, &BTreeMap::new(), &device)?;
+    let mut arguments =
+        Arguments::new(def, &vec![dtype; def.types.len()], &sizes, &BTreeMap::new(), &BTreeMap::new(), &device)?;
     def.launch_with(&device, config, arguments.args())?;
     Ok(Counts { dims, run: device.simulated() })
 }

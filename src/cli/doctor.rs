@@ -136,7 +136,7 @@ fn gpus() -> Vec<Finding> {
             Ok(device) => {
                 if ordinal == 0 {
                     let (major, minor) = device.driver_version().unwrap_or_default();
-                    let own = record::nvidia_smi("cuda:0", &["driver_version"]).pop();
+                    let own = record::nvidia_smi("0", &["driver_version"]).pop();
                     let own = own.map(|v| format!("{v}, ")).unwrap_or_default();
                     findings.push(Finding::has("NVIDIA driver", format!("{own}serves CUDA {major}.{minor}")));
                 }

@@ -23,6 +23,9 @@ pub(super) struct Asked {
     /// Element type; bf16 unless given, where a kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
+    /// Numbers that kernels are given by value, such as steps=64; others are usual ones.
+    #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
+    set: Vec<String>,
     /// A TOML file with a table `[[launch]]` of kernel, dtype and dims for each size, as programs write it that run with
     /// ATLAS_RECORD_SIZES=FILE.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dims", "dtype"])]
@@ -50,6 +53,21 @@ impl Asked {
                 jobs.push(Job::new(def, dtype, &input::dims(def, Some(&dims))?)?);
             }
         }
+        for text in &self.set {
+            let numbers = scalars(text).with_context(|| format!("--set: `{text}` is not NAME=VALUE"))?;
+            let mut is_known = false;
+            for job in &mut jobs {
+                for (name, value) in &numbers {
+                    if has_scalar(job.def, name) {
+                        job.scalars.insert(name.clone(), *value);
+                        is_known = true;
+                    }
+                }
+            }
+            if !is_known && !jobs.is_empty() {
+                bail!("--set: no kernel takes `{text}` by value");
+            }
+        }
         if jobs.is_empty() {
             bail!("nothing to do: name kernels, or a file with --sizes");
         }
@@ -67,6 +85,31 @@ pub(super) struct Job {
     pub(super) dims: Vec<u64>,
     /// With the tensors that are not usual, of those.
     pub(super) spec: Specialization,
+    /// Numbers given by value, but for usual ones.
+    pub(super) scalars: Scalars,
+}
+
+/// Numbers that a kernel is given by value, by name.
+pub(super) type Scalars = BTreeMap<String, f64>;
+
+/// `steps=64 scale=0.5`; none if it is something else.
+pub(super) fn scalars(text: &str) -> Option<Scalars> {
+    text.split([',', ' '])
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+/// The text of some numbers.
+pub(super) fn scalars_text(scalars: &Scalars) -> String {
+    scalars.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+fn has_scalar(def: &KernelDef, name: &str) -> bool {
+    def.params.iter().any(|p| matches!(p, ParamDef::Scalar { name: n, .. } if *n == name))
 }
 
 impl Job {
@@ -83,7 +126,7 @@ impl Job {
         };
         let dims = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
         let types = def.types.iter().map(|t| spec.types[t.name]).collect();
-        let job = Job { def, types, dims, spec };
+        let job = Job { def, types, dims, spec, scalars: Scalars::new() };
         if !def.requires.iter().all(|r| r.holds(&job.dims)) {
             bail!("`{}` has a `require` that does not hold for {}", def.name, job.dims_text());
         }
@@ -131,20 +174,24 @@ impl Job {
     /// The same problem as text for the worker.
     pub(super) fn request(&self, verb: &str) -> Value {
         let (types, tensors) = class_text(self.def, &self.spec);
-        json!({ "verb": verb, "kernel": self.def.name, "types": types, "dims": self.dims_text(), "tensors": tensors })
+        json!({
+            "verb": verb, "kernel": self.def.name, "types": types, "dims": self.dims_text(), "tensors": tensors,
+            "set": scalars_text(&self.scalars),
+        })
     }
 
     /// The problem of a request.
     pub(super) fn of_request(request: &Value) -> Result<Job> {
         let text = |key: &str| request[key].as_str().with_context(|| format!("the request has no `{key}`"));
-        Job::of_class(text("kernel")?, text("types")?, text("dims")?, text("tensors")?, None)
+        let job = Job::of_class(text("kernel")?, text("types")?, text("dims")?, text("tensors")?, None)?;
+        Ok(Job { scalars: scalars(text("set")?).context("the request has numbers that are none")?, ..job })
     }
 
     /// `softmax bf16 N=32768 D=8192`.
     pub(super) fn text(&self) -> String {
         let (types, tensors) = class_text(self.def, &self.spec);
         let types = self.dtype().map_or(types, |t| t.to_string());
-        let parts = [self.def.name, &types, &self.dims_text(), &tensors];
+        let parts = [self.def.name, &types, &self.dims_text(), &tensors, &scalars_text(&self.scalars)];
         parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
@@ -184,6 +231,9 @@ struct Launched {
     /// Tensors that are not contiguous or not aligned: `x=4:*8,1`.
     #[serde(default)]
     tensors: String,
+    /// Numbers given by value: `steps=64`.
+    #[serde(default)]
+    set: String,
     /// How often it was launched; for people.
     #[serde(default)]
     #[allow(dead_code, reason = "files of launches have it, and nothing here depends on it")]
@@ -204,7 +254,11 @@ fn of_file(path: &Path) -> Result<Vec<Job>> {
 pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
     let launches: Launches = toml::from_str(text)?;
     let one = |l: &Launched| {
-        let job = Job::of_class(&l.kernel, &l.types, &l.dims, &l.tensors, l.dtype.as_deref())?;
+        let mut job = Job::of_class(&l.kernel, &l.types, &l.dims, &l.tensors, l.dtype.as_deref())?;
+        job.scalars = scalars(&l.set).with_context(|| format!("`{}` is not NAME=VALUE", l.set))?;
+        if let Some(name) = job.scalars.keys().find(|name| !has_scalar(job.def, name)) {
+            bail!("`{}` takes no number `{name}` by value", job.def.name);
+        }
         let configs = l.configs.iter().map(|c| c.parse::<Config>().map_err(anyhow::Error::msg));
         Ok((job, configs.collect::<Result<Vec<Config>>>()?))
     };
@@ -218,9 +272,10 @@ pub(super) fn launches_text<'a>(all: impl Iterator<Item = (&'a Job, &'a [Config]
         let (types, tensors) = class_text(job.def, &job.spec);
         let configs: Vec<String> = configs.iter().map(|c| format!("\"{c}\"")).collect();
         text += &format!(
-            "[[launch]]\nkernel = \"{}\"\ntypes = \"{types}\"\ndims = \"{}\"\ntensors = \"{tensors}\"\nconfigs = [{}]\n\n",
+            "[[launch]]\nkernel = \"{}\"\ntypes = \"{types}\"\ndims = \"{}\"\ntensors = \"{tensors}\"\nset = \"{}\"\nconfigs = [{}]\n\n",
             job.def.name,
             job.dims_text(),
+            scalars_text(&job.scalars),
             configs.join(", ")
         );
     }

@@ -19,6 +19,7 @@
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
 //! | `record` | the machine on which a measurement was taken |
+//! | `turn` | whose turn it is to measure on a GPU |
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
 //! | `show` | tables, progress, JSON |
 
@@ -46,6 +47,7 @@ mod simulate;
 mod stages;
 mod sweep;
 mod tune;
+mod turn;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -87,9 +89,13 @@ enum Verb {
 
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
-    // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic.
-    sigpipe::reset();
-    match perform(Cli::parse().verb) {
+    let verb = Cli::parse().verb;
+    // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic. A search
+    // writes to its workers too, and one of them that has died ends no search.
+    if !matches!(&verb, Verb::Tune(args) if args.has_workers()) {
+        sigpipe::reset();
+    }
+    match perform(verb, &mut warn_here) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
@@ -106,11 +112,29 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// What [`main`] would print.
 pub fn run<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> Result<bool, String> {
-    let cli = Cli::try_parse_from(args).map_err(|e| e.to_string())?;
-    perform(cli.verb).map_err(|e| format!("{e:#}"))
+    run_with(args, warn_here)
 }
 
-fn perform(verb: Verb) -> anyhow::Result<bool> {
+/// The same, with what `atlas bundle` warns of given to `warn` instead of printed: a build script has a place of its own for it.
+///
+/// # Errors
+/// What [`main`] would print.
+pub fn run_with<T: Into<OsString> + Clone>(
+    args: impl IntoIterator<Item = T>,
+    mut warn: impl FnMut(&str),
+) -> Result<bool, String> {
+    let cli = Cli::try_parse_from(args).map_err(|e| e.to_string())?;
+    perform(cli.verb, &mut warn).map_err(|e| format!("{e:#}"))
+}
+
+fn warn_here(what: &str) {
+    eprintln!("warning: {what}");
+}
+
+fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
+    // What these launch are problems of their own making, which no program of the user's has.
+    let of_its_own = matches!(verb, Verb::Bundle(_) | Verb::Tune(_) | Verb::TuneWorker(_));
+    let paused = of_its_own.then(atlas_runtime::sizes::pause);
     let done = match verb {
         Verb::List(args) => list::run(&args),
         Verb::Compile(args) => compile::run(&args),
@@ -119,11 +143,13 @@ fn perform(verb: Verb) -> anyhow::Result<bool> {
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Tune(args) => tune::run(&args),
-        Verb::Bundle(args) => bundle::run(&args),
+        Verb::Bundle(args) => bundle::run(&args, warn),
         Verb::TuneWorker(args) => tune::work(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
     };
-    atlas_runtime::sizes::flush();
+    if paused.is_none() {
+        atlas_runtime::sizes::flush();
+    }
     done
 }

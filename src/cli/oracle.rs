@@ -1,7 +1,8 @@
 //! A kernel of which nothing is known but its signature, beside the interpreter: on a small problem of its class whose last
 //! tiles are ragged.
 
-use super::arguments::{Arguments, bound};
+use super::arguments::{Arguments, Output, Values, bound};
+use super::jobs::{Job, Scalars};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DimDef, ParamDef};
 use atlas_dsl::ir::GridExtent;
@@ -12,6 +13,9 @@ use atlas_runtime::{Device, Launch, build_kernel};
 /// The product of all dims, and elements of one tensor, past which a problem is too large to try.
 const MOST_WORK: u64 = 1 << 28;
 const MOST_ELEMENTS: u64 = 1 << 21;
+/// Multiples of what divides a dim that are tried for what a kernel demands of its dims, and the sizes that are tried in all.
+const MOST_MULTIPLES: u64 = 1024;
+const MOST_TRIES: u32 = 1 << 20;
 /// How much further one element may lie apart than all together, in bounds.
 pub(super) const ELEMENT: f64 = 16.0;
 
@@ -20,35 +24,73 @@ pub(super) fn types(def: &KernelDef, spec: &Specialization) -> Vec<DType> {
     def.types.iter().map(|t| spec.types.get(t.name).copied().unwrap_or(DType::F32)).collect()
 }
 
-/// Refuses a config whose results on a device are not the interpreter's. A class without a small problem passes.
-pub(super) fn check(def: &'static KernelDef, spec: &Specialization, config: &Config, device: &Device) -> Result<()> {
+/// Refuses a config whose results on a device are not the interpreter's, and says which numbers it was given. A class without a
+/// small problem passes.
+pub(super) fn check(job: &Job, config: &Config, device: &Device) -> Result<Values> {
+    let (def, spec) = (job.def, &job.spec);
     let kernel = build_kernel(def, spec, config)?;
-    let Some(dims) = small(def, spec, &kernel, config) else { return Ok(()) };
-    let on_cpu = outputs(def, spec, &dims, &Device::cpu(), config)?;
-    let found = outputs(def, spec, &dims, device, config).context("on a small problem")?;
-    let ((apart, element), bound) = (apart(&on_cpu, &found), bound(def, &types(def, spec)));
-    if apart > bound || element > ELEMENT * bound {
-        bail!(
-            "it is not what the interpreter computes: {apart:.1e} apart, one element {element:.1e}, bound {bound:.1e}"
-        );
+    let Some(dims) = small(def, spec, &kernel, config) else { return Ok(Values::default()) };
+    let small = Small { def, spec, kernel: &kernel, dims: &dims, config, scalars: &job.scalars };
+    let (values, wanted) = small.wanted()?;
+    let found = small.outputs(device, values).context("on a small problem")?;
+    agree(&wanted, &found, bound(&kernel)).context("it is not what the interpreter computes")?;
+    Ok(values)
+}
+
+/// A problem that a CPU solves in no time.
+#[derive(Clone, Copy)]
+pub(super) struct Small<'a> {
+    pub(super) def: &'static KernelDef,
+    pub(super) spec: &'a Specialization,
+    pub(super) kernel: &'a Kernel,
+    pub(super) dims: &'a [u64],
+    pub(super) config: &'a Config,
+    pub(super) scalars: &'a Scalars,
+}
+
+impl Small<'_> {
+    /// What the interpreter computes, and of which numbers: of signed ones, unless more of the results are numbers with others.
+    pub(super) fn wanted(&self) -> Result<(Values, Vec<Output>)> {
+        let of = |values| self.outputs(&Device::cpu(), values);
+        let signed = of(Values::Signed)?;
+        if numberless(&signed) > 0 {
+            let positive = of(Values::Positive)?;
+            if numberless(&positive) < numberless(&signed) {
+                return Ok((Values::Positive, positive));
+            }
+        }
+        Ok((Values::Signed, signed))
     }
-    Ok(())
+
+    /// What the kernel writes.
+    pub(super) fn outputs(&self, device: &Device, values: Values) -> Result<Vec<Output>> {
+        let Small { def, spec, kernel, dims, config, scalars } = *self;
+        let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, scalars, device)?;
+        arguments.renew(kernel, values)?;
+        def.launch_with(device, config, arguments.args())?;
+        arguments.outputs(usize::MAX)
+    }
 }
 
-/// What a kernel writes, given small numbers.
-pub(super) fn outputs(
-    def: &'static KernelDef,
-    spec: &Specialization,
-    dims: &[u64],
-    device: &Device,
-    config: &Config,
-) -> Result<Vec<Vec<f64>>> {
-    let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, device)?;
-    def.launch_with(device, config, arguments.args())?;
-    arguments.outputs(usize::MAX)
+/// How many elements are no finite numbers.
+fn numberless(outputs: &[Output]) -> usize {
+    let one = |o: &Output| match o {
+        Output::Whole(_) => 0,
+        Output::Real(values) => values.iter().filter(|x| !x.is_finite()).count(),
+    };
+    outputs.iter().map(one).sum()
 }
 
-/// Sizes of a class that make a few tiles of each dim, the last of them ragged where the class admits it.
+/// Whether there is a number among results: where there is none, they are equal and prove nothing.
+pub(super) fn says_something(outputs: &[Output]) -> bool {
+    outputs.iter().any(|o| match o {
+        Output::Whole(values) => !values.is_empty(),
+        Output::Real(values) => values.iter().any(|x| x.is_finite()),
+    })
+}
+
+/// Sizes of a class that make a few tiles of each dim, the last of them ragged where the class admits it; others where what the
+/// kernel demands of its dims asks for them.
 pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, config: &Config) -> Option<Vec<u64>> {
     let ragged = |tile: u32| u64::from(tile) + u64::from(tile / 2);
     let largest = config.tile.values().copied().max().unwrap_or(1).min(64);
@@ -61,63 +103,112 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
         });
         own.unwrap_or_else(|| ragged(largest))
     };
+    let most = def.dims.iter().map(&wanted).max().unwrap_or(1);
     // An odd multiple of the divisor is of no narrower class.
     let odd = |divisor: u64, at_least: u64| divisor * (at_least.div_ceil(divisor) | 1);
-    let sizes = |least: &dyn Fn(&DimDef) -> u64| -> Vec<u64> {
-        let size = |d: &DimDef| match spec.dims.get(d.name) {
-            Some(DimFact::Const(n)) => *n,
-            Some(DimFact::Dynamic(divisor)) => odd(u64::from(*divisor), least(d)),
-            None => odd(1, least(d)),
+    let sizes = |d: &DimDef| -> Vec<u64> {
+        let divisor = match spec.dims.get(d.name) {
+            Some(DimFact::Const(n)) => return vec![*n],
+            Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
+            None => 1,
         };
-        def.dims.iter().map(size).collect()
+        let usual = [wanted(d), most, 1].map(|least| odd(divisor, least));
+        let is_free = !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
+        let others = (1..=if is_free { 0 } else { MOST_MULTIPLES }).map(|n| n * divisor).filter(|n| !usual.contains(n));
+        usual.into_iter().chain(others).collect()
     };
-    let most = def.dims.iter().map(&wanted).max().unwrap_or(1);
-    let within = |sizes: Vec<u64>, most: u64| {
-        sizes.iter().try_fold(1_u64, |n, size| n.checked_mul(*size)).is_some_and(|n| n <= most)
-    };
-    let fits = |dims: &Vec<u64>| {
-        def.requires.iter().all(|r| r.holds(dims))
-            && within(dims.clone(), MOST_WORK)
-            && def.params.iter().all(|p| match p {
-                ParamDef::Tensor { dims: axes, .. } => within(axes.iter().map(|&d| dims[d]).collect(), MOST_ELEMENTS),
-                ParamDef::Scalar { .. } => true,
-            })
-    };
-    [sizes(&wanted), sizes(&|_| most), sizes(&|_| 1)].into_iter().find(fits)
+    let options: Vec<Vec<u64>> = def.dims.iter().map(sizes).collect();
+    let usual = (0..3).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
+    let fits = |dims: &Vec<u64>| (1..=dims.len()).all(|known| is_small(def, &dims[..known]));
+    let mut tries = MOST_TRIES;
+    usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
+}
+
+/// The first sizes, one of each dim's, that fit; none after so many tries.
+fn first(def: &KernelDef, options: &[Vec<u64>], dims: &mut Vec<u64>, tries: &mut u32) -> Option<Vec<u64>> {
+    let Some(sizes) = options.get(dims.len()) else { return Some(dims.clone()) };
+    for &size in sizes {
+        *tries = tries.checked_sub(1)?;
+        dims.push(size);
+        let found = if is_small(def, dims) { first(def, options, dims, tries) } else { None };
+        dims.pop();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// Whether what the sizes of the first dims decide, the last of these among them, is as the kernel demands and not too large.
+fn is_small(def: &KernelDef, dims: &[u64]) -> bool {
+    let last = dims.len().checked_sub(1);
+    product(dims.iter().copied()) <= MOST_WORK
+        && def.requires.iter().all(|r| r.dims().into_iter().max() != last || r.holds(dims))
+        && def.params.iter().all(|p| match p {
+            ParamDef::Tensor { dims: axes, .. } if axes.iter().copied().max() == last => {
+                product(axes.iter().map(|&d| dims[d])) <= MOST_ELEMENTS
+            }
+            _ => true,
+        })
+}
+
+fn product(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(1, u64::saturating_mul)
+}
+
+/// Refuses results that lie further from others than roundings in other orders explain.
+///
+/// # Errors
+/// How far they lie apart.
+pub(super) fn agree(wanted: &[Output], found: &[Output], bound: f64) -> Result<()> {
+    let (apart, element) = apart(wanted, found);
+    if apart > bound || element > ELEMENT * bound {
+        bail!("{apart:.1e} apart, one element {element:.1e}, bound {bound:.1e}");
+    }
+    Ok(())
 }
 
 /// The distance of results, relative to those of the first: of each tensor over all elements, and of one element over the
-/// larger of its size and the tensor's usual one; the worst of all tensors. Infinite where one has a number and the other none, and
-/// where less than half of a tensor is numbers.
-pub(super) fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> (f64, f64) {
+/// larger of its size and the tensor's usual one; the worst of all tensors. Infinite where whole numbers differ, and where one
+/// has a number and the other none, or another infinity.
+pub(super) fn apart(a: &[Output], b: &[Output]) -> (f64, f64) {
     let worst = |(all, one): (f64, f64), (x, y): (f64, f64)| (all.max(x), one.max(y));
-    let of = |(a, b): (&Vec<f64>, &Vec<f64>)| {
-        let pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
-        let numbers: Vec<(f64, f64)> = pairs.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-        if a.len() != b.len()
-            || pairs.iter().any(|(x, y)| x.is_finite() != y.is_finite())
-            || 2 * numbers.len() < a.len()
-        {
-            return (f64::INFINITY, f64::INFINITY);
-        }
-        let sum = |f: &dyn Fn(f64, f64) -> f64| numbers.iter().map(|(x, y)| f(*x, *y)).sum::<f64>();
-        let (square, size) = (sum(&|x, y| (x - y).powi(2)), sum(&|x, _| x.powi(2)));
-        let usual = (size / numbers.len().max(1) as f64).sqrt();
-        let one = numbers.iter().filter(|(x, y)| x != y).map(|(x, y)| (x - y).abs() / x.abs().max(usual));
-        (if square == 0.0 { 0.0 } else { (square / size).sqrt() }, one.fold(0.0, f64::max))
+    let of = |(a, b): (&Output, &Output)| match (a, b) {
+        (Output::Real(a), Output::Real(b)) if a.len() == b.len() => apart_real(a, b),
+        (Output::Whole(a), Output::Whole(b)) if a == b => (0.0, 0.0),
+        _ => (f64::INFINITY, f64::INFINITY),
     };
     a.iter().zip(b).map(of).fold((0.0, 0.0), worst)
+}
+
+fn apart_real(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let pairs = || a.iter().copied().zip(b.iter().copied());
+    let numbers = || pairs().filter(|(x, y)| x.is_finite() && y.is_finite());
+    let is_same = |(x, y): (f64, f64)| x == y || (x.is_nan() && y.is_nan()) || (x.is_finite() && y.is_finite());
+    if !pairs().all(is_same) {
+        return (f64::INFINITY, f64::INFINITY);
+    }
+    let sum = |f: &dyn Fn(f64, f64) -> f64| numbers().map(|(x, y)| f(x, y)).sum::<f64>();
+    let (square, size) = (sum(&|x, y| (x - y).powi(2)), sum(&|x, _| x.powi(2)));
+    let usual = (size / numbers().count().max(1) as f64).sqrt();
+    let one = numbers().filter(|(x, y)| x != y).map(|(x, y)| (x - y).abs() / x.abs().max(usual));
+    (if square == 0.0 { 0.0 } else { (square / size).sqrt() }, one.fold(0.0, f64::max))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn real(values: Vec<f64>) -> Vec<Output> {
+        vec![Output::Real(values)]
+    }
+
     #[test]
     fn one_row_that_is_lost_among_many_is_seen() {
-        let right = vec![vec![0.5; 1536 * 8]];
+        let right = vec![0.5; 1536 * 8];
         let mut lost = right.clone();
-        lost[0][8 * 700..8 * 701].fill(0.0);
+        lost[8 * 700..8 * 701].fill(0.0);
+        let (right, lost) = (real(right), real(lost));
         let (all, one) = apart(&right, &lost);
         assert!(all < 3e-2 && one > ELEMENT * 3e-2, "{all} {one}");
         assert_eq!(apart(&right, &right), (0.0, 0.0));
@@ -125,15 +216,24 @@ mod tests {
 
     #[test]
     fn a_small_output_is_not_lost_beside_a_large_one() {
-        let right = vec![vec![1.0; 100_000], vec![0.5; 4]];
-        let wrong = vec![right[0].clone(), vec![0.0; 4]];
+        let right = [real(vec![1.0; 100_000]), real(vec![0.5; 4])].concat();
+        let wrong = [right[..1].to_vec(), real(vec![0.0; 4])].concat();
         assert!(apart(&right, &wrong).0 >= 1.0);
     }
 
     #[test]
-    fn what_is_no_number_proves_nothing() {
-        let none = vec![vec![f64::NAN; 4]];
-        assert_eq!(apart(&none, &none).0, f64::INFINITY);
-        assert_eq!(apart(&[vec![1.0, f64::NAN]], &[vec![1.0, 2.0]]).0, f64::INFINITY);
+    fn what_is_no_number_on_both_sides_is_equal_and_proves_nothing() {
+        let none = real(vec![f64::NAN; 4]);
+        assert_eq!(apart(&none, &none), (0.0, 0.0));
+        assert!(!says_something(&none) && says_something(&real(vec![f64::NAN, 1.0])));
+        assert_eq!(apart(&real(vec![1.0, f64::NAN]), &real(vec![1.0, 2.0])).0, f64::INFINITY);
+        assert_eq!(apart(&real(vec![f64::INFINITY]), &real(vec![f64::NEG_INFINITY])).0, f64::INFINITY);
+    }
+
+    #[test]
+    fn whole_numbers_are_equal_or_not() {
+        let of = |n: i64| vec![Output::Whole(vec![1_000_000, n])];
+        assert_eq!(apart(&of(1 << 60), &of(1 << 60)), (0.0, 0.0));
+        assert_eq!(apart(&of(1 << 60), &of((1 << 60) + 1)).0, f64::INFINITY);
     }
 }

@@ -1,20 +1,21 @@
 //! The machine on which a measurement was taken.
 
+use atlas_runtime::Device;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// GPU, driver, clocks, power, temperature, toolchain and date. What cannot be found out is null.
-pub(super) fn record(device: &str) -> Value {
+pub(super) fn record(device: &Device) -> Value {
     let fields = ["name", "driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "pstate"];
-    let values = nvidia_smi(device, &fields);
+    let values = nvidia_smi(device.pci_address().unwrap_or("0"), &fields);
     let mut gpu = serde_json::Map::new();
     for (i, field) in fields.iter().enumerate() {
         let value = values.get(i).map_or(Value::Null, |v| json!(v));
         gpu.insert(field.replace('.', "_"), value);
     }
     json!({
-        "device": device,
+        "device": device.id().to_string(),
         "gpu": gpu,
         "atlas": env!("CARGO_PKG_VERSION"),
         "llvm": if super::stages::CAN_COMPILE { json!("22") } else { Value::Null },
@@ -24,11 +25,10 @@ pub(super) fn record(device: &str) -> Value {
     })
 }
 
-/// What `nvidia-smi` says of a GPU; empty where there is none.
-pub(super) fn nvidia_smi(device: &str, fields: &[&str]) -> Vec<String> {
-    let ordinal = device.strip_prefix("cuda:").unwrap_or("0");
+/// What `nvidia-smi` says of a GPU, which it knows by its address or by an ordinal of its own; empty where there is none.
+pub(super) fn nvidia_smi(gpu: &str, fields: &[&str]) -> Vec<String> {
     let query = format!("--query-gpu={}", fields.join(","));
-    let out = Command::new("nvidia-smi").args([&query, "--format=csv,noheader", "-i", ordinal]).output();
+    let out = Command::new("nvidia-smi").args([&query, "--format=csv,noheader", "-i", gpu]).output();
     match out {
         Ok(out) if out.status.success() => {
             String::from_utf8_lossy(&out.stdout).trim().split(", ").map(str::to_owned).collect()

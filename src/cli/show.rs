@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// A table with these headings.
 pub(super) fn table(headings: &[&str]) -> Table {
@@ -32,6 +32,12 @@ pub(super) fn time(ms: f64) -> String {
         ms if ms >= 1.0 => format!("{ms:.3} ms"),
         ms => format!("{:.2} us", ms * 1000.0),
     }
+}
+
+/// Prints a line.
+pub(super) fn say(line: &str) {
+    // Whoever read it may have left, which is no reason to fail.
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// A progress bar on a terminal; a plain line per step in a pipe. Both go to stderr.
@@ -77,5 +83,5 @@ impl Drop for Progress {
 
 /// Prints a value as indented JSON.
 pub(super) fn json(value: &serde_json::Value) {
-    println!("{value:#}");
+    say(&format!("{value:#}"));
 }

@@ -13,6 +13,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long after the end of a process its last lines are waited for.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
 /// What the user typed.
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -214,16 +217,20 @@ fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
         Err(e) => return vec![failed(format!("cannot start a process: {e}"))],
     };
     let stdout = child.stdout.take();
-    let lines = std::thread::spawn(move || {
+    let (sender, lines) = std::sync::mpsc::channel::<Value>();
+    std::thread::spawn(move || {
         let lines = stdout.map(|s| BufReader::new(s).lines()).into_iter().flatten();
-        lines.map_while(Result::ok).filter_map(|l| serde_json::from_str(&l).ok()).collect::<Vec<Value>>()
+        // Who waits may have left.
+        let rows = lines.map_while(Result::ok).filter_map(|l| serde_json::from_str(&l).ok());
+        rows.map_while(|row| sender.send(row).ok()).for_each(drop);
     });
-    let deadline = Instant::now() + timeout;
+    // None is none that a clock reaches.
+    let deadline = Instant::now().checked_add(timeout);
     let end = loop {
         match child.try_wait() {
             Ok(Some(status)) if status.code().is_some_and(|c| c <= 1) => break None,
             Ok(Some(status)) => break Some(format!("the process ended with {status}")),
-            Ok(None) if Instant::now() >= deadline => {
+            Ok(None) if deadline.is_some_and(|d| Instant::now() >= d) => {
                 // The process may be stuck in the driver; nothing can be done if it cannot be ended.
                 let _ = child.kill();
                 break Some(format!("no answer within {} s", timeout.as_secs()));
@@ -232,7 +239,8 @@ fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
             Err(e) => break Some(format!("lost the process: {e}")),
         }
     };
-    let mut rows = lines.join().unwrap_or_default();
+    // One that cannot be ended keeps its output open.
+    let mut rows: Vec<Value> = std::iter::from_fn(|| lines.recv_timeout(LAST_LINES).ok()).collect();
     if let Some(what) = end {
         rows.push(failed(format!("{what} after {} problems", rows.len())));
     } else if rows.is_empty() {

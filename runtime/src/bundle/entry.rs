@@ -65,6 +65,9 @@ pub struct Variant {
     /// What it was tried on before it was shipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// Why it was not tried, where it should have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_evidence: Option<String>,
 }
 
 /// What a kernel needs of a multiprocessor.

@@ -2,15 +2,20 @@
 //! three orders of its warps, beside the interpreter. `atlas verify --bundle` does the same again.
 
 use super::super::arguments::bound;
-use super::super::oracle::{ELEMENT, apart, outputs, small, types};
+use super::super::input;
+use super::super::jobs::{Job, Scalars, scalars, scalars_text};
+use super::super::oracle::{ELEMENT, Small, apart, says_something, small};
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
-use atlas_codegen::{Machine, Platform, Target};
+use atlas_codegen::{Machine, Target};
 use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::bundle::{Bundle, Evidence, KernelEntry, Variant};
+use atlas_runtime::bundle::{
+    Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant,
+};
 use atlas_runtime::records::tile_ir_hash;
+use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::simulator::launch::Policy;
-use atlas_runtime::{CacheDir, Device, SimOptions, build_kernel};
+use atlas_runtime::{CacheDir, Device, RuntimeError, SimOptions, build_kernel};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -30,34 +35,49 @@ struct Trial<'a> {
     variant: usize,
     of: &'a Variant,
     machine: Machine,
+    /// Numbers given by value, but for usual ones.
+    scalars: Scalars,
+}
+
+/// Why there is no evidence.
+enum Lack {
+    /// The variant cannot be tried, and may be right.
+    Untried(String),
+    /// It is wrong, or not what the bundle says it is.
+    Wrong(String),
 }
 
 /// The entries of a bundle with the evidence that its bytes give.
 pub(super) fn gather(
     bytes: Vec<u8>,
     entries: &[(&'static KernelDef, KernelEntry)],
-    machines: &[Platform],
+    jobs: &[Job],
 ) -> Result<Vec<(&'static str, KernelEntry)>> {
-    let mut trials = Vec::new();
-    for (def, entry) in entries {
-        trials.extend(of_entry(def, entry, |target| machines.iter().find(|p| p.target == target).map(|p| p.machine)));
+    let mut trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    for trial in &mut trials {
+        let of_kernel = jobs.iter().find(|j| j.def.name == trial.def.name);
+        trial.scalars = of_kernel.map(|j| j.scalars.clone()).unwrap_or_default();
     }
-    let found = run(&bytes, &trials)?;
+    let found = run(&Bundle::read("being tried", bytes)?, &trials);
     let mut whole: Vec<(&'static str, KernelEntry)> = entries.iter().map(|(d, e)| (d.name, e.clone())).collect();
-    for (trial, evidence) in trials.iter().zip(found) {
-        if let Some(e) = evidence.iter().flatten().find(|e| e.error > e.bound) {
-            let (name, config) = (trial.def.name, &trial.of.config);
-            bail!(
-                "`{name}` with `{config}` is wrong in the simulator: error {:.1e}, bound {:.1e}, at {} ({}); this is a bug of Atlas",
-                e.error,
-                e.bound,
-                e.sizes,
-                e.schedule
-            );
-        }
-        if let Some((_, entry)) = whole.iter_mut().find(|(name, _)| *name == trial.def.name) {
-            // What cannot be tried has no evidence, and says so by having none.
-            entry.classes[trial.class].variants[trial.variant].evidence = evidence.unwrap_or_default();
+    for (trial, found) in trials.iter().zip(found) {
+        let Some((_, entry)) = whole.iter_mut().find(|(name, _)| *name == trial.def.name) else { continue };
+        let variant = &mut entry.classes[trial.class].variants[trial.variant];
+        let wrong = match found {
+            Ok(evidence) => {
+                let worst = evidence.iter().find(|e| e.error > e.bound).cloned();
+                variant.evidence = evidence;
+                worst.map(|e| format!("error {:.1e}, bound {:.1e}, at {} ({})", e.error, e.bound, e.sizes, e.schedule))
+            }
+            Err(Lack::Untried(why)) => {
+                variant.no_evidence = Some(why);
+                None
+            }
+            Err(Lack::Wrong(why)) => Some(why),
+        };
+        if let Some(why) = wrong {
+            let (name, Variant { config, target, .. }) = (trial.def.name, trial.of);
+            bail!("`{name}` with `{config}` for {target} is wrong in the simulator: {why}; this is a bug of Atlas");
         }
     }
     Ok(whole)
@@ -65,21 +85,21 @@ pub(super) fn gather(
 
 /// Tries every variant of a bundle again, and prints what came of it; whether all are as they should be.
 pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let bundle = Bundle::read(&path.display().to_string(), bytes.clone())?;
+    let bundle = Bundle::open(path)?;
     bundle.check()?;
     let mut entries = Vec::new();
     let names: Vec<String> = bundle.kernels().map(str::to_owned).collect();
     for name in names {
         let Some(entry) = bundle.entry(&name).transpose()? else { continue };
-        match atlas_dsl::registry().into_iter().find(|d| d.name == name) {
+        // Of kernels of one name, the one that was compiled; if it is none, the one that the name means here.
+        let named = || atlas_dsl::registry().into_iter().filter(|d| d.name == name);
+        match named().find(|def| is_of(def, &entry)).or_else(|| input::kernel(&name).ok()).or_else(|| named().next()) {
             Some(def) => entries.push((def, entry)),
             None => eprintln!("skipped: this program has no kernel `{name}`"),
         }
     }
-    let trials: Vec<Trial<'_>> =
-        entries.iter().flat_map(|(def, entry)| of_entry(def, entry, |target| Some(target.into()))).collect();
-    let found = run(&bytes, &trials)?;
+    let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    let found = run(&bundle, &trials);
     let rows: Vec<Value> = trials.iter().zip(found).map(|(trial, found)| row(trial, found)).collect();
     let failed = rows.iter().filter(|r| r["pass"] == false).count();
     let untried = rows.iter().filter(|r| r["pass"].is_null()).count();
@@ -97,12 +117,22 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
     Ok(failed == 0 && passed > 0)
 }
 
+/// Whether some variant of an entry was compiled from this kernel as it is.
+fn is_of(def: &'static KernelDef, entry: &KernelEntry) -> bool {
+    let is_own = |spec: &Specialization, v: &Variant| {
+        let kernel = v.config.parse::<Config>().ok().and_then(|config| build_kernel(def, spec, &config).ok());
+        kernel.is_some_and(|kernel| tile_ir_hash(&kernel) == v.tile_ir)
+    };
+    let mut classes = entry.classes.iter().filter_map(|c| Some((c.spec(def)?, c)));
+    classes.any(|(spec, class)| class.variants.iter().any(|v| is_own(&spec, v)))
+}
+
 /// What a trial found, beside what the bundle says.
-fn row(trial: &Trial<'_>, found: Result<Vec<Evidence>, String>) -> Value {
+fn row(trial: &Trial<'_>, found: Result<Vec<Evidence>, Lack>) -> Value {
     let claimed = &trial.of.evidence;
     let what = match &found {
-        Err(why) if claimed.is_empty() => format!("not tried: {why}"),
-        Err(why) => format!("FAILED: {why}"),
+        Err(Lack::Untried(why)) if claimed.is_empty() => format!("not tried: {why}"),
+        Err(Lack::Untried(why) | Lack::Wrong(why)) => format!("FAILED: {why}"),
         Ok(now) if !claimed.is_empty() && !is_same(now, claimed) => {
             "FAILED: other figures than the bundle has".to_owned()
         }
@@ -135,54 +165,129 @@ fn print(rows: &[Value]) {
     println!("{table}");
 }
 
-fn of_entry<'a>(
-    def: &'static KernelDef,
-    entry: &'a KernelEntry,
-    machine: impl Fn(Target) -> Option<Machine>,
-) -> Vec<Trial<'a>> {
+/// The variants of an entry, each with the usual GPU of its target, which has the most memory of those that it is compiled for.
+fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a>> {
     let mut trials = Vec::new();
     for (at, class) in entry.classes.iter().enumerate() {
         let Some(spec) = class.spec(def) else { continue };
         for (place, of) in class.variants.iter().enumerate() {
-            let Some(machine) = of.target.parse().ok().and_then(&machine) else { continue };
-            trials.push(Trial { def, spec: spec.clone(), class: at, variant: place, of, machine });
+            let Ok(target) = of.target.parse::<Target>() else { continue };
+            // Evidence names its sizes, and the numbers that were given.
+            let text = of.evidence.first().map_or("", |e| &e.sizes);
+            let mut scalars = scalars(text).unwrap_or_default();
+            scalars.retain(|name, _| def.dims.iter().all(|d| d.name != name));
+            trials.push(Trial {
+                def,
+                spec: spec.clone(),
+                class: at,
+                variant: place,
+                of,
+                machine: target.into(),
+                scalars,
+            });
         }
     }
     trials
 }
 
-/// What each trial finds, or why it could not be made.
-fn run(bytes: &[u8], trials: &[Trial<'_>]) -> Result<Vec<Result<Vec<Evidence>, String>>> {
+/// What each trial finds, or why it found nothing.
+fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>> {
+    let _paused = atlas_runtime::sizes::pause();
     let progress = Mutex::new(Progress::new(trials.len()));
     let one = |trial: &Trial<'_>| {
         let what = format!("{} {} {} in the simulator", trial.def.name, trial.of.target, trial.of.config);
         progress.lock().unwrap_or_else(PoisonError::into_inner).step(&what);
-        attempt(bytes, trial).map_err(|e| format!("{e:#}"))
+        attempt(bundle, trial).unwrap_or_else(|e| Err(Lack::Wrong(format!("{e:#}"))))
     };
-    Ok(trials.par_iter().map(one).collect())
+    trials.par_iter().map(one).collect()
 }
 
-fn attempt(bytes: &[u8], trial: &Trial<'_>) -> Result<Vec<Evidence>> {
-    let Trial { def, spec, of, machine, .. } = trial;
+/// Whatever is an error is the variant's, but for what is told as a reason not to try it.
+fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
+    let Trial { def, spec, of, machine, scalars, .. } = trial;
+    let untried = |why: String| Ok(Err(Lack::Untried(why)));
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
     ensure!(tile_ir_hash(&kernel) == of.tile_ir, "the kernel has changed since the bundle was made");
-    let dims = small(def, spec, &kernel, &config).context("no small problem of its class")?;
-    let on_cpu = outputs(def, spec, &dims, &Device::cpu(), &config)?;
+    let Some(dims) = small(def, spec, &kernel, &config) else {
+        return untried("no small problem of its class is known".to_owned());
+    };
     let sizes = def.dims.iter().zip(&dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
+    let sizes = format!("{sizes} {}", scalars_text(scalars)).trim_end().to_owned();
+    let small = Small { def, spec, kernel: &kernel, dims: &dims, config: &config, scalars };
+    let (values, wanted) = match small.wanted() {
+        Ok(wanted) => wanted,
+        Err(e) => return untried(format!("the interpreter cannot solve {sizes}: {e:#}")),
+    };
+    if !says_something(&wanted) {
+        return untried(format!("its results at {sizes} are no numbers"));
+    }
+    let (image, alone) = (bundle.image(of)?, alone(bundle, trial)?);
     let mut evidence = Vec::new();
     for (name, policy) in SCHEDULES {
         let options = SimOptions { policy, seed: 1, budget: BUDGET };
         let device = Device::sim_with(*machine, options, CacheDir::Off);
         device.set_compiling(false);
-        device.add_bundle(Bundle::read("being tried", bytes.to_vec())?);
-        let found = outputs(def, spec, &dims, &device, &config)?;
+        device.set_bundles(Bundles::default());
+        device.add_bundle(Bundle::read("being tried", alone.clone())?);
+        let found = match small.outputs(&device, values) {
+            Ok(found) => found,
+            Err(e) if is_too_long(&e) => {
+                return untried(format!("{sizes} takes more than {} million instructions", BUDGET / 1_000_000));
+            }
+            Err(e) => return Err(e.context(format!("{sizes} ({name})"))),
+        };
         let ran = device.simulated().context("nothing ran")?;
-        let image = Bundle::read("being tried", bytes.to_vec())?.image(of)?;
-        ensure!(ran.image.ptx == image.ptx, "another variant serves such problems");
-        let (schedule, bound) = (name.to_owned(), bound(def, &types(def, spec)));
-        let (all, one) = apart(&on_cpu, &found);
-        evidence.push(Evidence { schedule, sizes: sizes.clone(), error: all.max(one / ELEMENT), bound });
+        ensure!(ran.image.ptx == image.ptx, "another kernel ran");
+        let (all, one) = apart(&wanted, &found);
+        let (error, bound) = (all.max(one / ELEMENT), bound(&kernel));
+        evidence.push(Evidence { schedule: name.to_owned(), sizes: sizes.clone(), error, bound });
     }
-    Ok(evidence)
+    Ok(Ok(evidence))
+}
+
+fn is_too_long(e: &anyhow::Error) -> bool {
+    matches!(e.downcast_ref(), Some(RuntimeError::Fault(f)) if f.fault.kind == FaultKind::Budget)
+}
+
+/// A bundle of one variant, for its own target: nothing else can be what runs.
+fn alone(bundle: &Bundle, trial: &Trial<'_>) -> Result<Vec<u8>> {
+    let mut writer = BundleWriter::new();
+    let mut class = ClassEntry::new(trial.def, &trial.spec);
+    let image = writer.image(&bundle.image(trial.of)?);
+    class.variants.push(Variant { image, cubin: None, ..trial.of.clone() });
+    let bounds = vec![Vec::new(); trial.def.dims.len()];
+    let table =
+        Table { machine: trial.machine.to_string(), bounds, cells: vec![0], order: vec![0], ..Table::default() };
+    class.tables.push(MachineTable { target: trial.of.target.clone(), table });
+    writer.kernel(trial.def.name, &KernelEntry { classes: vec![class] });
+    Ok(writer.finish())
+}
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use super::*;
+
+    /// What faults in the simulator is not made: no bundle has it without a word.
+    #[test]
+    fn a_fault_ends_the_making() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.atlas");
+        let out = file.display().to_string();
+        let args = ["atlas", "bundle", "softmax", "--dims", "N=8,D=64", "--arch", "sm_80", "--variants", "1"];
+        crate::cli::run([&args[..], &["--no-evidence", "--only-these", "--out", &out]].concat()).unwrap();
+        let bundle = Bundle::open(&file).unwrap();
+        let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
+        let def = input::kernel("softmax").unwrap();
+        let mut writer = BundleWriter::new();
+        for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
+            let mut image = bundle.image(variant).unwrap();
+            // Nothing ends the kernel.
+            image.ptx = image.ptx.replace("ret;", "trap;");
+            variant.image = writer.image(&image);
+        }
+        writer.kernel("softmax", &entry);
+        let why = gather(writer.finish(), &[(def, entry)], &[]).map(drop).unwrap_err().to_string();
+        assert!(why.contains("is wrong in the simulator") && why.contains("Trap"), "{why}");
+    }
 }

@@ -77,8 +77,7 @@ impl Recipe {
             return Ok(writer.finish());
         }
         // What is tried is the file, as programs will read it.
-        let machines: Vec<Platform> = self.platforms.iter().map(|(p, _)| *p).collect();
-        for (name, entry) in evidence::gather(writer.finish(), &entries, &machines)? {
+        for (name, entry) in evidence::gather(writer.finish(), &entries, jobs)? {
             writer.kernel(name, &entry);
         }
         Ok(writer.finish())

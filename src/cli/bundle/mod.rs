@@ -58,7 +58,7 @@ pub(super) struct Args {
 }
 
 /// Makes a bundle, or shows one.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if let Some(path) = &args.show {
         let bundle = Bundle::open(path)?;
         bundle.check()?;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if args.records.is_some() && !args.arch.iter().any(|a| a.contains(':')) {
         bail!("--records are of a GPU: name it, such as --arch \"sm_90:NVIDIA H200\"");
     }
-    let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref()));
+    let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,
         variants: args.variants.max(1),
@@ -82,6 +82,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let bytes = recipe.make(&args.asked.jobs()?)?;
     write_whole(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let bundle = Bundle::open(&args.out)?;
+    for what in report::untried(&bundle)? {
+        warn(&what);
+    }
     report::print(&bundle, bytes.len() as u64, args.json)?;
     Ok(true)
 }
@@ -90,18 +93,26 @@ fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// A machine to compile for, and the records of a GPU of its kind.
-fn platform(text: &str, records: Option<&Path>) -> Result<(Platform, Records)> {
+/// A machine to compile for, and the records of a GPU of its kind: those of the folder that the user named come first.
+fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Result<(Platform, Records)> {
     let Some((arch, gpu)) = text.split_once(':') else { return Ok((compile::platform(text)?, Records::default())) };
-    let mut known = Records::of_gpu(gpu);
-    if let Some(folder) = records {
+    let mut known = Records::none(gpu);
+    if let Some(folder) = folder {
+        std::fs::read_dir(folder).with_context(|| format!("--records: cannot read {}", folder.display()))?;
         known.add_folder(folder);
+        if known.iter().next().is_none() {
+            warn(&format!("there are no tuning records of `{gpu}` in {}", folder.display()));
+        }
     }
-    for problem in known.problems() {
-        eprintln!("warning: {problem}");
+    let others = Records::of_gpu(gpu);
+    for record in others.iter() {
+        known.add(&record.kernel, &record.to_string())?;
     }
-    if known.iter().next().is_none() {
-        eprintln!("warning: there are no tuning records of `{gpu}`");
+    for problem in known.problems().iter().chain(others.problems()) {
+        warn(&problem.to_string());
+    }
+    if folder.is_none() && known.iter().next().is_none() {
+        warn(&format!("there are no tuning records of `{gpu}`"));
     }
     Ok((compile::platform(arch)?, known))
 }

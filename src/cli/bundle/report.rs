@@ -4,18 +4,35 @@ use super::super::show;
 use anyhow::Result;
 use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry};
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+fn entries(bundle: &Bundle) -> Result<Vec<(String, Arc<KernelEntry>)>> {
+    let names: Vec<String> = bundle.kernels().map(str::to_owned).collect();
+    let entry = |name: String| Ok(bundle.entry(&name).transpose()?.map(|entry| (name, entry)));
+    names.into_iter().filter_map(|name| entry(name).transpose()).collect()
+}
+
+/// A line for each reason that variants of a class have no evidence.
+pub(super) fn untried(bundle: &Bundle) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for (name, entry) in entries(bundle)? {
+        for class in &entry.classes {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for why in class.variants.iter().filter_map(|v| v.no_evidence.as_deref()) {
+                *counts.entry(why).or_default() += 1;
+            }
+            let of = [&name, &class.types, &class.dims, &class.tensors].map(String::as_str);
+            let of = of.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+            lines.extend(counts.iter().map(|(why, n)| format!("{n} variants of `{of}` have no evidence: {why}")));
+        }
+    }
+    Ok(lines)
+}
 
 /// Prints a row for each class.
 pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
-    let entry = |name: &str| bundle.entry(name).transpose();
-    let names: Vec<String> = bundle.kernels().map(str::to_owned).collect();
-    let mut entries: Vec<(String, Arc<KernelEntry>)> = Vec::new();
-    for name in names {
-        if let Some(entry) = entry(&name)? {
-            entries.push((name, entry));
-        }
-    }
+    let entries = entries(bundle)?;
     if as_json {
         let kernels: serde_json::Map<_, _> =
             entries.iter().map(|(name, e)| (name.clone(), json!({ "classes": e.classes }))).collect();
@@ -50,12 +67,17 @@ fn spills(class: &ClassEntry) -> String {
     all.and_then(|all| all.into_iter().max()).map_or_else(|| "?".to_owned(), |n| n.to_string())
 }
 
-/// How many variants were run in the simulator, and the largest share of a bound that an error came to.
+/// How many variants were run in the simulator, and the largest share of a bound that an error came to; why others were not.
 fn evidence(class: &ClassEntry) -> String {
     let tried = class.variants.iter().filter(|v| !v.evidence.is_empty()).count();
     let share = class.variants.iter().flat_map(|v| &v.evidence).map(|e| e.error / e.bound).fold(0.0, f64::max);
-    match tried {
-        0 => "none".to_owned(),
-        n => format!("{n} simulated, error {:.0} % of its bound", 100.0 * share),
-    }
+    let why: BTreeSet<&str> = class.variants.iter().filter_map(|v| v.no_evidence.as_deref()).collect();
+    let why: Vec<&str> = why.into_iter().collect();
+    let tried = match (tried, why.is_empty()) {
+        (0, true) => return "none".to_owned(),
+        (0, false) => return format!("no evidence: {}", why.join("; ")),
+        (n, _) => format!("{n} simulated, error {:.0} % of its bound", 100.0 * share),
+    };
+    let others = class.variants.iter().filter(|v| v.no_evidence.is_some()).count();
+    if others == 0 { tried } else { format!("{tried}; {others} with no evidence: {}", why.join("; ")) }
 }

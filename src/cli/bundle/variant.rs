@@ -89,6 +89,7 @@ impl Assembler {
                 resources: c.resources,
                 cubin,
                 evidence: Vec::new(),
+                no_evidence: None,
             };
             let same = class.variants.iter().position(|v| *v == variant);
             places.push(same.unwrap_or(class.variants.len()) as u16);

@@ -1,9 +1,10 @@
 //! What a launch is expected to take: by the cost model, by a record, and at the least.
 
+use super::super::jobs::Job;
 use atlas_codegen::Machine;
 use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::records::{Records, TunedSize, class_text};
-use atlas_runtime::{Cost, Outcome, Selection};
+use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::{Cost, Outcome, Selection, build_kernel};
 use serde_json::{Value, json};
 
 /// The config that runs a problem, what it takes, and the one behind it.
@@ -14,8 +15,9 @@ pub(super) struct Time {
     most_threads: u32,
     /// The next config and its cycles over those of the first.
     next: Option<(Config, f64)>,
-    /// What was measured at these sizes.
+    /// What was measured at these sizes, and whether the kernel is the one that it was measured of.
     recorded: Option<TunedSize>,
+    is_stale: bool,
     /// Microseconds of a cycle of the model, the median over the kernel's records.
     us: Option<f64>,
 }
@@ -23,7 +25,7 @@ pub(super) struct Time {
 impl Time {
     /// Of the problem that a selection is for; none where it has no cost.
     pub(super) fn of(
-        def: &KernelDef,
+        def: &'static KernelDef,
         spec: &Specialization,
         dims: &[u64],
         machine: Machine,
@@ -41,11 +43,22 @@ impl Time {
         let (types, tensors) = class_text(def, spec);
         let record = records.of_kernel(def.name);
         let recorded = record.and_then(|r| r.at(&types, &tensors, &dims_text(def, dims))).cloned();
-        let mut us: Vec<f64> =
-            record.into_iter().flat_map(|r| &r.sizes).map(|s| s.chosen().us / s.chosen().cycles).collect();
+        let is_own = record.is_some_and(|r| r.tune == tune_hash(def));
+        let is_stale = recorded.as_ref().is_some_and(|size: &TunedSize| !is_own || !is_fresh(def, size));
+        // What a cycle takes is the GPU's: of a kernel that has changed, and of another of its name, it is not known.
+        let of_now = record.into_iter().filter(|_| is_own).flat_map(|r| &r.sizes).filter(|s| is_fresh(def, s));
+        let mut us: Vec<f64> = of_now.map(|s| s.chosen().us / s.chosen().cycles).collect();
         us.sort_by(f64::total_cmp);
         let us = us.get(us.len() / 2).copied();
-        Some(Time { config: config.clone(), cost: this, most_threads: machine.sm_threads, next, recorded, us })
+        Some(Time {
+            config: config.clone(),
+            cost: this,
+            most_threads: machine.sm_threads,
+            next,
+            recorded,
+            is_stale,
+            us,
+        })
     }
 
     /// The config.
@@ -76,7 +89,7 @@ impl Time {
     pub(super) fn json(&self) -> Value {
         let b = &self.cost.bound;
         json!({
-            "cycles": self.cost.cycles, "us": self.predicted_us(), "recorded_us": self.recorded_us(),
+            "cycles": self.cost.cycles, "us": self.predicted_us(), "recorded_us": self.recorded_us(), "stale": self.is_stale,
             "bound": { "cycles": b.cycles, "us": self.bound_us(), "unit": b.unit.to_string(), "bytes": b.bytes, "flops": b.flops },
             "waves": self.cost.waves, "programs_per_sm": self.cost.held, "resident_threads": self.cost.resident_threads,
             "next": self.next.as_ref().map(|(config, share)| json!([config.to_string(), share])),
@@ -112,14 +125,26 @@ impl Time {
         }
         if let Some(r) = &self.recorded {
             let first = r.chosen();
-            text +=
-                &format!("record   {}: {:.2} us, {:.2} of a copy; {}\n", first.config, first.us, r.of_copy, r.measured);
+            let stale = if self.is_stale { "stale, of another kernel than this is now: " } else { "" };
+            text += &format!(
+                "record   {stale}{}: {:.2} us, {:.2} of a copy; {}\n",
+                first.config, first.us, r.of_copy, r.measured
+            );
             if let Some(t) = r.configs.get(1) {
                 text += &format!("         then {}: {:.1} % more\n", t.config, 100.0 * (t.us / first.us - 1.0));
             }
         }
         text
     }
+}
+
+/// Whether a size was measured of the kernel as it is.
+fn is_fresh(def: &'static KernelDef, size: &TunedSize) -> bool {
+    let is_own = |config: Config| {
+        let job = Job::of_class(def.name, &size.types, &size.dims, &size.tensors, None).ok()?;
+        build_kernel(def, &job.spec, &config).ok().map(|kernel| ir_hash(&kernel) == size.ir)
+    };
+    size.chosen().config.parse().ok().and_then(is_own).unwrap_or(false)
 }
 
 /// `N=32768 D=8192`.

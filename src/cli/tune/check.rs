@@ -1,7 +1,7 @@
 //! `atlas tune --check`: records that are stale, and, where their GPU is at hand, those that no longer tell its times.
 
 use super::super::jobs::Job;
-use super::super::show;
+use super::super::{show, turn};
 use super::tuner::{Tuner, ir_of};
 use super::{file, ranked};
 use anyhow::{Context, Result, bail};
@@ -26,6 +26,7 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     if files.is_empty() {
         bail!("--check: there are no records in {}", folder.display());
     }
+    let _turn = tuner.as_ref().map(|tuner| turn::take(&tuner.device)).transpose()?;
     let mut progress = show::Progress::new(files.len());
     for file in &files {
         let name = file.display().to_string();
@@ -67,9 +68,13 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     } else {
         for p in &problems {
             let text = |key: &str| p[key].as_str().unwrap_or_default();
-            println!("{} {}: {}", text("record"), text("sizes"), text("problem"));
+            show::say(&format!("{} {}: {}", text("record"), text("sizes"), text("problem")));
         }
-        println!("{sizes} sizes in {} records, {measured} measured again, {} problems", files.len(), problems.len());
+        show::say(&format!(
+            "{sizes} sizes in {} records, {measured} measured again, {} problems",
+            files.len(),
+            problems.len()
+        ));
     }
     Ok(problems.is_empty())
 }
@@ -90,6 +95,7 @@ fn again(job: &Job, size: &TunedSize, tuner: &mut Tuner<'_>) -> Result<Option<St
     let at = |text: &str| candidates.iter().position(|c| c.config.to_string() == text);
     let which: Vec<usize> = recorded.iter().filter_map(|t| at(&t.config)).collect();
     let (mut times, mut failed) = (BTreeMap::new(), Vec::new());
+    // There is no budget here, so that all are tried.
     tuner.measure(job, &candidates, &which, &mut times, &mut failed)?;
     let now = |config: &str| at(config).and_then(|at| times.get(&at)).map(|t| t.median).filter(|us| us.is_finite());
     let chosen = recorded[0];

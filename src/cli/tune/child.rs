@@ -1,18 +1,20 @@
 //! The parent's side of a worker: requests with a time limit, and a new process where the old one hung or died.
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one request may take, in seconds, unless the environment says otherwise.
 const LIMIT: u64 = 60;
 /// How many times that a problem may take to be made.
 const OPENING: u32 = 10;
 const LIMIT_VARIABLE: &str = "ATLAS_TUNE_LIMIT";
+/// What stands before an answer, wherever in a line: the program may print on its own account.
+const MARK: &str = "atlas-tune-worker answers ";
 
 /// A worker process; none until it is asked.
 pub(super) struct Worker {
@@ -25,6 +27,10 @@ struct Running {
     child: Child,
     input: ChildStdin,
     answers: Receiver<Value>,
+    /// The last line that it wrote on its standard error.
+    said: Arc<Mutex<String>>,
+    /// Of the last request.
+    number: u64,
 }
 
 /// What came of a request.
@@ -52,21 +58,30 @@ impl Worker {
             None => Running::start(&self.args)?,
         };
         let running = self.running.insert(running);
+        running.number += 1;
+        let (number, mut request) = (running.number, request.clone());
+        request["number"] = json!(number);
         if let Err(e) = writeln!(running.input, "{request}").and_then(|()| running.input.flush()) {
-            return Ok(Answer::Lost(self.end(&e.to_string())));
+            return Ok(Answer::Lost(self.end(&format!("its process ended: {e}"))));
         }
         // Tensors are made on the host, and so is what they should give.
-        let limit = if request["verb"] == "open" { OPENING * self.limit } else { self.limit };
-        match running.answers.recv_timeout(limit) {
-            Ok(answer) => Ok(match answer["error"].as_str() {
-                Some(error) if answer["ends"] == true => Answer::Lost(self.end(error)),
-                Some(error) => Answer::Refused(error.to_owned()),
-                None => Answer::Done(answer),
-            }),
-            Err(RecvTimeoutError::Timeout) => {
-                Ok(Answer::Lost(self.end(&format!("it gave no answer within {} s", limit.as_secs()))))
+        let limit = if request["verb"] == "open" { self.limit.saturating_mul(OPENING) } else { self.limit };
+        let start = Instant::now();
+        loop {
+            match running.answers.recv_timeout(limit.saturating_sub(start.elapsed())) {
+                Ok(answer) if answer["number"] != number => {}
+                Ok(answer) => {
+                    return Ok(match answer["error"].as_str() {
+                        Some(error) if answer["ends"] == true => Answer::Lost(self.end(error)),
+                        Some(error) => Answer::Refused(error.to_owned()),
+                        None => Answer::Done(answer),
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Ok(Answer::Lost(self.end(&format!("it gave no answer within {} s", limit.as_secs()))));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(Answer::Lost(self.end("its process ended"))),
             }
-            Err(RecvTimeoutError::Disconnected) => Ok(Answer::Lost(self.end("its process ended"))),
         }
     }
 
@@ -75,9 +90,14 @@ impl Worker {
         let Some(mut running) = self.running.take() else { return why.to_owned() };
         // One that is stuck in the driver may not be ended; nothing more can be done about it.
         let _ = running.child.kill();
+        let said = || running.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for _ in 0..100 {
             match running.child.try_wait() {
-                Ok(Some(status)) => return format!("{why} ({status})"),
+                Ok(Some(status)) => {
+                    let said = said();
+                    let said = if said.is_empty() { said } else { format!(": {said}") };
+                    return format!("{why} ({status}){said}");
+                }
                 Ok(None) => std::thread::sleep(Duration::from_millis(50)),
                 Err(_) => break,
             }
@@ -95,29 +115,60 @@ impl Drop for Worker {
 impl Running {
     fn start(args: &[String]) -> Result<Running> {
         let exe = std::env::current_exe().context("cannot find this program")?;
+        // A program that is built anew while it runs leaves a name behind that no file has.
+        if !exe.exists() {
+            bail!("this program was replaced while it ran, and starts no more workers: run it again");
+        }
         let mut child = Command::new(exe)
             .arg("tune-worker")
             .args(args)
+            // What it launches are no sizes of a program.
+            .env_remove(atlas_runtime::sizes::SIZES_VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .context("cannot start a worker")?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
             bail!("a worker has no pipes");
         };
         let (sender, answers) = channel();
         std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // The program may have printed something of its own before it came to this.
-                let Ok(answer @ Value::Object(_)) = serde_json::from_str(&line) else { continue };
-                if sender.send(answer).is_err() {
+            for line in lines(output) {
+                if let Some(answer) = answer_in(&line)
+                    && sender.send(answer).is_err()
+                {
                     break;
                 }
             }
         });
-        Ok(Running { child, input, answers })
+        let said: Arc<Mutex<String>> = Arc::default();
+        let last = said.clone();
+        std::thread::spawn(move || {
+            for line in lines(errors).filter(|line| !line.trim().is_empty()) {
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
+            }
+        });
+        Ok(Running { child, input, answers, said, number: 0 })
     }
+}
+
+/// Lines, whatever bytes they are of.
+fn lines(of: impl std::io::Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(of).split(b'\n').map_while(|line| line.ok());
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+/// An answer as a worker prints it.
+pub(super) fn line_of(answer: &Value) -> String {
+    format!("{MARK}{answer}")
+}
+
+/// The answer that a line has, behind whatever else the program printed.
+fn answer_in(line: &str) -> Option<Value> {
+    let (_, answer) = line.split_once(MARK)?;
+    serde_json::from_str(answer).ok().filter(Value::is_object)
 }
 
 /// Workers that build, each in a thread of its own.
@@ -155,5 +206,19 @@ impl Pool {
             })
             .collect();
         replies.into_iter().map(|answer| answer.recv().context("no worker is left")?).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_behind_what_a_program_prints() {
+        let answer = json!({ "us": [1.5], "number": 3 });
+        for before in ["", "my tools 1.0 ", "{\"number\": 3}"] {
+            assert_eq!(answer_in(&format!("{before}{}", line_of(&answer))), Some(answer.clone()));
+        }
+        assert_eq!(answer_in("{\"us\": [2.0], \"number\": 3}"), None);
     }
 }

@@ -1,16 +1,11 @@
 //! Record files in a folder: `FOLDER/GPU/KERNEL.toml`, read, changed and written whole under a lock of the folder.
 
+use super::super::turn::slug;
 use anyhow::{Context, Result, bail};
 use atlas_runtime::records::{MOST_CONFIGS, MOST_SIZES, Record, TunedSize};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// `NVIDIA H200` as a folder's name: `nvidia-h200`.
-pub(super) fn slug(gpu: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    gpu.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
-}
 
 /// Where the record of a kernel stands.
 pub(super) fn path(folder: &Path, gpu: &str, kernel: &str) -> PathBuf {
@@ -46,34 +41,21 @@ fn known(path: &Path) -> Result<Option<Record>> {
     }
 }
 
-/// Finds out whether records can be written, before anything is measured.
+/// Finds out whether records of a GPU can be written, before anything is measured.
 ///
 /// # Errors
 /// If not.
-pub(super) fn probe(folder: &Path) -> Result<()> {
-    let cannot = || format!("cannot write records into {}", folder.display());
-    fs::create_dir_all(folder).with_context(cannot)?;
-    File::create(folder.join(".lock")).map(drop).with_context(cannot)
-}
-
-/// Waits until no other process tunes on a GPU: times of two beside each other are of neither. Held until it is dropped.
-///
-/// # Errors
-/// If the lock cannot be had.
-pub(super) fn turn(gpu: &str, device: &str) -> Result<File> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let path = std::env::temp_dir().join(format!(
-        "atlas-tune-{}-{}.lock",
-        slug(gpu),
-        device.replace(|c| plain(c) == '-', "-")
-    ));
-    let cannot = || format!("cannot lock {}", path.display());
-    let lock = File::options().create(true).append(true).open(&path).with_context(cannot)?;
-    if lock.try_lock().is_err() {
-        eprintln!("waiting for another `atlas tune` on {device}");
-        lock.lock().with_context(cannot)?;
-    }
-    Ok(lock)
+pub(super) fn probe(folder: &Path, gpu: &str) -> Result<()> {
+    let own = folder.join(slug(gpu));
+    let cannot = || format!("cannot write records into {}", own.display());
+    fs::create_dir_all(&own).with_context(cannot)?;
+    File::create(folder.join(".lock")).map(drop).with_context(cannot)?;
+    // Bytes too: a full disk takes a name and nothing else.
+    let file = own.join(format!(".probe.{}", std::process::id()));
+    let written = fs::write(&file, [b' '; 4096]);
+    // Nothing is lost if it stays.
+    let _ = fs::remove_file(&file);
+    written.with_context(cannot)
 }
 
 /// Puts a size into the record of a kernel, in place of the one that was there. What was measured on another tune space goes.

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 pub(super) use self::worker::{Args as WorkerArgs, run as work};
 
+/// Processes that compile, unless the user says otherwise.
+const MOST_JOBS: usize = 8;
 /// Configs of a size that are measured at the least.
 const LEAST: usize = 4;
 
@@ -75,12 +77,19 @@ pub(super) struct Args {
     /// The GPU that a pack is made for, or that records are replayed for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
-    /// Processes that compile; as many as there are cores unless given.
+    /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Whether processes are started that measure.
+    pub(super) fn has_workers(&self) -> bool {
+        self.pack.is_none() && self.replay.is_none()
+    }
 }
 
 /// Tunes.
@@ -98,7 +107,12 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if args.check {
         let device = input::device(&args.device).ok().filter(|d| d.machine().is_some());
-        let mut tuner = device.map(|device| tuner(args, &device)).transpose()?;
+        if device.is_some() && !stages::CAN_COMPILE {
+            eprintln!(
+                "warning: no time is measured again: this program was built without its code generator, the feature `jit`"
+            );
+        }
+        let mut tuner = device.filter(|_| stages::CAN_COMPILE).map(|device| tuner(args, &device)).transpose()?;
         return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), args.json);
     }
     let tasks = match &args.measure {
@@ -124,9 +138,10 @@ fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
     Ok(Tuner {
         args,
         machine,
+        device: device.clone(),
         gpu: device.name().to_owned(),
-        measured: measured_text(&device.id().to_string()),
-        pool: Arc::new(Pool::new(args.jobs.unwrap_or(cores).max(1), &to_worker)),
+        measured: measured_text(device),
+        pool: Arc::new(Pool::new(workers(args.jobs, cores), &to_worker)),
         worker: Worker::new(to_worker),
         opened: None,
         busy: Duration::ZERO,
@@ -144,6 +159,11 @@ fn jobs(args: &Args) -> Result<Vec<Job>> {
             Ok(drawn.concat())
         }
     }
+}
+
+/// How many processes compile: one a core, but each takes some of the GPU's memory.
+fn workers(asked: Option<usize>, cores: usize) -> usize {
+    asked.unwrap_or(cores.min(MOST_JOBS)).max(1)
 }
 
 /// How many of so many legal configs are measured.
@@ -184,11 +204,21 @@ fn build_request(job: &Job, config: &Config) -> Value {
 }
 
 /// `2026-11-24, driver 580.159.04, 1980 MHz, atlas 0.1.0`.
-fn measured_text(device: &str) -> String {
+fn measured_text(device: &Device) -> String {
     let r = record::record(device);
     let text = |v: &Value| v.as_str().unwrap_or("?").to_owned();
     let (gpu, date) = (&r["gpu"], text(&r["date"]));
     let date = date.split('T').next().unwrap_or("?");
     let (driver, sm, memory) = (text(&gpu["driver_version"]), text(&gpu["clocks_sm"]), text(&gpu["clocks_mem"]));
     format!("{date}, driver {driver}, clocks {sm} and {memory} at the start, atlas {}", text(&r["atlas"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::workers;
+
+    #[test]
+    fn a_host_of_many_cores_has_few_workers_unless_it_is_asked_for_more() {
+        assert_eq!([workers(None, 224), workers(None, 2), workers(Some(20), 2), workers(Some(0), 2)], [8, 2, 20, 1]);
+    }
 }

@@ -100,12 +100,12 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
     writer.problems(&jobs::launches_text(tasks.iter().map(|t| (&t.job, t.only.as_deref().unwrap_or_default()))));
     let bytes = writer.finish();
     write_whole(file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
-    println!(
+    show::say(&format!(
         "{}: {kernels} kernels for {} problems on {on}, {} KB; {left_out} are refused by the compiler, or spill",
         file.display(),
         tasks.len(),
         bytes.len() / 1024
-    );
+    ));
     Ok(tasks.len() == jobs.len())
 }
 

@@ -1,6 +1,7 @@
 //! The search itself: what is ready is measured, and the result is recorded.
 
 use super::super::jobs::Job;
+use super::super::turn;
 use super::child::{Answer, Pool, Worker};
 use super::pack::Task;
 use super::search::{Times, halving};
@@ -9,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::records::{Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
-use atlas_runtime::{Candidate, Outcome, build_kernel, choose_for};
+use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Sizes that are compiled ahead of the one that is measured.
@@ -30,10 +32,28 @@ struct Ready {
     failed: Vec<(String, String)>,
 }
 
+/// A size that was measured, and whether the record could be written.
+struct Tuned {
+    row: Value,
+    recorded: Result<()>,
+}
+
+/// How a search ends.
+enum End {
+    Done,
+    /// The time that the user gave is over.
+    Spent,
+    /// The device does not answer.
+    Gone,
+    /// A record cannot be written, and no other could be.
+    Unwritten(anyhow::Error),
+}
+
 /// The search on one GPU.
 pub(super) struct Tuner<'a> {
     pub(super) args: &'a Args,
     pub(super) machine: Machine,
+    pub(super) device: Device,
     pub(super) gpu: String,
     /// Date, driver, clocks and compiler.
     pub(super) measured: String,
@@ -54,56 +74,75 @@ impl Tuner<'_> {
     pub(super) fn run(&mut self, tasks: Vec<Task>) -> Result<bool> {
         let start = Instant::now();
         self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
-        file::probe(&self.args.records)?;
-        let _turn = file::turn(&self.gpu, &self.args.device)?;
+        file::probe(&self.args.records, &self.gpu)?;
+        let _turn = turn::take(&self.device)?;
         let total = tasks.len();
         let todo: Vec<usize> = (0..total).filter(|&at| self.args.again || !self.is_recorded(&tasks[at].job)).collect();
         let known = total - todo.len();
         let mut progress = show::Progress::new(todo.len());
         let (tell, done) = channel();
-        let ready = self.ready_ahead(tasks, todo, done);
+        let (maker, ready) = self.ready_ahead(tasks, todo, done);
         let (mut rows, mut failures) = (Vec::new(), 0);
-        for (at, ready) in ready {
-            if self.deadline.is_some_and(|d| Instant::now() >= d) {
-                eprintln!("the budget is spent: {} of {total} sizes are recorded", known + rows.len());
-                break;
-            }
-            let row = ready.and_then(|ready| {
+        let end = loop {
+            let Ok((at, ready)) = ready.recv() else { break End::Done };
+            let tuned = ready.and_then(|ready| {
                 progress.step(&ready.job.text());
-                self.tune(&ready).with_context(|| ready.job.text())
+                match self.is_over() {
+                    true => Ok(None),
+                    false => self.tune(&ready).with_context(|| ready.job.text()),
+                }
             });
             // Who makes problems ready is gone after the last.
             let _ = tell.send(at);
-            match row {
-                Ok(row) => {
+            match tuned {
+                Ok(Some(Tuned { row, recorded })) => {
                     if !self.args.json {
                         eprintln!("  {}", row["summary"].as_str().unwrap_or(""));
                     }
                     rows.push(row);
+                    if let Err(e) = recorded {
+                        break End::Unwritten(e);
+                    }
                 }
+                Ok(None) => break End::Spent,
                 Err(e) => {
                     failures += 1;
                     eprintln!("error: {e:#}");
                     if self.is_gone {
-                        eprintln!("error: {} does not answer; what is recorded stays", self.args.device);
-                        break;
+                        break End::Gone;
                     }
                 }
             }
-        }
+        };
         drop(progress);
+        match end {
+            // What made the problems ready has ended, and so it is known how.
+            End::Done if maker.join().is_err() => {
+                failures += 1;
+                eprintln!(
+                    "error: a problem could not be made ready, and those after it were not tuned: this is a bug of Atlas"
+                );
+            }
+            End::Done => {}
+            End::Spent => eprintln!("the budget is spent: {} of {total} sizes are recorded", known + rows.len()),
+            End::Gone => eprintln!("error: {} does not answer; what is recorded stays", self.args.device),
+            End::Unwritten(e) => {
+                failures += 1;
+                eprintln!("error: {e:#}; nothing more is measured");
+            }
+        }
         let seconds = start.elapsed().as_secs_f64();
         match self.args.json {
             true => show::json(&json!({
                 "gpu": self.gpu, "measured": self.measured, "seconds": seconds, "gpu_seconds": self.busy.as_secs_f64(),
                 "known": known, "sizes": rows,
             })),
-            false => println!(
+            false => show::say(&format!(
                 "{} sizes tuned, {} known before, in {seconds:.1} s, of which the GPU was asked for {:.1} s",
                 rows.len(),
                 known,
                 self.busy.as_secs_f64()
-            ),
+            )),
         }
         Ok(failures == 0)
     }
@@ -117,11 +156,11 @@ impl Tuner<'_> {
         tasks: Vec<Task>,
         todo: Vec<usize>,
         done: Receiver<usize>,
-    ) -> Receiver<(usize, Result<Ready>)> {
+    ) -> (JoinHandle<()>, Receiver<(usize, Result<Ready>)>) {
         let (sender, ready) = sync_channel(AHEAD);
         let (pool, machine, share) = (self.pool.clone(), self.machine, self.args.share);
         let (folder, gpu) = (self.args.records.clone(), self.gpu.clone());
-        std::thread::spawn(move || {
+        let maker = std::thread::spawn(move || {
             let mut last = None;
             for &at in &todo {
                 let seen = (at + 1).saturating_sub(LAG);
@@ -139,7 +178,12 @@ impl Tuner<'_> {
                 }
             }
         });
-        ready
+        (maker, ready)
+    }
+
+    /// Whether the time that the user gave is over.
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 
     /// True if the record of a job's sizes is there and of the kernel as it is.
@@ -152,16 +196,18 @@ impl Tuner<'_> {
         })
     }
 
-    /// Measures a size and records it.
-    fn tune(&mut self, ready: &Ready) -> Result<Value> {
+    /// Measures a size and records it; none if the time was over before all that was to be tried of it was.
+    fn tune(&mut self, ready: &Ready) -> Result<Option<Tuned>> {
         let Ready { job, candidates, first, failed } = ready;
         let mut failed = failed.clone();
         let mut times: BTreeMap<usize, Times> = BTreeMap::new();
-        self.measure(job, candidates, first, &mut times, &mut failed)?;
-        self.record(job, candidates, &times, &failed)
+        match self.measure(job, candidates, first, &mut times, &mut failed)? {
+            true => self.record(job, candidates, &times, &failed).map(Some),
+            false => Ok(None),
+        }
     }
 
-    /// Times some candidates, past those that fail.
+    /// Times some candidates, past those that fail. False, and no times, if the time was over before all were tried.
     pub(super) fn measure(
         &mut self,
         job: &Job,
@@ -169,13 +215,12 @@ impl Tuner<'_> {
         which: &[usize],
         times: &mut BTreeMap<usize, Times>,
         failed: &mut Vec<(String, String)>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let name = |at: usize| candidates[at].config.to_string();
         let mut good: Vec<usize> = Vec::new();
         for &at in which {
-            // What was tried until now is worth timing.
-            if !good.is_empty() && self.deadline.is_some_and(|d| Instant::now() >= d) {
-                break;
+            if self.is_over() {
+                return Ok(false);
             }
             match self.ask_opened(job, &json!({ "verb": "try", "config": name(at) }))? {
                 Answer::Done(answer) if answer["spills"].as_u64().unwrap_or(0) > 0 => {
@@ -185,7 +230,62 @@ impl Tuner<'_> {
                 Answer::Refused(why) | Answer::Lost(why) => failed.push((name(at), why)),
             }
         }
-        // A worker that was lost on the way has lost what it had loaded, and may be lost again.
+        self.load(job, &mut good, name, failed)?;
+        if good.is_empty() {
+            return Ok(true);
+        }
+        let mut lost: Vec<usize> = Vec::new();
+        let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
+            let mut all = vec![Vec::new(); alive.len()];
+            for run in 0..runs {
+                // A request each, which has the time that one may take. None is always behind the same one.
+                for i in (0..alive.len()).map(|i| (i + run) % alive.len()) {
+                    let at = good[alive[i]];
+                    if lost.contains(&at) {
+                        continue;
+                    }
+                    let why = match self.ask(&json!({ "verb": "time", "config": name(at) }))? {
+                        Answer::Done(answer) => {
+                            all[i].extend(answer["us"].as_f64());
+                            continue;
+                        }
+                        Answer::Refused(why) => why,
+                        Answer::Lost(why) => {
+                            self.opened = None;
+                            why
+                        }
+                    };
+                    failed.push((name(at), format!("while it was timed: {why}")));
+                    lost.push(at);
+                    // The others are timed on.
+                    let mut rest: Vec<usize> = alive.iter().map(|&i| good[i]).filter(|at| !lost.contains(at)).collect();
+                    let before = rest.clone();
+                    self.load(job, &mut rest, name, failed)?;
+                    lost.extend(before.into_iter().filter(|at| !rest.contains(at)));
+                }
+            }
+            for (us, &i) in all.iter_mut().zip(alive) {
+                if lost.contains(&good[i]) {
+                    us.clear();
+                }
+            }
+            Ok(all)
+        })?;
+        for (at, t) in good.into_iter().zip(found) {
+            times.insert(at, t);
+        }
+        Ok(true)
+    }
+
+    /// Has the worker load candidates that it tried before, if it was lost since; takes those out that it is lost with.
+    fn load(
+        &mut self,
+        job: &Job,
+        good: &mut Vec<usize>,
+        name: impl Fn(usize) -> String,
+        failed: &mut Vec<(String, String)>,
+    ) -> Result<()> {
+        // It may be lost again on the way, with all that it had loaded.
         let mut lost = true;
         while lost {
             lost = false;
@@ -198,27 +298,6 @@ impl Tuner<'_> {
                     failed.push((name(at), why));
                 }
             }
-        }
-        let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
-            let configs: Vec<String> = alive.iter().map(|&i| name(good[i])).collect();
-            let mut all = vec![Vec::new(); configs.len()];
-            // A request a run: each has the time that one may take.
-            for run in 0..runs {
-                match self.ask(&json!({ "verb": "time", "configs": configs, "run": run }))? {
-                    Answer::Done(answer) => {
-                        let us: Vec<f64> = serde_json::from_value(answer["us"].clone())?;
-                        all.iter_mut().zip(us).for_each(|(all, us)| all.push(us));
-                    }
-                    Answer::Refused(why) | Answer::Lost(why) => {
-                        self.opened = None;
-                        bail!("while it was timed: {why}")
-                    }
-                }
-            }
-            Ok(all)
-        })?;
-        for (at, t) in good.into_iter().zip(found) {
-            times.insert(at, t);
         }
         Ok(())
     }
@@ -258,7 +337,7 @@ impl Tuner<'_> {
         candidates: &[Candidate],
         times: &BTreeMap<usize, Times>,
         failed: &[(String, String)],
-    ) -> Result<Value> {
+    ) -> Result<Tuned> {
         let timed = times.iter().filter(|(_, t)| t.median.is_finite() && t.median > 0.0);
         let mut order: Vec<(usize, &Times)> = timed.map(|(&at, t)| (at, t)).collect();
         order.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
@@ -302,8 +381,8 @@ impl Tuner<'_> {
             "next": behind, "model": gain, "measured": times.len(), "legal": candidates.len(), "failed": failed,
             "summary": summary,
         });
-        file::put(&self.args.records, &self.gpu, job.def.name, &tune_hash(job.def), size)?;
-        Ok(row)
+        let recorded = file::put(&self.args.records, &self.gpu, job.def.name, &tune_hash(job.def), size);
+        Ok(Tuned { row, recorded })
     }
 }
 
@@ -323,6 +402,8 @@ pub(super) fn cost(c: &Candidate) -> Option<f64> {
 /// Ranks a problem's configs and makes those ready that are measured: a share of the first, or those of a pack.
 fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<Ready> {
     let Task { job, only } = task;
+    #[cfg(feature = "mutations")]
+    assert!(std::env::var("ATLAS_TUNE_FAULT").as_deref() != Ok("unready"), "planted");
     let candidates = ranked(&job, machine, records).with_context(|| job.text())?;
     let places: Vec<usize> = match &only {
         None => (0..measured(candidates.len(), share)).collect(),
@@ -332,8 +413,9 @@ fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &
     let (mut first, mut failed) = (Vec::new(), Vec::new());
     for (at, answer) in places.into_iter().zip(pool.ask_all(requests)?) {
         match answer {
-            Answer::Done(_) => first.push(at),
-            Answer::Refused(why) | Answer::Lost(why) => failed.push((candidates[at].config.to_string(), why)),
+            // Was it the config, or had the worker no memory? Who measures finds out.
+            Answer::Done(_) | Answer::Lost(_) => first.push(at),
+            Answer::Refused(why) => failed.push((candidates[at].config.to_string(), why)),
         }
     }
     Ok(Ready { job, candidates, first, failed })

@@ -1,11 +1,12 @@
 //! The worker of `atlas tune`: a process that compiles, loads, runs and times candidates, and that may end badly.
 //!
 //! It reads requests and writes answers, a line of JSON each: `build` compiles a config and, on a GPU, lets the driver assemble
-//! it; `open` makes a problem's tensors; `try` runs a config and checks what it gave; `time` runs configs in turn. In the simulator
+//! it; `open` makes a problem's tensors; `try` runs a config and checks what it gave; `time` runs it once more. In the simulator
 //! warp instructions stand for microseconds: that tests the search, and finds no config for any GPU.
 
 use super::super::jobs::Job;
 use super::super::{input, sample, stages};
+use super::child::line_of;
 use super::pack;
 use super::subject::Subject;
 use anyhow::{Context, Result, bail};
@@ -42,11 +43,14 @@ pub(in super::super) fn run(args: &Args) -> Result<bool> {
     let mut out = std::io::stdout();
     for line in requests() {
         let request: Value = serde_json::from_str(&line)?;
-        let answer = worker.answer(&request).unwrap_or_else(|e| {
+        #[cfg(feature = "mutations")]
+        chatter();
+        let mut answer = worker.answer(&request).unwrap_or_else(|e| {
             let failed = worker.device.synchronize().is_err();
             json!({ "error": format!("{e:#}"), "ends": failed })
         });
-        writeln!(out, "{answer}")?;
+        answer["number"] = request["number"].clone();
+        writeln!(out, "{}", line_of(&answer))?;
         out.flush()?;
         if answer["ends"] == true {
             return Ok(false);
@@ -85,6 +89,10 @@ struct Worker {
 
 impl Worker {
     fn new(args: &Args) -> Result<Worker> {
+        #[cfg(feature = "mutations")]
+        if std::env::var("ATLAS_TUNE_FAULT").is_ok_and(|fault| fault == "closed") {
+            bail!("the device is taken");
+        }
         let device = input::device(&args.device)?;
         let machine = device.machine().context("a CPU is not tuned for")?;
         // What is measured is what the compiler makes now, or what the pack has.
@@ -110,6 +118,12 @@ impl Worker {
     }
 
     fn build(&self, job: &Job, config: &Config) -> Result<Value> {
+        #[cfg(feature = "mutations")]
+        match std::env::var("ATLAS_TUNE_FAULT").as_deref() {
+            Ok("refuse") => bail!("refused as planned"),
+            Ok("unbuilt") => std::process::abort(),
+            _ => {}
+        }
         let image = match &self.pack {
             Some(pack) => Arc::new(pack.image(&pack::variant(pack, job, config)?)?),
             None => self.compiled(job, config)?,
@@ -157,7 +171,7 @@ impl Worker {
             return Ok(json!({}));
         }
         #[cfg(feature = "mutations")]
-        fault(&config);
+        fault(&config.to_string(), false);
         let subject = self.subject.as_mut().context("no problem is open")?;
         let launch = subject.prepare(&config, &device)?;
         let spills = launch.facts().map_or(0, |f| f.local_bytes);
@@ -165,39 +179,26 @@ impl Worker {
         Ok(json!({ "spills": spills }))
     }
 
-    /// Times each of some configs once, in an order that the run tells: none is always behind the same one.
+    /// Times a config that was tried once.
     fn time(&mut self, request: &Value) -> Result<Value> {
-        let device = self.device.clone();
-        let run = request["run"].as_u64().unwrap_or(0) as usize;
-        let names: Vec<&str> = request["configs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let (device, config) = (self.device.clone(), config(&request["config"])?.to_string());
+        #[cfg(feature = "mutations")]
+        fault(&config, true);
         let subject = self.subject.as_mut().context("no problem is open")?;
-        let launches = names.iter().map(|n| self.launches.get(*n).with_context(|| format!("`{n}` was not tried")));
-        let launches = launches.collect::<Result<Vec<_>>>()?;
-        let mut us = vec![0.0; launches.len()];
-        let order = (0..launches.len()).map(|i| (i + run) % launches.len());
+        let launch = self.launches.get(&config).with_context(|| format!("`{config}` was not tried"))?;
         if device.simulates() {
-            for at in order {
-                subject.launch(launches[at])?;
-                let ran = device.simulated().context("nothing ran")?;
-                us[at] = ran.report.counters.totals().warp_instructions as f64;
-            }
-            return Ok(json!({ "us": us }));
+            subject.launch(launch)?;
+            let ran = device.simulated().context("nothing ran")?;
+            return Ok(json!({ "us": ran.report.counters.totals().warp_instructions as f64 }));
         }
         let stream = device.default_stream();
-        let mut events: Vec<(usize, Event, Event)> = Vec::new();
-        for at in order {
-            let (start, end) = (Event::new(&device)?, Event::new(&device)?);
-            sample::flush(&device)?;
-            start.record(&stream)?;
-            subject.launch(launches[at])?;
-            end.record(&stream)?;
-            events.push((at, start, end));
-        }
+        let (start, end) = (Event::new(&device)?, Event::new(&device)?);
+        sample::flush(&device)?;
+        start.record(&stream)?;
+        subject.launch(launch)?;
+        end.record(&stream)?;
         device.synchronize()?;
-        for (at, start, end) in &events {
-            us[*at] = start.elapsed_ms(end)? * 1e3;
-        }
-        Ok(json!({ "us": us }))
+        Ok(json!({ "us": start.elapsed_ms(&end)? * 1e3 }))
     }
 
     /// Answers if the device does.
@@ -211,10 +212,11 @@ impl Worker {
     }
 }
 
-/// Ends or hangs this process at a config, as a bad kernel would.
+/// Ends or hangs this process at a config, as a bad kernel would: when it is tried, or when it is timed.
 #[cfg(feature = "mutations")]
-fn fault(config: &Config) {
-    if std::env::var("ATLAS_TUNE_FAULT_AT").is_ok_and(|at| at == config.to_string()) {
+fn fault(config: &str, is_timed: bool) {
+    let when = std::env::var_os("ATLAS_TUNE_FAULT_TIMED").is_some();
+    if when == is_timed && std::env::var("ATLAS_TUNE_FAULT_AT").is_ok_and(|at| at == config) {
         match std::env::var("ATLAS_TUNE_FAULT").as_deref() {
             Ok("abort") => std::process::abort(),
             Ok("hang") => loop {
@@ -222,6 +224,15 @@ fn fault(config: &Config) {
             },
             _ => {}
         }
+    }
+}
+
+/// Prints what the program of a user may.
+#[cfg(feature = "mutations")]
+fn chatter() {
+    if std::env::var("ATLAS_TUNE_FAULT").is_ok_and(|fault| fault == "chatter") {
+        println!("{}", json!({ "us": [0.25] }));
+        print!("my tools 1.0 ");
     }
 }
 

@@ -1,0 +1,286 @@
+//! What `atlas bundle` tries a user's kernels on: sizes that meet their demands, numbers that make them work; and what it says
+//! where it cannot, or where they are wrong.
+
+use atlas::dsl::{KernelDef, Specialization};
+use atlas::prelude::*;
+use atlas::runtime::build_kernel;
+use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
+use atlas::runtime::records::{Record, Timed, TunedSize, ir_hash, tune_hash};
+use std::fs;
+use std::path::Path;
+
+atlas_kernel! {
+    /// Sums of neighbours.
+    kernel sums_of_two(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [M, D]>)
+    require { N == 2 * M }
+    {
+        for m in grid(M) {
+            store(y[m, ..], load(x[m * 2 + 0, ..]) + load(x[m * 2 + 1, ..]));
+        }
+    }
+}
+
+atlas_kernel! {
+    /// Nothing small.
+    kernel of_many(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [256] }
+    require { N >= 100000000 }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]) * 2.0);
+        }
+    }
+}
+
+atlas_kernel! {
+    /// Whole numbers.
+    kernel doubled_whole(x: &Tensor<i32, [N]>, y: &mut Tensor<i32, [N]>)
+    tune { BN: [256, 512], warps: [4, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]) * 2);
+        }
+    }
+}
+
+atlas_kernel! {
+    /// No number where its input is negative.
+    kernel roots_alone(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [1024] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], sqrt(load(x[n])));
+        }
+    }
+}
+
+atlas_kernel! {
+    /// Sums of rows of a list of rows.
+    kernel sums_of_rows(starts: &Tensor<i32, [P]>, x: &Tensor<f32, [Z, D]>, y: &mut Tensor<f32, [R, D]>)
+    require { P == R + 1 }
+    {
+        for r in grid(R) {
+            let mut sum = zeros::<f32>([D]);
+            for j in load(starts[r + 0])..load(starts[r + 1]) {
+                sum += load(x[j + 0, ..]);
+            }
+            store(y[r, ..], sum);
+        }
+    }
+}
+
+/// A bundle of one kernel, and what is warned of; or why there is none.
+fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
+    let out = file.display().to_string();
+    let mut warnings = Vec::new();
+    let args = [&["atlas", "bundle"], args, &["--out", &out]].concat();
+    assert!(atlas::cli::run_with(args, |what| warnings.push(what.to_owned()))?);
+    Ok(warnings)
+}
+
+fn variants(file: &Path, kernel: &str) -> Vec<Variant> {
+    let entry = Bundle::open(file).unwrap().entry(kernel).unwrap().unwrap();
+    entry.classes.iter().flat_map(|c| c.variants.clone()).collect()
+}
+
+fn verifies(file: &Path) -> bool {
+    atlas::cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
+}
+
+/// A file like another whose first variant has other code, and no evidence.
+fn changed(from: &Path, kernel: &str, to: &Path, change: impl Fn(&str) -> String) {
+    let bundle = Bundle::open(from).unwrap();
+    let mut entry: KernelEntry = (*bundle.entry(kernel).unwrap().unwrap()).clone();
+    let mut writer = BundleWriter::new();
+    for (at, variant) in entry.classes.iter_mut().flat_map(|c| &mut c.variants).enumerate() {
+        let mut image = bundle.image(variant).unwrap();
+        if at == 0 {
+            let lines: Vec<String> = image.ptx.lines().map(&change).collect();
+            assert_ne!(lines, image.ptx.lines().collect::<Vec<_>>());
+            image.ptx = lines.join("\n") + "\n";
+            variant.evidence.clear();
+        }
+        variant.image = writer.image(&image);
+    }
+    writer.kernel(kernel, &entry);
+    fs::write(to, writer.finish()).unwrap();
+}
+
+#[test]
+fn sizes_are_found_that_a_kernel_demands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    for (kernel, dims) in [("sums_of_two", "N=4096,M=2048,D=32"), ("sums_of_rows", "P=4097,R=4096,Z=20000,D=32")] {
+        assert_eq!(bundle(&file, &[kernel, "--dims", dims, "--arch", "sm_80"]), Ok(Vec::new()));
+        let variants = variants(&file, kernel);
+        assert!(variants.iter().all(|v| v.evidence.len() == 3), "{variants:?}");
+        assert!(verifies(&file));
+    }
+}
+
+#[test]
+fn what_cannot_be_tried_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    let warnings = bundle(&file, &["of_many", "--dims", "N=100000000", "--arch", "sm_80"]).unwrap();
+    assert!(warnings[0].contains("have no evidence: no small problem of its class is known"), "{warnings:?}");
+    let variants = variants(&file, "of_many");
+    assert!(variants.iter().all(|v| v.evidence.is_empty() && v.no_evidence.is_some()), "{variants:?}");
+}
+
+/// A fault is no reason to leave a variant untried, and neither is what leaves its output as it was.
+#[test]
+fn code_that_faults_or_does_nothing_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good.atlas"), folder.path().join("bad.atlas"));
+    bundle(&good, &["doubled_whole", "--dims", "N=65536", "--arch", "sm_80"]).unwrap();
+    assert!(variants(&good, "doubled_whole").len() > 1 && verifies(&good));
+    let is_store = |line: &str| line.contains("st.global");
+    changed(&good, "doubled_whole", &bad, |line| if is_store(line) { String::new() } else { line.to_owned() });
+    assert!(!verifies(&bad), "nothing is stored");
+    changed(&good, "doubled_whole", &bad, |line| {
+        if is_store(line) && !line.contains('+') { line.replacen(']', "+16777216]", 1) } else { line.to_owned() }
+    });
+    assert!(!verifies(&bad), "stored elsewhere");
+    changed(&good, "doubled_whole", &bad, |line| line.replace("st.global", "st.globe"));
+    assert!(!verifies(&bad), "no PTX");
+}
+
+/// Whatever stands beside it in the file, and in whatever order machines are named.
+#[test]
+fn every_variant_is_run_as_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    for archs in ["sm_90,sm_90a", "sm_86,sm_80"] {
+        bundle(&file, &["doubled_whole", "--dims", "N=65536", "--arch", archs]).unwrap();
+        let variants = variants(&file, "doubled_whole");
+        assert!(variants.iter().all(|v| v.evidence.len() == 3), "{archs}: {variants:?}");
+    }
+}
+
+#[test]
+fn kernels_of_positive_numbers_get_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    assert_eq!(bundle(&file, &["roots_alone", "--dims", "N=65536", "--arch", "sm_80"]), Ok(Vec::new()));
+    assert!(verifies(&file));
+}
+
+atlas_kernel! {
+    /// Another kernel with the name of one that ships.
+    kernel favor_features(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [128, 256, 512], warps: [1, 2, 4, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]) + 1.0);
+        }
+    }
+}
+
+/// A record says what nobody would choose without it.
+fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
+    let spec = Specialization::default().with_dim("N", atlas::dsl::specialization::DimFact::Dynamic(128));
+    let config = def.configs().into_iter().find(|c| c.to_string().contains("BN=128") && c.schedule.warps == 8).unwrap();
+    let kernel = build_kernel(def, &spec, &config).unwrap();
+    let timed = Timed { config: config.to_string(), us: 1.0, cycles: 1000.0 };
+    let size = TunedSize {
+        types: String::new(),
+        tensors: String::new(),
+        dims: "N=65536".to_owned(),
+        ir: ir_hash(&kernel),
+        spread: 0.0,
+        of_copy: 0.0,
+        measured: "for a test".to_owned(),
+        configs: vec![timed],
+    };
+    Record { kernel: def.name.to_owned(), gpu: gpu.to_owned(), tune: tune_hash(def), sizes: vec![size] }
+}
+
+/// A kernel's own record decides, though one that ships is of the same name; and it is the kernel that is verified.
+#[test]
+fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, records) = (folder.path().join("a.atlas"), folder.path().join("records"));
+    fs::create_dir(&records).unwrap();
+    let record = record_of(&favor_features, "NVIDIA H200");
+    fs::write(records.join("favor_features.toml"), record.to_string()).unwrap();
+    let records = records.display().to_string();
+    let args =
+        ["favor_features", "--dims", "N=65536", "--arch", "sm_90:NVIDIA H200", "--records", &records, "--only-these"];
+    assert_eq!(bundle(&file, &args), Ok(Vec::new()));
+    let entry = Bundle::open(&file).unwrap().entry("favor_features").unwrap().unwrap();
+    let (_, exact) = entry.classes[0].tables[0].table.exact[0];
+    assert_eq!(entry.classes[0].variants[usize::from(exact)].config, record.sizes[0].configs[0].config);
+    assert!(verifies(&file));
+    // Of a GPU that the folder has nothing of, that is said, though there are records of others of its kernels.
+    let other = folder.path().join("others");
+    fs::create_dir(&other).unwrap();
+    let other = other.display().to_string();
+    let warnings = bundle(&file, &[&args[..6], &[&other, "--no-evidence"]].concat()).unwrap();
+    assert!(warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200` in")), "{warnings:?}");
+    let nowhere = bundle(&file, &[&args[..6], &["/nowhere"]].concat()).unwrap_err();
+    assert!(nowhere.contains("--records: cannot read /nowhere"), "{nowhere}");
+}
+
+/// Two kernels of one name in a program: the one that was compiled is the one that is tried again.
+#[test]
+fn a_shipped_kernel_is_verified_beside_one_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas").display().to_string();
+    // The command line knows the shipped one alone.
+    crate::command::prints(&["bundle", "layer_norm", "--dims", "B=1,N=64,H=1,D=64", "--arch", "sm_80", "--out", &file]);
+    assert!(verifies(Path::new(&file)));
+}
+
+/// What the command line launches of its own is no size of a program.
+#[test]
+fn evidence_is_no_size_of_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (sizes, file, records) = (path("sizes.toml"), path("a.atlas"), path("records"));
+    let variables = [("ATLAS_RECORD_SIZES", sizes.as_str())];
+    let problem = ["softmax", "--dims", "N=8,D=64"];
+    let bundle = [&["bundle"], &problem[..], &["--arch", "sm_80", "--variants", "1", "--out", &file]].concat();
+    crate::command::prints_with(&bundle, &variables);
+    let tune = ["--device", "sim:sm_90", "--share", "0.1", "--jobs", "1", "--records", &records];
+    crate::command::prints_with(&[&["tune"], &problem[..], &tune].concat(), &variables);
+    crate::command::prints_with(&["verify", "--bundle", &file], &[("ATLAS_RECORD_SIZES", &path("verified.toml"))]);
+    assert!(!Path::new(&sizes).exists());
+    assert!(!fs::read_to_string(path("verified.toml")).unwrap_or_default().contains("softmax"));
+}
+
+atlas_kernel! {
+    /// A loop of as many steps as it is told.
+    kernel told_steps(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, steps: i32)
+    tune { BN: [256] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut sum = zeros::<f32>([BN]);
+            for step in 0..steps {
+                sum += load(x[n]) * step.cast::<f32>();
+            }
+            store(y[n], sum);
+        }
+    }
+}
+
+/// Numbers by value are the user's, where there are some, and stand in the evidence.
+#[test]
+fn numbers_by_value_are_given_or_usual() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    let args = ["told_steps", "--dims", "N=65536", "--arch", "sm_80"];
+    let sizes = |more: &[&str]| {
+        assert_eq!(bundle(&file, &[&args[..], more].concat()), Ok(Vec::new()));
+        assert!(verifies(&file));
+        variants(&file, "told_steps")[0].evidence[0].sizes.clone()
+    };
+    let usual = sizes(&[]);
+    assert_eq!(sizes(&["--set", "steps=5"]), format!("{usual} steps=5"));
+    let sizes = folder.path().join("sizes.toml");
+    fs::write(&sizes, "[[launch]]\nkernel = \"told_steps\"\ndims = \"N=65536\"\nset = \"steps=9\"\n").unwrap();
+    assert_eq!(bundle(&file, &["--sizes", &sizes.display().to_string(), "--arch", "sm_80"]), Ok(Vec::new()));
+    assert!(variants(&file, "told_steps")[0].evidence[0].sizes.ends_with(" steps=9"));
+    let why = bundle(&file, &[&args[..], &["--set", "stepz=5"]].concat()).unwrap_err();
+    assert!(why.contains("no kernel takes `stepz=5` by value"), "{why}");
+}
