@@ -5,7 +5,7 @@ use atlas::dsl::{KernelDef, Specialization};
 use atlas::prelude::*;
 use atlas::runtime::build_kernel;
 use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
-use atlas::runtime::records::{Record, Timed, TunedSize, ir_hash, tune_hash};
+use atlas::runtime::records::{MODEL, Record, Timed, TunedSize, ir_hash, tune_hash};
 use std::fs;
 use std::path::Path;
 
@@ -191,6 +191,7 @@ fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
         spread: 0.0,
         of_copy: 0.0,
         measured: "for a test".to_owned(),
+        model: MODEL,
         configs: vec![timed],
     };
     Record { kernel: def.name.to_owned(), gpu: gpu.to_owned(), tune: tune_hash(def), sizes: vec![size] }

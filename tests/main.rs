@@ -9,6 +9,7 @@ mod bundle;
 mod chains;
 mod cli;
 mod command;
+mod cost_model;
 #[cfg(feature = "llvm")]
 mod determinism;
 #[cfg(feature = "llvm")]

@@ -52,7 +52,7 @@ pub use ir::Kernel;
 pub use op::Op;
 pub use parse::parse_kernel;
 pub use print::same_kernel;
-pub use require::Requirement;
+pub use require::{Quantity, Requirement};
 pub use specialization::Specialization;
 pub use types::{DType, TileType};
 pub use verify::{Verified, verify};

@@ -52,6 +52,13 @@ impl Requirement {
 }
 
 impl Quantity {
+    /// The dims that it is made of, in the order written, each once.
+    pub fn dims(&self) -> Vec<usize> {
+        let mut dims = Vec::new();
+        self.collect(&mut dims);
+        dims
+    }
+
     fn value(&self, dims: &[u64]) -> Option<i128> {
         match *self {
             Quantity::Dim(d) => dims.get(d).map(|&size| i128::from(size)),

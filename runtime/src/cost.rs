@@ -5,18 +5,21 @@
 //! ```text
 //! busy  = max(products / rate, shared bytes / rate, functions / rate)       each of a unit of its own
 //!       + instructions / rate                                                 warps wait for what they make elements of
-//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate)        loads run beside all else
-//! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 6)
+//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate, passes over one tensor · HOT)
+//! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 5.5)
 //!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
-//! T(n)  = (alone^p + (n · max(busy, data))^p)^(1/p),  p of the generation   n programs side by side on an SM
+//! share(n) = n · (busy · few(n) and data, a smooth maximum, + CTA)            n programs side by side on an SM
+//! T(n)  = alone + share(n)                                                     all begin together
+//! S(n)  = (alone^p + share(n)^p)^(1/p)                    some wait while others work
 //! ```
 //!
-//! `T` is a smooth maximum: few programs leave latency open, many share the units. An SM holds as many programs as
-//! registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it runs
-//! `floor(N / held)` rounds of `T(held)`, and `r = N mod held` at the end. These begin before the round before them is
-//! over: they count for three tenths as a round of their own, `T(r)`, else as a share of a full one, `T(held) · r / held`.
-//! Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, else once for a square of the
-//! programs that run at once, and from L2 once for each SM while they fit L1. Tiles that need more than 255 registers
+//! An SM holds as many programs as registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it
+//! runs `floor(N / held)` rounds of `S(held)`, the first of them closer to `T(held)`, and `r = N mod held` at the end, which
+//! count partly as a round of their own, `T(r)`, and partly as a share of a full one. Few warps on an SM leave its units idle,
+//! `few`. Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, else once for a square of
+//! the programs that run at once, and from L2 once for each SM while they fit L1 and are not copied past it. All that read
+//! one line of L2 wait for each other: a pass of a program over a whole tensor past L1 takes `HOT` cycles of the GPU, however few
+//! bytes it has. Stores of parts of sectors and of lines take more than their bytes. Tiles that need more than 255 registers
 //! spill, which costs work.
 //!
 //! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
@@ -28,6 +31,10 @@ use atlas_codegen::analysis::{Counts, Read, Work};
 use atlas_dsl::ir::GridExtent;
 use std::fmt;
 
+/// Which cost model this is. Records correct the model by how it erred, so that cycles of another are of no use: it changes with
+/// every change of cycles here or of what is counted for them, and `atlas tune --recount` has records follow.
+pub const MODEL: u32 = 2;
+
 /// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
     sm: u32,
@@ -36,58 +43,60 @@ struct Rates {
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
     l2_bytes: f64,
-    /// Of the unit for special functions and of shared memory, and bytes that it can take in.
-    special: f64,
-    shared_bytes: f64,
-    port_bytes: f64,
-    /// The exponent of the smooth maximum: 1 would add what programs wait for to what they share.
-    overlap: f64,
+    /// What of DRAM a plain copy gets.
+    copied_bytes: f64,
     programs: u32,
 }
 
-/// Fitted to the times of all configs of 13 kernels at 254 sizes on an H200 (`benches/results/h200-tune`).
-const FITTED: Rates = Rates { special: 11.0, shared_bytes: 80.0, port_bytes: 67.0, overlap: 1.4, ..UNFITTED };
-/// What data sheets say, where nothing was fitted.
-const UNFITTED: Rates = Rates {
-    sm: 0,
-    tensor: 0.0,
-    dram_bytes: 0.0,
-    l2_bytes: 0.0,
-    special: 16.0,
-    shared_bytes: 115.0,
-    port_bytes: 96.0,
-    overlap: 2.0,
-    programs: 32,
-};
-
+/// Of data sheets, but for the last, which is fitted as all numbers below are: to the times of all configs of 54 kernels at
+/// 1044 sizes on an H200 (`benches/results/h200-tune`), so that what is chosen is the least slower than what is best.
 const RATES: [Rates; 3] = [
-    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32, ..UNFITTED },
-    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24, ..UNFITTED },
-    Rates { sm: 90, tensor: 1600.0, dram_bytes: 18.0, l2_bytes: 36.0, programs: 32, ..FITTED },
+    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, copied_bytes: 12.0, programs: 32 },
+    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, copied_bytes: 3.0, programs: 24 },
+    Rates { sm: 90, tensor: 1600.0, dram_bytes: 16.3, l2_bytes: 60.0, copied_bytes: 18.5, programs: 32 },
 ];
 
-/// The same in every generation: rates per clock of single precision and of other instructions, as far as real code gets.
+/// The same in every generation, per clock and as far as real code gets: rates of single precision, of other instructions and of
+/// the unit for special functions, bytes of shared memory, and bytes that an SM can take in.
 const FMA: f64 = 128.0;
-const ELEMENT_WISE: f64 = 104.0;
+const ELEMENT_WISE: f64 = 66.0;
+const SPECIAL: f64 = 9.0;
+const SHARED_BYTES: f64 = 91.0;
+const PORT_BYTES: f64 = 94.0;
+/// Of data sheets, for what a kernel takes at the least: instructions, functions, bytes of shared memory.
+const MOST_INSTRUCTIONS: f64 = 128.0;
+const MOST_SPECIAL: f64 = 16.0;
+const MOST_SHARED_BYTES: f64 = 128.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
 const SHARED_RESERVED: u32 = 1024;
 /// Warps that keep an SM's units busy when alone.
-const BUSY_WARPS: f64 = 6.0;
+const BUSY_WARPS: f64 = 5.5;
 /// Cycles to start and end a program, to get the first bytes of a load, to meet at a barrier, and to meet at one of a loop
 /// whose loads run ahead, and fill the units anew.
-const START: f64 = 500.0;
-const LATENCY: f64 = 600.0;
-/// Latencies that loads of a loop may run ahead and gain by it, if the loop's own work is so many times what its data takes
-/// and its start is one trip of so many: attention loses 1 to 2 % by one stage more.
-const ENOUGH: f64 = 2.5;
-const MOSTLY: f64 = 2.0;
-const MANY_TRIPS: f64 = 32.0;
-const BARRIER: f64 = 100.0;
-const REFILL: f64 = 350.0;
-/// Of programs that run at the end, the share that counts as a round of their own.
-const LAST_ROUND: f64 = 0.3;
+const START: f64 = 300.0;
+const LATENCY: f64 = 620.0;
+const BARRIER: f64 = 78.0;
+const REFILL: f64 = 173.0;
+/// The same until a load that runs ahead has arrived, from DRAM more often than not.
+const AHEAD_LATENCY: f64 = 1220.0;
+/// Cycles of an SM for each program, whatever others do there, and of the GPU for each pass of a program over one tensor.
+const CTA: f64 = 30.0;
+const HOT: f64 = 40.0;
+/// Warps on an SM that keep its units busy, and how much slower fewer are, as a power of how many times fewer.
+const MANY_WARPS: f64 = 8.0;
+const FEW_WARPS: f64 = 0.23;
+/// Exponents of smooth maxima: of units and memory, and, in rounds under way, of what programs wait for and what they share.
+const UNITS_OVERLAP: f64 = 5.0;
+const ROUNDS_OVERLAP: f64 = 1.38;
+/// What a byte takes beside one that is asked for: of a sector that is written in part, from DRAM and from L2, and of a line.
+const PART_OF_SECTOR: (f64, f64) = (8.4, 2.0);
+const PART_OF_LINE: (f64, f64) = (0.11, 0.1);
+/// Of the first round, how close it is to one whose programs all begin together; of the last, the share that counts as a
+/// round of its own.
+const FIRST_ROUND: f64 = 0.85;
+const LAST_ROUND: f64 = 0.52;
 /// A thread's most registers, and how much more work there is where tiles do not fit.
 const MOST_REGISTERS: u32 = 255;
 const SPILL: f64 = 4.0;
@@ -107,8 +116,6 @@ pub struct Cost {
     pub held: u64,
     /// Threads that an SM holds at once, where there are so many.
     pub resident_threads: u64,
-    /// Bytes of shared memory of an SM into which loads run ahead.
-    pub ahead_bytes: u64,
     /// Clock cycles of the launch: for ranking only.
     pub cycles: f64,
     /// What it takes at the least.
@@ -163,11 +170,11 @@ fn bound(work: &Work, machine: &Machine, rates: &Rates) -> Bound {
     let read: f64 = work.reads.iter().map(|r| (r.bytes * programs).min(r.tensor)).sum();
     let bytes = read + work.written * programs;
     let of = [
-        (Unit::Dram, bytes / rates.dram_bytes / f64::from(machine.sms.max(1))),
+        (Unit::Dram, bytes / rates.copied_bytes / f64::from(machine.sms.max(1))),
         (Unit::TensorCores, share * c.tensor / rates.tensor),
-        (Unit::Instructions, share * (c.fma / FMA + c.element_wise / ELEMENT_WISE)),
-        (Unit::SpecialFunctions, share * c.special / rates.special),
-        (Unit::SharedMemory, share * c.shared / rates.shared_bytes),
+        (Unit::Instructions, share * (c.fma + c.element_wise) / MOST_INSTRUCTIONS),
+        (Unit::SpecialFunctions, share * c.special / MOST_SPECIAL),
+        (Unit::SharedMemory, share * c.shared / MOST_SHARED_BYTES),
     ];
     let first = Bound { bytes, flops: 2.0 * programs * (c.tensor + c.fma), ..Bound::default() };
     of.into_iter().fold(first, |b, (unit, cycles)| if cycles > b.cycles { Bound { cycles, unit, ..b } } else { b })
@@ -193,12 +200,10 @@ pub(crate) struct Terms {
     /// Programs of a multiprocessor, and those that it holds at once.
     per_sm: u64,
     held: u64,
-    /// Cycles of a program that has the machine to itself, and of what programs side by side share.
+    /// Cycles of a program that has the machine to itself, of the units that programs side by side share, and of memory.
     alone: f64,
-    shared: f64,
-    overlap: f64,
-    /// The share of shared memory into which loads run ahead.
-    ahead: f64,
+    busy: f64,
+    data: f64,
     /// By what measurements nearby correct the cycles.
     factor: f64,
     bound: Bound,
@@ -217,21 +222,13 @@ impl Terms {
         let refills = |c: &Counts| c.barriers * REFILL;
         // What loads that run ahead leave open of a trip, and what they move.
         let open = work.prefetched.iter().map(|l| {
-            let arrives = LATENCY + l.body.global / rates.port_bytes;
+            let arrives = AHEAD_LATENCY + l.body.global / PORT_BYTES;
             l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
         });
         let of_bodies = |of: fn(&Counts) -> f64| work.prefetched.iter().map(|l| l.trips * of(&l.body)).sum::<f64>();
-        let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / rates.port_bytes + open.sum::<f64>();
+        let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
         let inside = of_bodies(|c| c.barriers).min(work.total.barriers);
         let barriers = inside * REFILL + (work.total.barriers - inside) * BARRIER;
-        let (own, data) = (busy(&work.total), data(work, machine, rates, held));
-        // What runs further ahead than this hides nothing where a program's own work is most of its time.
-        let useful = work.prefetched.iter().map(|l| {
-            let trip = alone(&l.body, refills(&l.body)).max(held as f64 * busy(&l.body));
-            let enough = ENOUGH * (LATENCY + l.body.global / rates.port_bytes) / (l.ahead * trip).max(1.0);
-            if own > MOSTLY * data && l.trips >= MANY_TRIPS { enough.min(1.0) } else { 1.0 }
-        });
-        let useful = useful.reduce(f64::max).unwrap_or(1.0);
         Terms {
             programs: work.programs,
             threads: work.threads,
@@ -239,10 +236,9 @@ impl Terms {
             registers: work.registers,
             per_sm: work.programs.div_ceil(sms).max(1),
             held,
-            alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / rates.port_bytes),
-            shared: own.max(data),
-            overlap: rates.overlap,
-            ahead: ahead_share(work) * useful,
+            alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / PORT_BYTES),
+            busy: busy(&work.total),
+            data: data(work, machine, rates, held),
             factor: 1.0,
             bound: bound(work, machine, rates),
         }
@@ -259,47 +255,38 @@ impl Terms {
     }
 
     fn model_cycles(&self) -> f64 {
-        let p = self.overlap;
-        let together = |n: u64| (self.alone.powf(p) + (n as f64 * self.shared).powf(p)).powf(1.0 / p);
-        match (self.per_sm / self.held, self.per_sm % self.held) {
-            (0, n) => together(n),
-            (rounds, 0) => rounds as f64 * together(self.held),
-            (rounds, n) => {
-                let full = together(self.held);
-                let share = full * n as f64 / self.held as f64;
-                rounds as f64 * full + LAST_ROUND * together(n) + (1.0 - LAST_ROUND) * share
-            }
+        let warps = f64::from(self.threads) / 32.0;
+        let share = |n: u64| {
+            let few = (MANY_WARPS / (n as f64 * warps)).max(1.0).powf(FEW_WARPS);
+            n as f64 * (smooth_max(self.busy * few, self.data, UNITS_OVERLAP) + CTA)
+        };
+        let together = |n: u64| self.alone + share(n);
+        let (rounds, last) = (self.per_sm / self.held, self.per_sm % self.held);
+        if rounds == 0 {
+            return together(last);
         }
-    }
-
-    /// What hides what the model does not know: bytes into which loads run ahead, and threads at once.
-    pub(crate) fn slack(&self) -> (u64, u64) {
-        let resident = self.held.min(self.per_sm);
-        let ahead_kib = resident as f64 * f64::from(self.shared_bytes) * self.ahead / 1024.0;
-        let ahead_bytes = 1024 * ahead_kib.round() as u64;
-        (ahead_bytes, resident * u64::from(self.threads))
+        let steady = smooth_max(self.alone, share(self.held), ROUNDS_OVERLAP);
+        let first = FIRST_ROUND * (together(self.held) - steady);
+        let end = match last {
+            0 => 0.0,
+            n => LAST_ROUND * together(n) + (1.0 - LAST_ROUND) * steady * n as f64 / self.held as f64,
+        };
+        rounds as f64 * steady + first + end
     }
 
     /// The cost.
     pub(crate) fn cost(&self) -> Cost {
-        let (ahead_bytes, resident_threads) = self.slack();
         Cost {
             programs: self.programs,
             waves: self.per_sm.div_ceil(self.held),
             shared_bytes: u64::from(self.shared_bytes),
             registers: u64::from(self.registers),
             held: self.held,
-            resident_threads,
-            ahead_bytes,
+            resident_threads: self.held.min(self.per_sm) * u64::from(self.threads),
             cycles: self.cycles(),
             bound: self.bound,
         }
     }
-}
-
-/// The share of a ring that loads fill ahead: all stages but the one in use, and no more than there are trips left.
-fn ahead_share(work: &Work) -> f64 {
-    work.prefetched.iter().map(|l| l.ahead.min(l.trips - 1.0) / (l.ahead + 1.0)).fold(0.0, f64::max)
 }
 
 /// Programs that an SM has room for.
@@ -315,9 +302,13 @@ fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
     let tensor = c.tensor / rates.tensor;
-    tensor.max(c.shared / rates.shared_bytes).max(c.special / rates.special)
-        + c.fma / FMA
-        + c.element_wise / ELEMENT_WISE
+    tensor.max(c.shared / SHARED_BYTES).max(c.special / SPECIAL) + c.fma / FMA + c.element_wise / ELEMENT_WISE
+}
+
+/// `(a^p + b^p)^(1/p)`.
+fn smooth_max(a: f64, b: f64, p: f64) -> f64 {
+    let most = a.max(b).max(f64::MIN_POSITIVE);
+    most * ((a / most).powf(p) + (b / most).powf(p)).powf(1.0 / p)
 }
 
 /// Cycles of one program's share of DRAM and L2, where an SM holds so many at once. What idle multiprocessors leave is the others'.
@@ -331,13 +322,17 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, held: u64) -> f64 {
         let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - l2 / r.tensor.max(1.0)).max(0.0);
         (r.bytes * programs).min(r.tensor) + again.min(r.bytes * programs / side)
     });
-    let dram = dram.sum::<f64>() / programs + work.written;
-    // A small tensor that every program reads stays in L1.
+    let parts = |(sector, line): (f64, f64)| sector * work.total.sectors + line * work.total.lines;
+    let dram = dram.sum::<f64>() / programs + work.written + parts((PART_OF_SECTOR.0, PART_OF_LINE.0));
+    // A small tensor that every program reads stays in L1, unless it is copied past it.
     let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
-    let near = work.reads.iter().filter(again).map(|r| r.bytes).sum::<f64>();
+    let near = work.reads.iter().filter(again).map(|r| r.bytes - r.past_l1).sum::<f64>();
+    let l2 = work.total.global - near + parts((PART_OF_SECTOR.1, PART_OF_LINE.1));
+    let passes = work.reads.iter().filter(|r| r.past_l1 * programs > r.tensor).map(|r| r.past_l1 / r.tensor.max(1.0));
+    let hot = HOT * sms as f64 * passes.fold(0.0, f64::max);
     let share = (sms as f64 / programs).max(1.0);
-    let time = |bytes: f64, rate: f64| bytes / (rate * share).min(rates.port_bytes);
-    time(dram, rates.dram_bytes).max(time(work.total.global - near, rates.l2_bytes))
+    let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
+    time(dram, rates.dram_bytes).max(time(l2, rates.l2_bytes)).max(hot)
 }
 
 #[cfg(test)]
@@ -358,7 +353,7 @@ mod tests {
             registers: 88,
             total,
             prefetched: Vec::new(),
-            reads: vec![Read { bytes: 16384.0, tensor: 16384.0 * programs as f64 }],
+            reads: vec![Read { bytes: 16384.0, tensor: 16384.0 * programs as f64, past_l1: 0.0 }],
             written: 16384.0,
         }
     }
@@ -408,7 +403,7 @@ mod tests {
         let base = rows(10_000);
         let with = |tensor: f64| {
             let mut work = base.clone();
-            work.reads.push(Read { bytes: 16384.0, tensor });
+            work.reads.push(Read { bytes: 16384.0, tensor, past_l1: 0.0 });
             estimate(&work, &hopper()).cycles
         };
         assert!(with(16384.0) < 1.01 * estimate(&base, &hopper()).cycles);

@@ -7,7 +7,7 @@
 use crate::bundle::{MOST_CELLS, Table};
 use crate::cost::Terms;
 use crate::records::Records;
-use crate::select::{RESOLUTION, best, choose_with};
+use crate::select::choose_with;
 use crate::source::Source;
 use crate::space::Space;
 use atlas_codegen::Machine;
@@ -161,12 +161,7 @@ fn row(
     let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
     let terms = space.terms(dims, &machine).map(corrected);
     let terms: Vec<(usize, Terms)> = terms.filter(|(p, _)| !refused.contains(&space.points[*p].config)).collect();
-    let mut cost: HashMap<usize, f64> = terms.iter().map(|(p, t)| (*p, t.cycles())).collect();
-    // What the model would choose among those that it cannot tell from the cheapest.
-    let least = cost.values().copied().fold(f64::INFINITY, f64::min);
-    if let Some(first) = best(&terms, RESOLUTION * guide.doubt()) {
-        cost.insert(first, least * (1.0 - f64::EPSILON * 4.0));
-    }
+    let cost: HashMap<usize, f64> = terms.iter().map(|(p, t)| (*p, t.cycles())).collect();
     if points.is_empty() {
         points.extend((0..space.points.len()).filter(|p| cost.contains_key(p)));
     }

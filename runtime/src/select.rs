@@ -3,8 +3,7 @@
 //! The choice depends on the kernel, the problem, the GPU and the tuning records at hand, never on timing. A record of these very
 //! sizes decides; else the cost model does, corrected by records of sizes nearby where there are any. Each config is lowered to
 //! GPU IR once for a specialization, which tells its work as a formula (`space.rs`); for the sizes of a launch the
-//! cheapest work is chosen, and among works that the model cannot tell from it, that with most bytes on their way and most threads resident. A config
-//! that the builder, the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the
+//! cheapest work is chosen. A config that the builder, the verifier or a pass refuses is a value with its reason and is never chosen. Equal costs go in the
 //! order of the tune space. If nothing is left, the kernel's default config is compiled all the same, so that the compiler says what is wrong. On the CPU,
 //! where tiles cost little, the default comes first.
 
@@ -24,9 +23,6 @@ use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
 use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
-
-/// Costs that differ by no more than this share are equal as far as the model can tell.
-pub(crate) const RESOLUTION: f64 = 0.033;
 
 /// One config and what the model says of it.
 #[derive(Clone)]
@@ -70,8 +66,6 @@ pub(crate) struct Ranking {
     /// How those came to be chosen that stand behind the one that a record has.
     pub(crate) behind: Source,
     notes: Vec<String>,
-    /// How far costs may differ and still be equal.
-    resolution: f64,
     /// Whether a record has the first.
     is_recorded: bool,
     first: Option<usize>,
@@ -148,7 +142,6 @@ impl Ranking {
         if let Some(machine) = machine.filter(|_| space.has_lowered()) {
             let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
             let terms: Vec<(usize, Terms)> = space.terms(dims, &machine).map(corrected).collect();
-            let resolution = RESOLUTION * guide.doubt();
             let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
             let recorded = recorded(&space, guide, &mut notes);
             let behind = if guide.asked.is_empty() { Source::CostModel } else { Source::Nearby };
@@ -156,9 +149,9 @@ impl Ranking {
             if source == Source::Nearby {
                 notes.push(format!("measured nearby: {}", guide.asked.join("; ")));
             }
-            let first = recorded.or_else(|| best(&terms, resolution));
+            let first = recorded.or_else(|| best(&terms));
             let (is_recorded, legal, recalled) = (recorded.is_some(), OnceCell::new(), Vec::new());
-            return Ranking { space, source, behind, notes, resolution, is_recorded, first, legal, terms, recalled };
+            return Ranking { space, source, behind, notes, is_recorded, first, legal, terms, recalled };
         }
         let mut legal: Vec<usize> = (0..space.points.len()).filter(|&p| space.points[p].is_legal()).collect();
         let default = space.def.default_config();
@@ -172,15 +165,15 @@ impl Ranking {
     fn in_order(space: Arc<Space>, legal: Vec<usize>, source: Source) -> Ranking {
         let first = legal.first().copied();
         let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
-        let (notes, terms, recalled, resolution) = (Vec::new(), Vec::new(), Vec::new(), RESOLUTION);
+        let (notes, terms, recalled) = (Vec::new(), Vec::new(), Vec::new());
         let (behind, is_recorded, legal) = (source, false, legal.into());
-        Ranking { space, source, behind, notes, resolution, is_recorded, first, legal, terms, recalled }
+        Ranking { space, source, behind, notes, is_recorded, first, legal, terms, recalled }
     }
 
     /// All legal points, best first.
     pub(crate) fn legal(&self) -> &[Ranked] {
         self.legal.get_or_init(|| {
-            let mut ranked = by_cost(&self.terms, self.resolution);
+            let mut ranked = by_cost(&self.terms);
             if self.is_recorded
                 && let Some(at) = ranked.iter().position(|r| Some(r.point) == self.first)
             {
@@ -320,36 +313,17 @@ fn recorded_text(size: &TunedSize) -> String {
 }
 
 /// The points by their costs.
-fn by_cost(terms: &[(usize, Terms)], resolution: f64) -> Vec<Ranked> {
+fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> =
         terms.iter().map(|(point, terms)| Ranked { point: *point, cost: Some(terms.cost()) }).collect();
     ranked.sort_by(|a, b| a.cycles().total_cmp(&b.cycles()));
-    prefer_slack(&mut ranked, resolution);
     ranked
 }
 
 /// The point that [`by_cost`] has first.
-pub(crate) fn best(terms: &[(usize, Terms)], resolution: f64) -> Option<usize> {
-    let all: Vec<(usize, &Terms, f64)> = terms.iter().map(|(point, t)| (*point, t, t.cycles())).collect();
-    let least = all.iter().map(|n| n.2).fold(f64::INFINITY, f64::min);
-    let near = all.iter().filter(|n| n.2 <= least * (1.0 + resolution));
-    // Of equal slack the cheapest, and of equal cost the first.
-    let better = |a: &&(usize, &Terms, f64), b: &&(usize, &Terms, f64)| {
-        a.1.slack().cmp(&b.1.slack()).then(b.2.total_cmp(&a.2)).then(b.0.cmp(&a.0))
-    };
-    near.max_by(better).map(|n| n.0).or_else(|| terms.first().map(|t| t.0))
-}
-
-/// Moves to the front, of the configs that the model cannot tell from the cheapest, the one whose loads have most room to
-/// run ahead, and of those the one with most threads on an SM: both hide what the model does not know.
-fn prefer_slack(sorted: &mut [Ranked], resolution: f64) {
-    let Some(least) = sorted.first().map(Ranked::cycles) else { return };
-    let near = sorted.iter().take_while(|r| r.cycles() <= least * (1.0 + resolution)).count();
-    let slack = |r: &Ranked| r.cost.map(|cost| (cost.ahead_bytes, cost.resident_threads));
-    let most = sorted[..near].iter().map(slack).max();
-    if let Some(at) = sorted[..near].iter().position(|r| Some(slack(r)) == most) {
-        sorted[..=at].rotate_right(1);
-    }
+pub(crate) fn best(terms: &[(usize, Terms)]) -> Option<usize> {
+    let costs = terms.iter().map(|(point, t)| (*point, t.cycles()));
+    costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
 }
 
 impl Selection {
@@ -423,7 +397,7 @@ mod tests {
                 shared_bytes: shared * 1024,
                 registers,
                 total,
-                reads: vec![Read { bytes: total.global, tensor: 1e9 }],
+                reads: vec![Read { bytes: total.global, tensor: 1e9, past_l1: 0.0 }],
                 ..Work::default()
             }
         })
@@ -435,9 +409,7 @@ mod tests {
             let machine: Machine = "sm_90".parse().unwrap();
             let terms = works.into_iter().enumerate().map(|(i, w)| (i, Terms::of(&Work { programs, ..w }, &machine)));
             let terms: Vec<(usize, Terms)> = terms.collect();
-            for resolution in [RESOLUTION, 0.0] {
-                prop_assert_eq!(best(&terms, resolution), by_cost(&terms, resolution).first().map(|r| r.point));
-            }
+            prop_assert_eq!(best(&terms), by_cost(&terms).first().map(|r| r.point));
         }
     }
 }

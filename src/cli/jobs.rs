@@ -3,7 +3,8 @@
 use super::input;
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::ParamDef;
-use atlas_dsl::{Config, DType, KernelDef, Specialization};
+use atlas_dsl::op::{BinaryOp, Predicate};
+use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
 use atlas_runtime::records::{class_text, parse_class};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,6 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The largest size that a dim is given because others want it.
+const MOST_SETTLED: u64 = 1 << 32;
 
 /// The problems that the user named.
 #[derive(clap::Args)]
@@ -306,8 +310,11 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
             };
             let unit = if usual < 4 * unit { 1 } else { unit };
             let size = if usual < 4 { usual } else { ((size / unit as f64).round() as u64).max(1) * unit };
-            format!("{}={size}", d.name)
+            size
         });
+        let mut dims: Vec<u64> = dims.collect();
+        settle(job.def, &mut dims);
+        let dims = job.def.dims.iter().zip(&dims).map(|(d, size)| format!("{}={size}", d.name));
         let drawn = Job::of_class(job.def.name, &types, &dims.collect::<Vec<_>>().join(" "), "", None);
         if let Ok(drawn) = drawn
             && jobs.iter().all(|j| j.dims != drawn.dims)
@@ -316,4 +323,52 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
         }
     }
     bail!("found no {count} sizes that `{}` takes", job.def.name)
+}
+
+/// Gives dims that follow from others their sizes: of `E == 1 + D + D * D` or `C * L >= N` the first dim is the least that will do.
+fn settle(def: &KernelDef, dims: &mut [u64]) {
+    let follows = |r: &&Requirement| match (r.left, r.is) {
+        (Quantity::Dim(_), Predicate::Eq) => true,
+        (Quantity::Of(BinaryOp::Mul, _), Predicate::Ge) => true,
+        _ => false,
+    };
+    for r in def.requires.iter().filter(follows) {
+        let Some(&d) = r.left.dims().iter().find(|d| !r.right.dims().contains(d)) else { continue };
+        let reaches = |size: u64, dims: &mut [u64]| {
+            dims[d] = size;
+            Requirement { is: Predicate::Ge, ..*r }.holds(dims)
+        };
+        let before = dims[d];
+        let (mut low, mut high) = (0, MOST_SETTLED);
+        if !reaches(high, dims) {
+            dims[d] = before;
+            continue;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if reaches(middle, dims) { high = middle } else { low = middle }
+        }
+        dims[d] = high;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Problems that are drawn are such as a kernel's op makes: no surplus of chunks, all monomials and no more.
+    #[test]
+    fn dims_that_follow_from_others_do() {
+        let settled = |kernel: &str, sizes: &[(&str, u64)]| -> Vec<u64> {
+            let def = input::kernel(kernel).expect("a kernel");
+            let of = |name: &str| sizes.iter().find(|s| s.0 == name).map_or(64, |s| s.1);
+            let mut dims: Vec<u64> = def.dims.iter().map(|d| of(d.name)).collect();
+            settle(def, &mut dims);
+            let at = |name: &str| def.dims.iter().position(|d| d.name == name).map_or(0, |d| dims[d]);
+            ["C", "E", "D"].map(at).to_vec()
+        };
+        assert_eq!(settled("omega_mix", &[("N", 500), ("L", 48), ("C", 31)])[0], 11);
+        assert_eq!(settled("taylor2_features", &[("D", 20), ("E", 3)])[1..], [421, 20]);
+        assert_eq!(settled("monomials2", &[("D", 20), ("E", 9999)])[1..], [231, 20]);
+    }
 }

@@ -1,6 +1,6 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
-//! Grid coordinates stand in the middle of the grid. A whole number that the caller gives counts for so many elements as
+//! Grid coordinates are a position in the grid, which who works the numbers out chooses. A whole number that the caller gives counts for so many elements as
 //! [`UNKNOWN_ELEMENTS`] says: it is a window or a length more often than not. What stands in memory is not known, and where it
 //! limits what is known, `max(row - window, load(first[m]))`, it is taken to limit nothing. Of tiles the least and the greatest
 //! element are told, which is what folds make of them.
@@ -88,8 +88,8 @@ impl Expected<'_> {
             Op::DimSize(dim) => Some(f.size(*dim)),
             Op::DimTiles(dim, size) => Some(f.count(GridExtent::Tiles { dim: *dim, size: *size })),
             Op::Coordinate(_, axis) => {
-                let (count, half) = (f.count(*axis), f.constant(0.5));
-                f.binary(BinaryOp::Mul, count, half)
+                let (count, position) = (f.count(*axis), f.position());
+                f.binary(BinaryOp::Mul, count, position)
             }
             Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(UNKNOWN_ELEMENTS)),
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.end(f, *x, end),

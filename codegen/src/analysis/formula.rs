@@ -15,6 +15,8 @@ pub(crate) type Formula = u32;
 enum Expr {
     /// A number by its bits.
     Const(u64),
+    /// Where in the grid a program stands, from 0 to 1 along each axis.
+    Position,
     /// Coordinates of a grid axis: a dim's size, or its number of tiles.
     Count(GridExtent),
     /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
@@ -38,6 +40,15 @@ pub(crate) struct Formulas {
 impl Formulas {
     pub(crate) fn constant(&mut self, x: f64) -> Formula {
         self.add(Expr::Const(x.to_bits()))
+    }
+
+    pub(crate) fn position(&mut self) -> Formula {
+        self.add(Expr::Position)
+    }
+
+    /// True if some number depends on where a program stands.
+    pub(crate) fn has_position(&self) -> bool {
+        self.places.contains_key(&Expr::Position)
     }
 
     pub(crate) fn size(&mut self, dim: Dim) -> Formula {
@@ -91,7 +102,7 @@ impl Formulas {
         for expr in &other.exprs {
             let of = |f: Formula| places[f as usize];
             let here = match *expr {
-                Expr::Const(_) | Expr::Count(_) | Expr::AtMost(..) => *expr,
+                Expr::Const(_) | Expr::Position | Expr::Count(_) | Expr::AtMost(..) => *expr,
                 Expr::Inside { dim, tiles, size, len } => Expr::Inside { dim, tiles: of(tiles), size, len },
                 Expr::Binary(op, a, b) => Expr::Binary(op, of(a), of(b)),
                 Expr::Less(a, b) => Expr::Less(of(a), of(b)),
@@ -101,14 +112,14 @@ impl Formulas {
         places
     }
 
-    /// Replaces `values` by that of every expression for these sizes of the dims, in the signature's order.
-    pub(crate) fn values(&self, dims: &[u64], values: &mut Vec<f64>) {
-        values.clear();
-        values.reserve(self.exprs.len());
+    /// The value of every expression for these sizes of the dims, in the signature's order, and a position in the grid.
+    pub(crate) fn values(&self, dims: &[u64], position: f64) -> Vec<f64> {
+        let mut values: Vec<f64> = Vec::with_capacity(self.exprs.len());
         for expr in &self.exprs {
             let of = |f: Formula| values[f as usize];
             values.push(match *expr {
                 Expr::Const(bits) => f64::from_bits(bits),
+                Expr::Position => position,
                 Expr::Count(extent) => extent.count(dims) as f64,
                 Expr::Inside { dim, tiles, size, len } => {
                     size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
@@ -119,6 +130,7 @@ impl Formulas {
                 Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
             });
         }
+        values
     }
 }
 
@@ -153,8 +165,7 @@ mod tests {
         let less = f.less(least, seven);
         assert_eq!(f.binary(BinaryOp::Rem, seven, n), None);
         let at = |n: u64| {
-            let mut values = Vec::new();
-            f.values(&[n], &mut values);
+            let values = f.values(&[n], 0.5);
             [quotient, least, less].map(|x| values[x as usize])
         };
         assert_eq!(at(2), [3.0, 3.0, 1.0]);
@@ -172,8 +183,7 @@ mod tests {
         let product = f.product([a, b]);
         assert_eq!(f.product([a, b]), product);
         // 40 elements are 3 tiles of 13 1/3 elements on average, of which half are asked for.
-        let mut values = Vec::new();
-        f.values(&[0, 40], &mut values);
+        let values = f.values(&[0, 40], 0.5);
         assert_eq!(values[product as usize].round(), 267.0);
     }
 
@@ -188,8 +198,7 @@ mod tests {
         let places = f.extend(&g);
         assert_eq!(places[m as usize], n);
         assert_eq!(f.extend(&g), places);
-        let mut values = Vec::new();
-        f.values(&[6], &mut values);
+        let values = f.values(&[6], 0.5);
         assert_eq!(values[places[product as usize] as usize], 42.0);
     }
 }

@@ -7,8 +7,9 @@ use crate::gpu::{Kernel, Slice};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind, Stride};
 
-/// Bytes of a sector.
+/// Bytes of a sector, and of a line, which is four of them.
 const SECTOR: u32 = 32;
+const LINE: u32 = 128;
 /// The most that is known of an address.
 const KNOWN: u32 = 16;
 /// Runs of single elements meet their sectors again in the L1 cache.
@@ -16,10 +17,19 @@ const MOST: f64 = 4.0;
 
 /// Bytes of sectors over bytes asked for, on average over where the runs may begin.
 pub(super) fn sector_share(k: &Kernel, param: Param, slices: &[Slice]) -> f64 {
+    share(k, param, slices, SECTOR)
+}
+
+/// The same of lines.
+pub(super) fn line_share(k: &Kernel, param: Param, slices: &[Slice]) -> f64 {
+    share(k, param, slices, LINE)
+}
+
+fn share(k: &Kernel, param: Param, slices: &[Slice], unit: u32) -> f64 {
     let ParamKind::Tensor { dtype, dims, strides, align, .. } = &k.params[param].kind else { return 1.0 };
     // The run: elements along the last axes that lie without gaps. Alignment is known up to 16 bytes, and most tensors that have
     // as much begin with a sector.
-    let first = if *align >= KNOWN { SECTOR } else { *align };
+    let first = if *align >= KNOWN { LINE } else { *align };
     let (mut run, mut starts, mut whole) = (1_u64, first, true);
     for ((slice, stride), &dim) in slices.iter().zip(strides).zip(dims).rev() {
         let step = match *stride {
@@ -49,11 +59,11 @@ pub(super) fn sector_share(k: &Kernel, param: Param, slices: &[Slice]) -> f64 {
         }
     }
     let bytes = run as f64 * f64::from(dtype.bytes());
-    let lost = f64::from(SECTOR - starts.clamp(1, SECTOR));
+    let lost = f64::from(unit - starts.clamp(1, unit));
     ((bytes + lost) / bytes).min(MOST)
 }
 
 /// The largest power of two that divides a number of bytes, 0 being a multiple of all.
 fn gcd(bytes: u64) -> u32 {
-    1 << bytes.trailing_zeros().min(SECTOR.trailing_zeros())
+    1 << bytes.trailing_zeros().min(LINE.trailing_zeros())
 }

@@ -1,13 +1,13 @@
 //! How much work one program of a lowered kernel does, by the unit of the multiprocessor that does it.
 //!
 //! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops
-//! count by their trips, with grid coordinates in the middle of the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
+//! count by their trips, on average over the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::peak_registers;
-use crate::analysis::sectors::sector_share;
+use crate::analysis::sectors::{line_share, sector_share};
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::layout::{Fragment, Mode};
 use crate::limits::registers_per_thread;
@@ -22,8 +22,8 @@ const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
 /// What a thread may have.
 const MOST_REGISTERS: u32 = 255;
-/// What a byte of a sector that is written in part takes beside one that is not.
-const PARTIAL: f64 = 2.0;
+/// Elements that a thread copies through registers at once.
+const TOGETHER: f64 = 6.0;
 
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +40,9 @@ pub struct Counts {
     pub shared: f64,
     /// Bytes from and to global memory.
     pub global: f64,
+    /// Bytes of sectors, and of lines of the cache, that stores write in part and leave to others.
+    pub sectors: f64,
+    pub lines: f64,
     /// Waits for all threads.
     pub barriers: f64,
     /// Waits for global memory with nothing else to do.
@@ -54,6 +57,8 @@ impl Counts {
         self.special += n * other.special;
         self.shared += n * other.shared;
         self.global += n * other.global;
+        self.sectors += n * other.sectors;
+        self.lines += n * other.lines;
         self.barriers += n * other.barriers;
         self.rounds += n * other.rounds;
     }
@@ -85,10 +90,12 @@ pub struct Prefetched {
 }
 
 /// What one launch reads of one tensor.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Read {
     /// Bytes that one program reads.
     pub bytes: f64,
+    /// Those of them that pass by the L1 cache.
+    pub past_l1: f64,
     /// Bytes of the tensor.
     pub tensor: f64,
 }
@@ -156,6 +163,10 @@ pub(super) struct OfByte {
     pub(super) global: f64,
     pub(super) shared: f64,
     pub(super) element_wise: f64,
+    pub(super) past_l1: f64,
+    pub(super) sectors: f64,
+    pub(super) lines: f64,
+    pub(super) rounds: f64,
 }
 
 /// Which way bytes go.
@@ -281,11 +292,9 @@ impl Walk<'_> {
             }
             Op::StoreGlobal { param, slices, .. } => {
                 part.fixed.element_wise += 4.0 * self.accesses(inst);
-                // Of a sector that is written in part, the rest is read first.
-                let share = self.formulas.constant(1.0 + PARTIAL * (sector_share(k, *param, slices) - 1.0));
                 let amount = self.global_bytes(*param, slices);
-                let amount = self.formulas.product([amount, share]);
-                let each = OfByte { global: 1.0, ..OfByte::default() };
+                let [sectors, lines] = [sector_share, line_share].map(|share| share(k, *param, slices) - 1.0);
+                let each = OfByte { global: 1.0, sectors, lines, ..OfByte::default() };
                 part.rest.push(Item::Bytes { amount, each, moved: Moved::Written });
             }
             Op::Copy { atom, param, slices, to } => {
@@ -295,7 +304,14 @@ impl Walk<'_> {
                     CopyAtom::Direct => 6.0 / element,
                     CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
                 };
-                let each = OfByte { shared: 1.0, element_wise, ..from_memory(*param, slices) };
+                // What goes through registers is waited for there, a few elements at once.
+                let rounds = match atom {
+                    CopyAtom::Direct => 1.0 / (element * f64::from(k.threads) * TOGETHER),
+                    _ => 0.0,
+                };
+                // The widest copies alone leave nothing in the L1 cache.
+                let past_l1 = f64::from(u8::from(*atom == CopyAtom::CpAsync(16)));
+                let each = OfByte { shared: 1.0, element_wise, rounds, past_l1, ..from_memory(*param, slices) };
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();

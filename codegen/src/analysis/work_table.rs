@@ -8,6 +8,9 @@ use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Work, Wor
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
 
+/// Where programs stand whose mean is that of all: loops may be longer at the end of the grid, or there alone.
+const POSITIONS: [f64; 4] = [0.125, 0.375, 0.625, 0.875];
+
 /// The work of kernels of one signature, by their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct WorkTable {
@@ -112,8 +115,8 @@ impl WorkTable {
 
     /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
-        let mut values = Vec::new();
-        self.formulas.values(dims, &mut values);
+        let positions = if self.formulas.has_position() { &POSITIONS[..] } else { &[0.5] };
+        let values = positions.iter().map(|&p| self.formulas.values(dims, p)).collect();
         let count = |grid: &Vec<GridExtent>| GridExtent::programs(grid, dims);
         let programs = self.grids.iter().map(count).collect();
         WorkAt { table: self, values, programs, work: Work::default() }
@@ -124,8 +127,8 @@ impl WorkTable {
 #[derive(Debug)]
 pub struct WorkAt<'t> {
     table: &'t WorkTable,
-    /// The value of each formula.
-    values: Vec<f64>,
+    /// The value of each formula, by position in the grid.
+    values: Vec<Vec<f64>>,
     /// The programs of each grid; saturate.
     programs: Vec<u64>,
     work: Work,
@@ -144,8 +147,8 @@ impl WorkAt<'_> {
         work.written = 0.0;
         work.prefetched.clear();
         work.reads.clear();
-        let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| values[t as usize]);
-        work.reads.extend(bytes.map(|tensor| Read { bytes: 0.0, tensor }));
+        let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| values[0][t as usize]);
+        work.reads.extend(bytes.map(|tensor| Read { tensor, ..Read::default() }));
         work.total = run(&table.items, row.items.clone(), row.fixed, (1.0, 1.0), values, work);
         work
     }
@@ -157,11 +160,13 @@ fn run(
     range: Range<usize>,
     fixed: Counts,
     (trips, of_loop): (f64, f64),
-    values: &[f64],
+    values: &[Vec<f64>],
     work: &mut Work,
 ) -> Counts {
     let mut counts = fixed;
-    let of = |f: Formula| values[f as usize];
+    // Programs stand in all places alike.
+    let mean = |of: &dyn Fn(&[f64]) -> f64| values.iter().map(|v| of(v)).sum::<f64>() / values.len() as f64;
+    let of = |f: Formula| values[0][f as usize];
     let mut at = range.start;
     while at < range.end {
         let inside = at + 1;
@@ -171,16 +176,27 @@ fn run(
                 counts.global += bytes * each.global;
                 counts.shared += bytes * each.shared;
                 counts.element_wise += bytes * each.element_wise;
+                counts.sectors += bytes * each.sectors;
+                counts.lines += bytes * each.lines;
+                counts.rounds += bytes * each.rounds;
                 match moved {
-                    Moved::Read(tensor) => work.reads[*tensor].bytes += trips * bytes,
+                    Moved::Read(tensor) => {
+                        let read = &mut work.reads[*tensor];
+                        read.bytes += trips * bytes;
+                        read.past_l1 += trips * bytes * each.past_l1;
+                    }
                     Moved::Written => work.written += trips * bytes,
                     Moved::Again => {}
                 }
                 inside
             }
             Step::Loop { bounds, else_trips, ahead, body } => {
-                let bounds = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
-                let own = bounds.map_or(*else_trips, |n| n.max(0.0).ceil());
+                let trips_at = |v: &[f64], (lo, hi): (Formula, Formula)| match v[hi as usize] - v[lo as usize] {
+                    n if n.is_nan() => n,
+                    n => n.max(0.0).ceil(),
+                };
+                let known = bounds.map(|b| mean(&|v| trips_at(v, b))).filter(|n| !n.is_nan());
+                let own = known.unwrap_or(*else_trips);
                 let inner = run(items, inside..body.end, body.fixed, (trips * own, own), values, work);
                 if let Some(ahead) = *ahead {
                     work.prefetched.push(Prefetched { trips: trips * own, ahead, body: inner });
@@ -190,7 +206,7 @@ fn run(
             }
             Step::If { ahead, condition, body } => {
                 // A guard of loads that run ahead is false at the end of each run of the loop.
-                let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
+                let share = match (ahead, condition.map(|c| mean(&|v| v[c as usize])).filter(|x| !x.is_nan())) {
                     (Some(ahead), _) => (of_loop - ahead).max(0.0) / of_loop.max(1.0),
                     (None, Some(holds)) => holds,
                     (None, None) => 1.0,

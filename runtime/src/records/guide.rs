@@ -5,14 +5,12 @@ use super::record::{TunedSize, ir_hash};
 use super::residual::{At, Fit, Place};
 use crate::class::{class_text, parse_class};
 use crate::compile::build_kernel;
+use crate::cost::MODEL;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// How many measured sizes the model's own doubt is worth.
-const PRIOR: f64 = 0.1;
 
 /// What a record says of one problem.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +18,6 @@ pub(crate) struct Guide {
     /// The config that was chosen at these very sizes, and what was measured.
     pub(crate) exact: Option<(Config, TunedSize)>,
     corrections: At,
-    /// The weight of all sizes nearby.
-    weight: f64,
     /// Sizes nearby, the nearest first.
     pub(crate) asked: Vec<String>,
     /// Why the record, or its row of these sizes, is not followed.
@@ -42,7 +38,9 @@ impl Fits {
         if let Some(fit) = fits.get(&key) {
             return fit.clone();
         }
-        let is_current = |s: &&TunedSize| s.types == types && outdated(def, spec, s, None).is_none();
+        // What another cost model said tells nothing of how this one errs.
+        let is_current =
+            |s: &&TunedSize| s.types == types && s.model == MODEL && outdated(def, spec, s, None).is_none();
         let place = |s| Some((place_of(def, s)?, s));
         let mut seen = HashSet::new();
         let current = known.rows().filter(is_current).filter(|s| seen.insert((&s.tensors, &s.dims)));
@@ -90,10 +88,9 @@ impl Guide {
             }
         }
         let (fit, place) = (fits.of(known, def, spec, &types), Place { dims: dims.to_vec(), tensors });
-        let (near, weight) = fit.near(def, &place);
+        let near = fit.near(def, &place);
         let text = |p: &Place| def.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>();
         guide.asked = near.into_iter().map(|p| text(p).join(" ")).collect();
-        guide.weight = weight;
         guide.corrections = fit.at(def, &place);
         guide
     }
@@ -101,11 +98,6 @@ impl Guide {
     /// What the model's cycles of a config are multiplied by.
     pub(crate) fn factor(&self, config: &Config) -> f64 {
         self.corrections.of(config).exp()
-    }
-
-    /// What part of the model's doubt is left, from 1 without records to nearly 0 beside one.
-    pub(crate) fn doubt(&self) -> f64 {
-        PRIOR / (self.weight + PRIOR)
     }
 }
 

@@ -10,6 +10,7 @@ mod record;
 mod residual;
 
 pub use crate::class::{class_text, parse_class};
+pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
 

@@ -47,6 +47,9 @@ pub struct TunedSize {
     pub of_copy: f64,
     /// Date, driver, clocks and compiler.
     pub measured: String,
+    /// The [`MODEL`](super::MODEL) that said the cycles; 0 is one before these were counted.
+    #[serde(default)]
+    pub model: u32,
     /// The chosen config first, then the others from the fastest on.
     pub configs: Vec<Timed>,
 }
@@ -176,7 +179,7 @@ impl fmt::Display for Record {
             if s.of_copy > 0.0 {
                 writeln!(f, "of_copy = {:.3}", s.of_copy)?;
             }
-            writeln!(f, "measured = {:?}\nconfigs = [", s.measured)?;
+            writeln!(f, "measured = {:?}\nmodel = {}\nconfigs = [", s.measured, s.model)?;
             for t in &s.configs {
                 writeln!(f, "    [{:?}, {:.3}, {:.1}],", t.config, t.us, t.cycles)?;
             }

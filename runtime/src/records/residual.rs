@@ -109,18 +109,17 @@ impl Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
-        for (place, size) in sizes {
+        // Of more sizes than there is room for, some of all.
+        let sizes: Vec<_> = sizes.iter().step_by(sizes.len().div_ceil(MOST).max(1)).collect();
+        for (place, size) in &sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =
                 all.map(|(config, ratio)| (config, ratio.ln())).filter(|(_, residual)| residual.is_finite()).collect();
             let mean = all.iter().map(|r| r.1).sum::<f64>() / all.len().max(1) as f64;
-            let most = (MOST / sizes.len().max(1)).max(1);
+            let most = (MOST / sizes.len()).max(1);
             // The best and every so-manieth of the others.
             let every = all.len().div_ceil(most).max(1);
             for (config, residual) in all.into_iter().step_by(every) {
-                if fit.points.len() == MOST {
-                    break;
-                }
                 let knobs = Knobs::new(&config);
                 let at = *known.entry(config).or_insert_with(|| {
                     fit.configs.push(knobs);
@@ -156,14 +155,13 @@ impl Fit {
         At { fit: self.clone(), places }
     }
 
-    /// The measured sizes that say something at a size, the nearest first, and what all of them count together.
-    pub(super) fn near(&self, def: &KernelDef, place: &Place) -> (Vec<&Place>, f64) {
+    /// The measured sizes that say something at a size, the nearest first.
+    pub(super) fn near(&self, def: &KernelDef, place: &Place) -> Vec<&Place> {
         let weigh = |p: &'_ Place| (-p.apart(def, place) / (SIZES * SIZES)).exp();
         let mut near: Vec<(f64, &Place)> = self.places.iter().map(|p| (weigh(p), p)).collect();
-        let weight = near.iter().map(|n| n.0).sum();
         near.retain(|n| n.0 >= FAINT);
         near.sort_by(|a, b| b.0.total_cmp(&a.0));
-        (near.into_iter().map(|n| n.1).collect(), weight)
+        near.into_iter().map(|n| n.1).collect()
     }
 
     fn row(&self, config: &Config) -> Arc<[f64]> {

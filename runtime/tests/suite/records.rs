@@ -3,7 +3,7 @@
 use crate::kernels::{GEMM, GEMM_OTHER, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{Config, DType, Specialization};
-use atlas_runtime::records::{MOST_SIZES, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::records::{MODEL, MOST_SIZES, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, build_kernel, choose_for, choose_with};
 use proptest::prelude::*;
 use std::fs;
@@ -49,6 +49,7 @@ fn size(sizes: [u64; 3], err: impl Fn(&Config) -> f64) -> TunedSize {
         spread: 0.01,
         of_copy: 0.5,
         measured: "2026-11-24".to_owned(),
+        model: MODEL,
         configs,
     }
 }

@@ -4,7 +4,7 @@ use crate::kernels::SCALE;
 use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
-use atlas_runtime::records::{Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::{
     CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions,
@@ -257,6 +257,7 @@ fn after_a_refusal_what_is_told_is_what_runs() {
         spread: 0.01,
         of_copy: 0.5,
         measured: String::new(),
+        model: MODEL,
         configs: vec![Timed { config: first.to_string(), us: 1.0, cycles: 1000.0 }],
     };
     let mut records = Records::none("simulator");

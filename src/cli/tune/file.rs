@@ -90,9 +90,18 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
     record.sizes.push(size);
     // In an order of their own, so that files of one content are one text.
     record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims)));
+    replace(&path, &record.to_string())
+}
+
+/// Writes a record whole: who reads it meanwhile has the old text or the new one.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
+    let cannot = || format!("cannot write the record {}", path.display());
     let whole = path.with_extension("toml.new");
-    fs::write(&whole, record.to_string()).with_context(cannot)?;
-    fs::rename(&whole, &path).with_context(cannot)
+    fs::write(&whole, text).with_context(cannot)?;
+    fs::rename(&whole, path).with_context(cannot)
 }
 
 fn numbers(dims: &str) -> Vec<u64> {

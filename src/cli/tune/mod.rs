@@ -7,6 +7,7 @@ mod check;
 mod child;
 mod file;
 mod pack;
+mod recount;
 mod replay;
 mod search;
 mod subject;
@@ -51,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The share of a kernel's legal configs that is measured; 1 for all.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, default_value_t = 0.14)]
     share: f64,
     /// Where the records are: FOLDER/GPU/KERNEL.toml.
     #[arg(long, value_name = "FOLDER", default_value = "records")]
@@ -74,7 +75,10 @@ pub(super) struct Args {
     /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
     #[arg(long, value_name = "FOLDER")]
     replay: Option<PathBuf>,
-    /// The GPU that a pack is made for, or that records are replayed for.
+    /// Have the records of a folder follow a change of the cost model: they say how it erred at what was measured.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["pack", "measure", "check", "replay"])]
+    recount: Option<PathBuf>,
+    /// The GPU that a pack is made for, or that records are replayed or counted for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
     /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
@@ -100,6 +104,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(folder) = &args.replay {
         let machine: Machine = args.arch.parse().map_err(anyhow::Error::msg)?;
         return replay::run(folder, machine, args.share, args.seed, args.json);
+    }
+    if let Some(folder) = &args.recount {
+        return recount::run(folder, args.arch.parse().map_err(anyhow::Error::msg)?);
     }
     if let Some(file) = &args.pack {
         let on = compile::platform(&args.arch)?;
@@ -168,7 +175,7 @@ fn workers(asked: Option<usize>, cores: usize) -> usize {
 
 /// How many of so many legal configs are measured.
 fn measured(legal: usize, share: f64) -> usize {
-    ((legal as f64 * share).ceil() as usize).max(LEAST).min(legal)
+    ((legal as f64 * share) as usize).max(LEAST).min(legal)
 }
 
 /// The legal configs of a job, best first, with what the model says of them.

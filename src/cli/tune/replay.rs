@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_dsl::def::DimDef;
-use atlas_runtime::records::{Record, Records, Timed, TunedSize};
+use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize};
 use atlas_runtime::{Selection, choose_for, choose_with, regions};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -128,7 +128,7 @@ fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<Ro
         row.tuned.0.push(s.against_best(best.us, &best.config));
         // The Tile IR that is hashed there is of the config that ran best then.
         let ir = ir_of(&s.job, &best.config.parse().map_err(anyhow::Error::msg)?)?;
-        so_far.sizes.push(TunedSize { configs, ir, ..s.size.clone() });
+        so_far.sizes.push(TunedSize { configs, ir, model: MODEL, ..s.size.clone() });
         records.insert(so_far.clone());
     }
     for s in held_out {

@@ -9,7 +9,7 @@ use super::{Args, build_request, file, measured, of_other_sizes, ranked, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
-use atlas_runtime::records::{Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_runtime::records::{MODEL, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -363,6 +363,7 @@ impl Tuner<'_> {
             spread: best_times.spread,
             of_copy: copy_us / best_times.median,
             measured: self.measured.clone(),
+            model: MODEL,
             configs: timed.collect(),
         };
         let by_model = plain.chosen().and_then(|c| size.configs.iter().find(|t| t.config == c.to_string()));

@@ -1,0 +1,56 @@
+//! `atlas tune --recount`: what the cost model of now says of the configs in records, in place of what another one said.
+
+use super::super::jobs::Job;
+use super::file;
+use super::tuner::cost;
+use anyhow::{Context, Result, bail};
+use atlas_codegen::Machine;
+use atlas_dsl::Config;
+use atlas_runtime::choose_for;
+use atlas_runtime::records::{MODEL, Record, TunedSize};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Rewrites all records of a folder. Sizes of kernels that have changed stay as they are, and so do configs that are legal no longer.
+pub(super) fn run(folder: &Path, machine: Machine) -> Result<bool> {
+    let files = file::list(folder).with_context(|| format!("--recount: cannot read {}", folder.display()))?;
+    if files.is_empty() {
+        bail!("--recount: there are no records in {}", folder.display());
+    }
+    let (mut sizes, mut counted) = (0, 0);
+    for path in files {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
+        let mut record = Record::parse(&name, &text).map_err(anyhow::Error::new)?;
+        let kernel = record.kernel.clone();
+        for size in &mut record.sizes {
+            sizes += 1;
+            match recount(&kernel, size, machine) {
+                Ok(()) => counted += 1,
+                Err(e) => eprintln!("{name}: {}: {e:#}", size.dims),
+            }
+        }
+        file::replace(&path, &record.to_string())?;
+    }
+    println!("{counted} of {sizes} sizes counted by cost model {MODEL}");
+    Ok(counted == sizes)
+}
+
+fn recount(kernel: &str, size: &mut TunedSize, machine: Machine) -> Result<()> {
+    let job = Job::of_class(kernel, &size.types, &size.dims, &size.tensors, None)?;
+    let selection = choose_for(job.def, &job.spec, &job.dims, Some(machine));
+    let cycles: HashMap<&Config, f64> = selection.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
+    let of = |text: &str| cycles.get(&text.parse::<Config>().ok()?).copied();
+    let Some(chosen) = of(&size.chosen().config) else {
+        bail!("`{}` is not legal; measure it again", size.chosen().config)
+    };
+    size.configs[0].cycles = chosen;
+    size.configs.retain_mut(|t| {
+        of(&t.config).is_some_and(|cycles| {
+            t.cycles = cycles;
+            true
+        })
+    });
+    size.model = MODEL;
+    Ok(())
+}

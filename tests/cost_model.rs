@@ -1,0 +1,77 @@
+//! The cost model's number goes with what it says: records correct one model, and are of no use to another.
+
+use atlas::dsl::specialization::{DimFact, largest_class};
+use atlas::dsl::{DType, Specialization};
+use atlas::ops::cases::{problem, usual_dims};
+use atlas::runtime::records::{MODEL, Record};
+use atlas::runtime::{Outcome, choose_for};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// One kernel of each kind: rows, products, a ring, loops that data decide, copies through registers, windows.
+const KERNELS: [&str; 8] = [
+    "softmax",
+    "matmul",
+    "memory_read",
+    "windowed_attention",
+    "log_sum_exp",
+    "window_sum",
+    "fourier_features",
+    "newton_schulz_small",
+];
+
+/// If these numbers change, so must [`MODEL`], and `atlas tune --recount` has the records follow.
+#[test]
+fn what_the_model_says_is_the_models_whose_number_it_has() {
+    let mut text = format!("cost model {MODEL}\n");
+    for name in KERNELS {
+        let usual = usual_dims(name);
+        let def = problem(name, DType::Bf16, &usual).expect("a shipped kernel").kernel;
+        // The second size is ragged.
+        for odd in [0, 1] {
+            let mut spec = Specialization::default();
+            for t in def.types {
+                spec = spec.with_type(t.name, DType::Bf16);
+            }
+            let sizes: Vec<u64> =
+                def.dims.iter().zip(&usual).map(|(d, &n)| if d.whole || n < 64 { n } else { n - odd }).collect();
+            for (d, &n) in def.dims.iter().zip(&sizes) {
+                let fact = if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
+                spec = spec.with_dim(d.name, fact);
+            }
+            for arch in ["sm_80", "sm_90"] {
+                let selection = choose_for(def, &spec, &sizes, arch.parse().ok());
+                let legal: Vec<_> = selection.legal().collect();
+                for c in legal.first().into_iter().chain(legal.last()) {
+                    if let Outcome::Legal(Some(cost)) = &c.outcome {
+                        writeln!(text, "{name} {sizes:?} {arch} `{}` {:.0}", c.config, cost.cycles).expect("a string");
+                    }
+                }
+            }
+        }
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("cost_model", text));
+}
+
+/// What is shipped beside the kernels is of the model that ships.
+#[test]
+fn shipped_records_are_of_this_model() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sizes = 0;
+    for folder in ["ops/records/nvidia-h200", "examples/shipping/records/nvidia-h200"] {
+        for file in std::fs::read_dir(root.join(folder)).expect("the folder of records").flatten() {
+            let name = file.path().display().to_string();
+            let record =
+                Record::parse(&name, &std::fs::read_to_string(file.path()).expect("a file")).expect("a record");
+            for size in &record.sizes {
+                assert_eq!(size.model, MODEL, "{name} {}", size.dims);
+                sizes += 1;
+            }
+        }
+    }
+    assert!(sizes > 100, "{sizes}");
+}
