@@ -212,12 +212,26 @@ fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
     let (_, exact) = entry.classes[0].tables[0].table.exact[0];
     assert_eq!(entry.classes[0].variants[usize::from(exact)].config, record.sizes[0].configs[0].config);
     assert!(verifies(&file));
+    // A config that is none of the kernel's is left out, and that is said.
+    let mut unknown = record_of(&favor_features, "NVIDIA H200");
+    unknown.sizes[0].configs[0].config = "BN=96 stages=2 warps=8".to_owned();
+    fs::write(Path::new(&records).join("favor_features.toml"), unknown.to_string()).unwrap();
+    let warnings = bundle(&file, &[&args[..], &["--no-evidence"]].concat()).unwrap();
+    assert!(
+        warnings.len() == 1
+            && warnings[0].contains("`BN=96 stages=2 warps=8`, which is left out")
+            && warnings[0].contains("tune space"),
+        "{warnings:?}"
+    );
     // Of a GPU that the folder has nothing of, that is said, though there are records of others of its kernels.
     let other = folder.path().join("others");
     fs::create_dir(&other).unwrap();
     let other = other.display().to_string();
     let warnings = bundle(&file, &[&args[..6], &[&other, "--no-evidence"]].concat()).unwrap();
-    assert!(warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200` in")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200`, nor of any other GPU")),
+        "{warnings:?}"
+    );
     let nowhere = bundle(&file, &[&args[..6], &["/nowhere"]].concat()).unwrap_err();
     assert!(nowhere.contains("--records: cannot read /nowhere"), "{nowhere}");
 }

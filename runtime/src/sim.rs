@@ -76,7 +76,8 @@ pub struct SimAccess {
 
 impl Device {
     /// A simulator of its own, with its own memory and kernel store, that executes as the options say. A target stands
-    /// for the usual GPU of its generation.
+    /// for the usual GPU of its generation. Unlike that of [`Device::sim`] it has no bundles and no tuning records but those that it
+    /// is given: what tries kernels does not depend on the environment.
     pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
         let machine = machine.into();
         let gpu = Backend::Virtual(Box::new(Simulator::new(machine, options)));

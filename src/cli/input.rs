@@ -8,7 +8,7 @@ use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::Problem;
 use atlas_runtime::records::Records;
 use atlas_runtime::{Device, Selection, choose_with};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -124,9 +124,9 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// A device by name: cpu, cuda:N, sim:ARCH or best.
+/// A device by name: cpu, cuda:N, sim:ARCH or best; `sim` is sim:sm_90.
 pub(super) fn device(name: &str) -> Result<Device> {
-    if let Some(arch) = name.strip_prefix("sim:") {
+    if let Some(arch) = (name == "sim").then_some("sm_90").or(name.strip_prefix("sim:")) {
         return Ok(Device::sim(arch)?);
     }
     match (name, name.strip_prefix("cuda:").map(str::parse)) {
@@ -136,6 +136,16 @@ pub(super) fn device(name: &str) -> Result<Device> {
         _ => bail!(
             "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90, and best"
         ),
+    }
+}
+
+/// What is said where a GPU has no tuning records, with those that have some.
+pub(super) fn no_records_of<'a>(gpu: &str, others: impl Iterator<Item = &'a str>) -> String {
+    let others: BTreeSet<String> = others.map(|name| format!("`{name}`")).collect();
+    let others: Vec<String> = others.into_iter().collect();
+    match others.is_empty() {
+        true => format!("there are no tuning records of `{gpu}`, nor of any other GPU"),
+        false => format!("there are no tuning records of `{gpu}`; there are some of {}", others.join(", ")),
     }
 }
 

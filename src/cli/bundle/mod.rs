@@ -15,7 +15,7 @@ pub(super) use self::variant::{Assembler, Compiled};
 
 use self::make::Recipe;
 use super::jobs;
-use super::{compile, ptxas};
+use super::{compile, input, ptxas};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_runtime::bundle::Bundle;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.cubin && recipe.assembler.ptxas.is_none() {
         bail!("--cubin needs NVIDIA's assembler, ptxas, which is not here; `cargo xtask setup` installs it");
     }
-    let bytes = recipe.make(&args.asked.jobs()?)?;
+    let bytes = recipe.make(&args.asked.jobs()?, warn)?;
     write_whole(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let bundle = Bundle::open(&args.out)?;
     for what in report::untried(&bundle)? {
@@ -101,7 +101,8 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
         std::fs::read_dir(folder).with_context(|| format!("--records: cannot read {}", folder.display()))?;
         known.add_folder(folder);
         if known.iter().next().is_none() {
-            warn(&format!("there are no tuning records of `{gpu}` in {}", folder.display()));
+            let what = input::no_records_of(gpu, known.other_gpus());
+            warn(&format!("--records {}: {what}", folder.display()));
         }
     }
     let others = Records::of_gpu(gpu);
@@ -112,7 +113,7 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
         warn(&problem.to_string());
     }
     if folder.is_none() && known.iter().next().is_none() {
-        warn(&format!("there are no tuning records of `{gpu}`"));
+        warn(&input::no_records_of(gpu, others.other_gpus()));
     }
     Ok((compile::platform(arch)?, known))
 }

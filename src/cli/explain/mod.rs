@@ -59,6 +59,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     for problem in records.problems() {
         eprintln!("warning: {problem}");
     }
+    if let Some(gpu) = args.gpu.as_deref().filter(|_| records.iter().next().is_none()) {
+        eprintln!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
+    }
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
