@@ -121,6 +121,7 @@ fn compile_writes_files_named_by_dtype_config_and_arch() {
 #[test]
 fn unknown_names_are_answered_with_the_known_ones() {
     has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
+    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the kernels are softmax, "]);
     has(&refuses(&["compile", "softmax", "--arch", "sm_75"]), &["sm_75", "sm_80", "sm_89", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--arch", "hopper"]), &["hopper", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--emit", "sass"]), &["no stage `sass`", "ptx"]);
@@ -139,6 +140,15 @@ fn bad_dims_are_named() {
     has(&with("D=wide"), &["`wide`"]);
     has(&with("D=-3"), &["`-3`"]);
     has(&with("D=0"), &["dim `D`", "cannot be 0"]);
+}
+
+/// What a launch would refuse is refused, by the same words, and sizes of a sweep are left out.
+#[test]
+fn sizes_that_a_kernel_does_not_take_are_not_explained() {
+    let said = refuses(&["explain", "rotary", "--dims", "P=3"]);
+    has(&said, &["error[ATL648]: `rotary` requires P == 2, but P = 3"]);
+    let swept = json(&["explain", "rotary", "--sweep", "P=1..4", "--json"]);
+    assert_eq!(swept["sweep"].as_array().map(Vec::len), Some(1), "{swept}");
 }
 
 #[test]

@@ -69,6 +69,33 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    /// Of two element types.
+    kernel of_two_types<T: Float, U: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<U, [N]>)
+    tune { BN: [256] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]).cast::<U>());
+        }
+    }
+}
+
+#[test]
+fn each_element_type_of_a_kernel_is_asked_for_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    for (given, types) in [("T=f16,U=f32", "T=f16 U=f32"), ("U=f32", "T=bf16 U=f32"), ("f32", "T=f32 U=f32")] {
+        let args = ["of_two_types", "--dims", "N=65536", "--dtype", given, "--arch", "sm_80", "--no-evidence"];
+        bundle(&file, &args).unwrap();
+        let entry = Bundle::open(&file).unwrap().entry("of_two_types").unwrap().unwrap();
+        assert!(entry.classes.iter().all(|c| c.types == types), "{given}: {entry:?}");
+    }
+    let explain = ["atlas", "explain", "of_two_types", "--dims", "N=65536", "--simulate", "--json", "--dtype"];
+    assert_eq!(atlas::cli::run([&explain[..], &["T=bf16,U=f32"]].concat()), Ok(true));
+    let why = atlas::cli::run([&explain[..], &["T=bf16,V=f32"]].concat()).unwrap_err();
+    assert!(why.contains("has no element type `V`; those that it has by name are T, U"), "{why}");
+}
+
 /// A bundle of one kernel, and what is warned of; or why there is none.
 fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
     let out = file.display().to_string();

@@ -200,9 +200,40 @@ fn what_cannot_be_tuned_says_why() {
         (&["tune", "--sizes", "/nowhere.toml"], "--sizes: cannot read /nowhere.toml"),
         (&["tune", "--replay", "/nowhere"], "--replay: cannot read /nowhere"),
         (&["tune", "attention", "--dims", "D=0", "--device", "sim:sm_90"], "cannot be 0"),
+        (
+            &["tune", "softmax", "--dims", "N=0", "--device", "sim"],
+            "dim `N` of `softmax` is 0: it may be 1 to 2147483647",
+        ),
+        (&["tune", "softmax", "--dims", "N=3000000000", "--device", "sim"], "it may be 1 to 2147483647"),
+        (&["tune", "softmax", "--dims", "N=2147483647,D=2147483647", "--device", "sim"], "more elements at"),
+        (&["tune", "rotary", "--dims", "P=3", "--device", "sim"], "error[ATL648]: `rotary` requires P == 2, but P = 3"),
     ] {
         let text = refuses(args);
         assert!(text.contains(why), "{args:?}: {text}");
+    }
+}
+
+/// What a file of sizes lacks or says that means nothing is told with what there is.
+#[test]
+fn files_of_sizes_that_are_of_no_use_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml");
+    let told = |text: &str, kernels: &[&str]| {
+        fs::write(&sizes, text).unwrap();
+        let file = sizes.display().to_string();
+        refuses(&[&["tune"], kernels, &["--device", "sim", "--sizes", &file]].concat())
+    };
+    let one = |more: &str| format!("[[launch]]\nkernel = \"softmax\"\ndims = \"N=8 D=64\"\n{more}\n");
+    for (text, kernels, why) in [
+        (String::new(), &[][..], "lists no launch"),
+        (one(""), &["poly1"], "lists no launch of `poly1`, only of softmax"),
+        (one(""), &["softmx"], "there is no kernel `softmx`; the kernels are softmax, "),
+        (one("types = \"T=f61\""), &[], "launch 1 of `softmax`: `f61` is no element type; `T` may be bf16, f16, f32"),
+        (one("types = \"Q=f16\""), &[], "has no element type `Q`; those that it has by name are T"),
+        (one("tensors = \"q=4:1,1\""), &[], "has no tensor `q`; its tensors are x, y"),
+    ] {
+        let said = told(&text, kernels);
+        assert!(said.contains(why), "{said}");
     }
 }
 
@@ -267,9 +298,11 @@ fn launches_of_views_are_tuned() {
     let done: Value = serde_json::from_str(&prints_with(&args, &[])).unwrap();
     assert_eq!(done["sizes"][0]["tensors"].as_str(), Some("x=4:*8,1"), "{done}");
     assert!(done["sizes"][0]["measured"].as_u64() >= Some(4), "{done}");
-    for (tensors, why) in
-        [("x=4:1", "has 2 strides"), ("q=4:1,1", "has no tensor `q`"), ("x=5:*8,1", "are no element types")]
-    {
+    for (tensors, why) in [
+        ("x=4:1", "has 2 strides"),
+        ("q=4:1,1", "has no tensor `q`"),
+        ("x=5:*8,1", "`x=5:*8,1` of `softmax` is no list of tensors"),
+    ] {
         fs::write(folder.path().join("sizes.toml"), launch.replace("x=4:*8,1", tensors)).unwrap();
         let text = refuses(&args);
         assert!(text.contains(why), "{text}");

@@ -1,30 +1,31 @@
 //! One small run of a kernel in the simulator, for `explain`: bank conflicts, sectors, instructions and bytes moved.
 
 use super::arguments::Arguments;
-use super::show;
+use super::{input, oracle, show};
 use anyhow::Result;
 use atlas_codegen::Machine;
 use atlas_dsl::def::DimDef;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::{Config, DType, Kernel, KernelDef};
+use atlas_dsl::{Config, Kernel, KernelDef, Specialization};
 use atlas_runtime::{CacheDir, Device, Launch, SimAccess, SimOptions, SimRun};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A run and the sizes that it was given.
+/// A run and the sizes that it was given, or why there is none.
 pub(super) struct Counts {
     dims: BTreeMap<String, u64>,
-    run: Option<Arc<SimRun>>,
+    run: Result<Option<Arc<SimRun>>, String>,
 }
 
-/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small.
+/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small. Where those
+/// sizes are not as the kernel demands, or another specialization's, others are looked for. What cannot be run says why.
 pub(super) fn count(
     def: &'static KernelDef,
     kernel: &Kernel,
     machine: Machine,
-    dtype: DType,
+    spec: &Specialization,
     dims: &BTreeMap<String, u64>,
     config: &Config,
 ) -> Result<Counts> {
@@ -44,19 +45,35 @@ pub(super) fn count(
         let size = dims.get(d.name).copied().unwrap_or(u64::MAX);
         (d.name.to_owned(), if d.whole { size } else { size.min(most(d.name)) })
     };
-    let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let named = |sizes: Vec<u64>| def.dims.iter().map(|d| d.name.to_owned()).zip(sizes).collect();
+    let mut dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let types = spec.types.iter().filter_map(|(name, t)| Some((def.types.iter().find(|d| d.name == name)?.name, *t)));
+    let is_same = input::specialization_of(def, &dims, &types.collect())? == *spec;
+    if !is_same || input::required(def, &dims).is_err() {
+        match oracle::small(def, spec, kernel, config) {
+            Some(sizes) => dims = named(sizes),
+            None => return Ok(Counts { dims, run: Err("no small sizes of this specialization are known".to_owned()) }),
+        }
+    }
     let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
     let sizes: Vec<u64> = def.dims.iter().map(|d| dims[d.name]).collect();
-    let mut arguments =
-        Arguments::new(def, &vec![dtype; def.types.len()], &sizes, &BTreeMap::new(), &BTreeMap::new(), &device)?;
-    def.launch_with(&device, config, arguments.args())?;
-    Ok(Counts { dims, run: device.simulated() })
+    let run = || -> Result<()> {
+        let types = oracle::types(def, spec);
+        let mut arguments = Arguments::new(def, &types, &sizes, &BTreeMap::new(), &BTreeMap::new(), &device)?;
+        Ok(def.launch_with(&device, config, arguments.args())?)
+    };
+    let run = run().map(|()| device.simulated()).map_err(|e| format!("{e:#}"));
+    Ok(Counts { dims, run })
 }
 
 impl Counts {
     /// As JSON.
     pub(super) fn json(&self) -> Value {
-        let Some(run) = &self.run else { return Value::Null };
+        let run = match &self.run {
+            Ok(Some(run)) => run,
+            Ok(None) => return Value::Null,
+            Err(why) => return json!({ "error": why }),
+        };
         let totals = run.report.counters.totals();
         let access = |a: SimAccess| {
             json!({
@@ -78,7 +95,11 @@ impl Counts {
     /// As text for people.
     pub(super) fn text(&self) -> String {
         let shape: Vec<String> = self.dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
-        let Some(run) = &self.run else { return format!("sim      {}: nothing to run\n", shape.join(" ")) };
+        let run = match &self.run {
+            Ok(Some(run)) => run,
+            Ok(None) => return format!("sim      {}: nothing to run\n", shape.join(" ")),
+            Err(why) => return format!("sim      not run: {why}\n"),
+        };
         let totals = run.report.counters.totals();
         let mix: Vec<String> = run.mix().into_iter().map(|(name, n)| format!("{name} {n}")).collect();
         let mut out = format!(
