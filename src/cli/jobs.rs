@@ -85,7 +85,7 @@ impl Asked {
         listed.sort_unstable();
         listed.dedup();
         if listed.is_empty() {
-            bail!("--sizes: {} lists no launch", file.display());
+            bail!("--sizes: {} lists no launch at which something runs", file.display());
         }
         for kernel in &self.kernels {
             if !listed.contains(&kernel.as_str()) {
@@ -290,7 +290,9 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
         Ok((job, configs.collect::<Result<Vec<Config>>>()?))
     };
     let named = |(at, l): (usize, &Launched)| one(l).with_context(|| format!("launch {} of `{}`", at + 1, l.kernel));
-    launches.launch.iter().enumerate().map(named).collect()
+    // Programs record launches of empty tensors too, at which nothing runs.
+    let is_empty = |l: &Launched| l.dims.split([',', ' ']).any(|pair| pair.ends_with("=0"));
+    launches.launch.iter().enumerate().filter(|(_, l)| !is_empty(l)).map(named).collect()
 }
 
 /// The text of some launches with the configs of each. No name or config has a quotation mark.

@@ -30,7 +30,8 @@ pub(super) fn run(
 ) -> Result<bool> {
     let mut tuner = tuner;
     let (mut sizes, mut measured, mut problems) = (0, 0, Vec::new());
-    let files = file::list(folder).with_context(|| format!("--check: cannot read {}", folder.display()))?;
+    let files = file::list(folder)
+        .with_context(|| format!("--check: cannot read {}; --records names the folder of records", folder.display()))?;
     if files.is_empty() {
         bail!("--check: there are no records in {}", folder.display());
     }

@@ -45,7 +45,7 @@ pub(super) struct Args {
     /// there, and find no config for any GPU.
     #[arg(long, default_value = "cuda:0")]
     device: String,
-    /// Draw so many sizes at random around each one given.
+    /// Tune so many sizes drawn at random around each one given, in place of that one.
     #[arg(long, value_name = "COUNT")]
     draw: Option<usize>,
     /// Of the sizes drawn at random.
