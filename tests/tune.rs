@@ -200,11 +200,8 @@ fn what_cannot_be_tuned_says_why() {
         (&["tune", "--sizes", "/nowhere.toml"], "--sizes: cannot read /nowhere.toml"),
         (&["tune", "--replay", "/nowhere"], "--replay: cannot read /nowhere"),
         (&["tune", "attention", "--dims", "D=0", "--device", "sim:sm_90"], "cannot be 0"),
-        (
-            &["tune", "softmax", "--dims", "N=0", "--device", "sim"],
-            "dim `N` of `softmax` is 0: it may be 1 to 2147483647",
-        ),
-        (&["tune", "softmax", "--dims", "N=3000000000", "--device", "sim"], "it may be 1 to 2147483647"),
+        (&["tune", "softmax", "--dims", "N=0", "--device", "sim"], "`softmax` writes nothing at N=0 D=8192"),
+        (&["tune", "softmax", "--dims", "N=3000000000", "--device", "sim"], "it may be 2147483647 at the most"),
         (&["tune", "softmax", "--dims", "N=2147483647,D=2147483647", "--device", "sim"], "more elements at"),
         (&["tune", "rotary", "--dims", "P=3", "--device", "sim"], "error[ATL648]: `rotary` requires P == 2, but P = 3"),
     ] {
@@ -354,6 +351,17 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(why.starts_with("regressed: "), "{why}");
     fs::write(&file, "kernel = 3").unwrap();
     assert!(!problem().is_empty());
+}
+
+/// The records that ship, on the GPU that they are of and on one whose blocks have less shared memory.
+#[test]
+fn a_check_finds_configs_that_a_gpu_refuses() {
+    let check = ["tune", "--check", "--records", "ops/records", "--device", "cpu", "--json"];
+    let fine = prints_with(&check, &[]);
+    assert!(fine.contains("\"problems\": []"), "{fine}");
+    let (fine, found) = json_of(&[&check[..], &["--arch", "sm_120"]].concat());
+    let why = found["problems"][0]["problem"].as_str().unwrap();
+    assert!(!fine && why.contains("is refused for sm_120") && why.contains("shared memory"), "{found}");
 }
 
 /// A check measures too: beside another that measures it would find what is not so.

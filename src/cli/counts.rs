@@ -6,7 +6,9 @@ use anyhow::Result;
 use atlas_codegen::Machine;
 use atlas_dsl::def::DimDef;
 use atlas_dsl::ir::GridExtent;
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, Kernel, KernelDef, Specialization};
+use atlas_runtime::bundle::ClassEntry;
 use atlas_runtime::{CacheDir, Device, Launch, SimAccess, SimOptions, SimRun};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ use std::sync::Arc;
 /// A run and the sizes that it was given, or why there is none.
 pub(super) struct Counts {
     dims: BTreeMap<String, u64>,
+    /// What is known of the dims, if it is another specialization than the one that was asked for.
+    other: Option<String>,
     run: Result<Option<Arc<SimRun>>, String>,
 }
 
@@ -45,16 +49,27 @@ pub(super) fn count(
         let size = dims.get(d.name).copied().unwrap_or(u64::MAX);
         (d.name.to_owned(), if d.whole { size } else { size.min(most(d.name)) })
     };
-    let named = |sizes: Vec<u64>| def.dims.iter().map(|d| d.name.to_owned()).zip(sizes).collect();
-    let mut dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
-    let types = spec.types.iter().filter_map(|(name, t)| Some((def.types.iter().find(|d| d.name == name)?.name, *t)));
-    let is_same = input::specialization_of(def, &dims, &types.collect())? == *spec;
-    if !is_same || input::required(def, &dims).is_err() {
-        match oracle::small(def, spec, kernel, config) {
-            Some(sizes) => dims = named(sizes),
-            None => return Ok(Counts { dims, run: Err("no small sizes of this specialization are known".to_owned()) }),
-        }
-    }
+    let named =
+        |sizes: Vec<u64>| -> BTreeMap<String, u64> { def.dims.iter().map(|d| d.name.to_owned()).zip(sizes).collect() };
+    let few: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let of = |dims: &BTreeMap<String, u64>| {
+        let types = def.types.iter().filter_map(|t| Some((t.name, *spec.types.get(t.name)?)));
+        input::specialization_of(def, dims, &types.collect())
+    };
+    let is_taken = input::required(def, &few).is_ok();
+    let same = (is_taken && of(&few)? == *spec).then(|| few.clone());
+    let same = same.or_else(|| oracle::small(def, spec, kernel, config).map(named));
+    // Where its own specialization has no small sizes, those of another tell most.
+    let other = || is_taken.then(|| few.clone()).or_else(|| oracle::small(def, &any(spec), kernel, config).map(named));
+    let Some(dims) = same.or_else(other) else {
+        return Ok(Counts {
+            dims: few,
+            other: None,
+            run: Err("no small sizes that the kernel takes are known".to_owned()),
+        });
+    };
+    let ran = of(&dims)?;
+    let other = (ran != *spec).then(|| ClassEntry::new(def, &ran).dims);
     let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
     let sizes: Vec<u64> = def.dims.iter().map(|d| dims[d.name]).collect();
     let run = || -> Result<()> {
@@ -63,7 +78,18 @@ pub(super) fn count(
         Ok(def.launch_with(&device, config, arguments.args())?)
     };
     let run = run().map(|()| device.simulated()).map_err(|e| format!("{e:#}"));
-    Ok(Counts { dims, run })
+    Ok(Counts { dims, other, run })
+}
+
+/// The specialization of all sizes.
+fn any(spec: &Specialization) -> Specialization {
+    let mut any = spec.clone();
+    for fact in any.dims.values_mut() {
+        if let DimFact::Dynamic(divisor) = fact {
+            *divisor = 1;
+        }
+    }
+    any
 }
 
 impl Counts {
@@ -83,7 +109,7 @@ impl Counts {
             })
         };
         json!({
-            "dims": self.dims, "warp_instructions": totals.warp_instructions,
+            "dims": self.dims, "specialization": self.other, "warp_instructions": totals.warp_instructions,
             "mix": run.mix().into_iter().collect::<BTreeMap<_, _>>(),
             "global_load_bytes": totals.loads.bytes, "global_store_bytes": totals.stores.bytes,
             "shared_bytes": totals.shared.bytes, "bulk_bytes": totals.bulk_bytes,
@@ -100,11 +126,13 @@ impl Counts {
             Ok(None) => return format!("sim      {}: nothing to run\n", shape.join(" ")),
             Err(why) => return format!("sim      not run: {why}\n"),
         };
+        let other = self.other.as_ref().map(|dims| format!(", another kernel than above, of `{dims}`"));
         let totals = run.report.counters.totals();
         let mix: Vec<String> = run.mix().into_iter().map(|(name, n)| format!("{name} {n}")).collect();
         let mut out = format!(
-            "sim      {}: {} warp instructions, {} bank conflicts\nmix      {}\nbytes    global {} loaded, {} stored; shared {}; bulk {}\n",
+            "sim      {}{}: {} warp instructions, {} bank conflicts\nmix      {}\nbytes    global {} loaded, {} stored; shared {}; bulk {}\n",
             shape.join(" "),
+            other.unwrap_or_default(),
             totals.warp_instructions,
             totals.shared.conflicts,
             mix.join(", "),

@@ -207,7 +207,7 @@ pub(super) fn device(name: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::cpu()),
         (_, Some(Ok(ordinal))) => Ok(Device::cuda(ordinal)?),
         _ => bail!(
-            "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90, and best"
+            "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90 or sim, and best"
         ),
     }
 }

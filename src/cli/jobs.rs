@@ -3,6 +3,7 @@
 use super::input;
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_runtime::MAX_DIM;
 use atlas_runtime::records::{class_text, parse_class};
@@ -54,7 +55,11 @@ impl Asked {
             let sizes = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
             for dims in sizes {
                 let dims = input::dims(def, Some(&dims))?;
-                jobs.push(Job::of_spec(def, input::specialization_of(def, &dims, &types)?, &dims)?);
+                let job = Job::of_spec(def, input::specialization_of(def, &dims, &types)?, &dims)?;
+                if job.is_empty() {
+                    bail!("`{}` writes nothing at {}, and so nothing runs", def.name, job.dims_text());
+                }
+                jobs.push(job);
             }
         }
         for text in &self.set {
@@ -81,6 +86,8 @@ impl Asked {
     /// Those that a file lists: of the kernels that were named, if any were.
     fn of_file(&self, file: &Path) -> Result<Vec<Job>> {
         let mut jobs = of_file(file)?;
+        // Programs record launches of empty tensors too.
+        jobs.retain(|j| !j.is_empty());
         let mut listed: Vec<&str> = jobs.iter().map(|j| j.def.name).collect();
         listed.sort_unstable();
         listed.dedup();
@@ -150,11 +157,19 @@ impl Job {
         Ok(job)
     }
 
-    /// Refuses sizes of which no tensor is, or none that anything runs on.
+    /// True if nothing is written, so that nothing runs.
+    fn is_empty(&self) -> bool {
+        self.def.params.iter().all(|p| match p {
+            ParamDef::Tensor { access: Access::Out, dims, .. } => dims.iter().any(|&d| self.dims[d] == 0),
+            _ => true,
+        })
+    }
+
+    /// Refuses sizes of which no tensor is.
     fn is_possible(&self) -> Result<()> {
         for (dim, &size) in self.def.dims.iter().zip(&self.dims) {
-            if size == 0 || size > MAX_DIM as u64 {
-                bail!("dim `{}` of `{}` is {size}: it may be 1 to {MAX_DIM}", dim.name, self.def.name);
+            if size > MAX_DIM as u64 {
+                bail!("dim `{}` of `{}` is {size}: it may be {MAX_DIM} at the most", dim.name, self.def.name);
             }
         }
         for param in self.def.params {
@@ -290,9 +305,7 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
         Ok((job, configs.collect::<Result<Vec<Config>>>()?))
     };
     let named = |(at, l): (usize, &Launched)| one(l).with_context(|| format!("launch {} of `{}`", at + 1, l.kernel));
-    // Programs record launches of empty tensors too, at which nothing runs.
-    let is_empty = |l: &Launched| l.dims.split([',', ' ']).any(|pair| pair.ends_with("=0"));
-    launches.launch.iter().enumerate().filter(|(_, l)| !is_empty(l)).map(named).collect()
+    launches.launch.iter().enumerate().map(named).collect()
 }
 
 /// The text of some launches with the configs of each. No name or config has a quotation mark.
