@@ -72,8 +72,16 @@ fn the_same_kernels_make_the_same_bytes() {
 fn what_a_bundle_lacks_is_named_with_its_mend() {
     let gpu = device("sm_90", &SOFTMAX);
     let why = run(&gpu, 8, 128).unwrap_err();
-    assert!(why.contains("error[ATL640]") && why.contains("`atlas bundle softmax`"), "{why}");
+    assert!(
+        why.contains("error[ATL640]") && why.contains("`atlas bundle softmax --dims N=8,D=128 --dtype T=bf16`"),
+        "{why}"
+    );
     assert!(why.contains("has no kernel for `T=bf16 N=*8 D=128`, only for `T=bf16 N=*8 D=64`"), "{why}");
+    assert!(why.contains("`*8` is any multiple of 8; a dim that is a number is used whole"), "{why}");
+    let odd = gpu.tensor_from(&rows(8, 66), [8, 66]).unwrap().slice(1, 1..65).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let why = softmax.launch(&gpu, args!(odd, &mut y)).unwrap_err().to_string();
+    assert!(why.contains("is a view, aligned to 4 bytes") && why.contains("has `tensors = \"x=2:*2,1\"`"), "{why}");
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
     let weight = gpu.tensor_from(&[bf16::from_f32(1.0); 64], [64]).unwrap();
     let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
@@ -131,7 +139,23 @@ fn a_config_of_the_callers_is_taken_from_the_bundle_if_it_is_there() {
 #[test]
 fn a_kernel_that_has_changed_since_is_not_run() {
     let why = run(&device("sm_90", &stale(&SOFTMAX)), 8, 64).unwrap_err();
-    assert!(why.contains("the kernel has changed since the bundle was made"), "{why}");
+    let told = "the kernel has changed since the bundle was made; make the bundle again";
+    assert_eq!(why.matches(told).count(), 1, "{why}");
+}
+
+/// Before anything is compiled.
+#[test]
+fn a_file_that_cannot_be_written_is_told_at_once() {
+    let all = ["--dims", "N=8,D=64", "--arch", "sm_80,sm_90a", "--variants", "1", "--no-evidence"];
+    let why = crate::command::refuses(&[&["bundle", "softmax", "--out", "/nowhere/k.atlas"], &all[..]].concat());
+    assert!(why.contains("--out: cannot write /nowhere/k.atlas") && !why.contains("[1/"), "{why}");
+    let why = crate::command::refuses(&["tune", "softmax", "--dims", "N=8,D=64", "--pack", "/nowhere/p.atlas"]);
+    assert!(why.contains("--pack: cannot write /nowhere/p.atlas") && !why.contains("[1/"), "{why}");
+    // What a bundle is for is shown as exactly as it was asked for.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.atlas").display().to_string();
+    let shown = crate::command::prints(&[&["bundle", "softmax", "--out", &file], &all[..]].concat());
+    crate::command::has(&shown, &["sm_80, sm_90 (sm_90a)"]);
 }
 
 #[test]

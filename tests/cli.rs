@@ -1,6 +1,6 @@
 //! The command line: what it prints, and what it says of bad input.
 
-use crate::command::{folder, has, json, prints, prints_with, refuses, unread, write};
+use crate::command::{folder, has, json, prints, prints_with, refuses, says_with, unread, write};
 use std::path::Path;
 
 #[test]
@@ -121,6 +121,7 @@ fn compile_writes_files_named_by_dtype_config_and_arch() {
 #[test]
 fn unknown_names_are_answered_with_the_known_ones() {
     has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
+    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the kernels are softmax, "]);
     has(&refuses(&["compile", "softmax", "--arch", "sm_75"]), &["sm_75", "sm_80", "sm_89", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--arch", "hopper"]), &["hopper", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--emit", "sass"]), &["no stage `sass`", "ptx"]);
@@ -139,6 +140,15 @@ fn bad_dims_are_named() {
     has(&with("D=wide"), &["`wide`"]);
     has(&with("D=-3"), &["`-3`"]);
     has(&with("D=0"), &["dim `D`", "cannot be 0"]);
+}
+
+/// What a launch would refuse is refused, by the same words, and sizes of a sweep are left out.
+#[test]
+fn sizes_that_a_kernel_does_not_take_are_not_explained() {
+    let said = refuses(&["explain", "rotary", "--dims", "P=3"]);
+    has(&said, &["error[ATL648]: `rotary` requires P == 2, but P = 3"]);
+    let swept = json(&["explain", "rotary", "--sweep", "P=1..4", "--json"]);
+    assert_eq!(swept["sweep"].as_array().map(Vec::len), Some(1), "{swept}");
 }
 
 #[test]
@@ -341,10 +351,22 @@ fn a_stale_record_is_explained_as_such() {
     };
     let fresh = explained(&text);
     assert!(
-        fresh.contains("record   BN=") && fresh.contains(" us by the model") && !fresh.contains("stale"),
+        fresh.contains("record   BN=") && fresh.contains(" us by the model") && !fresh.contains("passed over"),
         "{fresh}"
     );
+    // Of a GPU whose name is misspelt, those that are known are told; and a folder that is not there.
+    let nowhere = [("ATLAS_RECORDS", "/nowhere")];
+    let told = says_with(&["explain", "softmax", "--gpu", "NVIDIA H20", "--arch", "sm_90"], &nowhere);
+    has(
+        &told,
+        &["no tuning records of `NVIDIA H20`; there are some of `NVIDIA H200`", "/nowhere", "no folder to read"],
+    );
+    has(&prints_with(&["doctor"], &nowhere), &["tuning records: ", "/nowhere", "no folder to read"]);
     let kernels = text.lines().map(|l| if l.starts_with("ir = ") { "ir = \"0123\"" } else { l });
     let stale = explained(&kernels.collect::<Vec<_>>().join("\n"));
-    assert!(stale.contains("record   stale") && !stale.contains(" us by the model"), "{stale}");
+    assert!(stale.contains("record   passed over: the kernel has changed"), "{stale}");
+    assert!(!stale.contains(" us by the model") && !stale.contains("of a copy"), "{stale}");
+    let other = explained(&text.replace("[\"BN=1 stages=2 warps=4\",", "[\"BN=3 stages=2 warps=4\","));
+    assert!(other.contains("record   passed over: the record's config `BN=3 stages=2 warps=4` is none of"), "{other}");
+    assert!(!other.contains("the kernel has changed"), "{other}");
 }

@@ -45,6 +45,14 @@ pub(crate) fn prints_with(args: &[&str], variables: Variables<'_>) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// What a run that must succeed says on its standard error.
+#[track_caller]
+pub(crate) fn says_with(args: &[&str], variables: Variables<'_>) -> String {
+    let out = atlas(args, variables);
+    assert!(out.status.success(), "atlas {args:?} failed:\n{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
 /// What a run that must fail says.
 #[track_caller]
 pub(crate) fn refuses(args: &[&str]) -> String {

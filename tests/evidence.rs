@@ -69,6 +69,33 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    /// Of two element types.
+    kernel of_two_types<T: Float, U: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<U, [N]>)
+    tune { BN: [256] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]).cast::<U>());
+        }
+    }
+}
+
+#[test]
+fn each_element_type_of_a_kernel_is_asked_for_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    for (given, types) in [("T=f16,U=f32", "T=f16 U=f32"), ("U=f32", "T=bf16 U=f32"), ("f32", "T=f32 U=f32")] {
+        let args = ["of_two_types", "--dims", "N=65536", "--dtype", given, "--arch", "sm_80", "--no-evidence"];
+        bundle(&file, &args).unwrap();
+        let entry = Bundle::open(&file).unwrap().entry("of_two_types").unwrap().unwrap();
+        assert!(entry.classes.iter().all(|c| c.types == types), "{given}: {entry:?}");
+    }
+    let explain = ["atlas", "explain", "of_two_types", "--dims", "N=65536", "--simulate", "--json", "--dtype"];
+    assert_eq!(atlas::cli::run([&explain[..], &["T=bf16,U=f32"]].concat()), Ok(true));
+    let why = atlas::cli::run([&explain[..], &["T=bf16,V=f32"]].concat()).unwrap_err();
+    assert!(why.contains("has no element type `V`; those that it has by name are T, U"), "{why}");
+}
+
 /// A bundle of one kernel, and what is warned of; or why there is none.
 fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
     let out = file.display().to_string();
@@ -213,12 +240,26 @@ fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
     let (_, exact) = entry.classes[0].tables[0].table.exact[0];
     assert_eq!(entry.classes[0].variants[usize::from(exact)].config, record.sizes[0].configs[0].config);
     assert!(verifies(&file));
+    // A config that is none of the kernel's is left out, and that is said.
+    let mut unknown = record_of(&favor_features, "NVIDIA H200");
+    unknown.sizes[0].configs[0].config = "BN=96 stages=2 warps=8".to_owned();
+    fs::write(Path::new(&records).join("favor_features.toml"), unknown.to_string()).unwrap();
+    let warnings = bundle(&file, &[&args[..], &["--no-evidence"]].concat()).unwrap();
+    assert!(
+        warnings.len() == 1
+            && warnings[0].contains("`BN=96 stages=2 warps=8`, which is left out")
+            && warnings[0].contains("tune space"),
+        "{warnings:?}"
+    );
     // Of a GPU that the folder has nothing of, that is said, though there are records of others of its kernels.
     let other = folder.path().join("others");
     fs::create_dir(&other).unwrap();
     let other = other.display().to_string();
     let warnings = bundle(&file, &[&args[..6], &[&other, "--no-evidence"]].concat()).unwrap();
-    assert!(warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200` in")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|w| w.contains("there are no tuning records of `NVIDIA H200`, nor of any other GPU")),
+        "{warnings:?}"
+    );
     let nowhere = bundle(&file, &[&args[..6], &["/nowhere"]].concat()).unwrap_err();
     assert!(nowhere.contains("--records: cannot read /nowhere"), "{nowhere}");
 }

@@ -245,4 +245,9 @@ fn the_command_line_simulates() {
     let explained = json(&["explain", "softmax", "--dims", "N=7,D=40", "--simulate", "--json"]);
     assert_eq!(explained["sim"]["bank_conflicts"], 0, "{explained}");
     has(&prints(&["explain", "poly2", "--simulate"]), &["warp instructions, 0 bank conflicts", "st.global"]);
+    // Of a size that is no multiple of 8, small ones that are none either; and such as the kernel demands.
+    let odd = json(&["explain", "log_sum_exp", "--dims", "N=64,V=50257", "--simulate", "--json"]);
+    assert_eq!(odd["sim"]["dims"]["V"].as_u64().map(|v| v % 2), Some(1), "{odd}");
+    let heads = prints(&["explain", "windowed_attention", "--dims", "H=32,J=8", "--simulate"]);
+    has(&heads, &["sim      ", "warp instructions"]);
 }

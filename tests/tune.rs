@@ -20,7 +20,7 @@ fn what_is_tuned_is_recorded_and_not_measured_again() {
     let row = &first["sizes"][0];
     assert_eq!((row["kernel"].as_str(), row["dims"].as_str()), (Some("softmax"), Some("N=8 D=512")));
     assert!(row["measured"].as_u64() >= Some(4) && row["measured"].as_u64() < row["legal"].as_u64());
-    let file = folder.path().join("simulator/softmax.toml");
+    let file = folder.path().join("simulator-sm-90/softmax.toml");
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains(row["config"].as_str().unwrap()), "{text}");
     let second = tune(folder.path(), &[], &[]);
@@ -75,7 +75,7 @@ fn a_worker_may_print_what_it_likes() {
     let (plain, printing) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     tune(plain.path(), &[], &[]);
     tune(printing.path(), &[], &[("ATLAS_TUNE_FAULT", "chatter"), ("ATLAS_TUNE_LIMIT", "20")]);
-    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator-sm-90/softmax.toml")).unwrap();
     assert_eq!(record(plain.path()), record(printing.path()));
 }
 
@@ -86,7 +86,7 @@ fn what_lost_workers_did_not_build_is_measured() {
     let (plain, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     tune(plain.path(), &[], &[]);
     tune(lost.path(), &[], &[("ATLAS_TUNE_FAULT", "unbuilt")]);
-    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator-sm-90/softmax.toml")).unwrap();
     assert_eq!(record(plain.path()), record(lost.path()));
 }
 
@@ -165,7 +165,7 @@ fn what_the_budget_cut_off_is_not_recorded() {
     let variables = [("ATLAS_TUNE_FAULT", "hang"), ("ATLAS_TUNE_FAULT_AT", &best), ("ATLAS_TUNE_LIMIT", "4")];
     let done = tune(cut.path(), &["--share", "1", "--budget", "3"], &variables);
     assert_eq!(done["sizes"].as_array().map(Vec::len), Some(0), "{done}");
-    assert!(!cut.path().join("simulator/softmax.toml").exists());
+    assert!(!cut.path().join("simulator-sm-90/softmax.toml").exists());
 }
 
 /// A record that cannot be written ends the search, and what was measured is printed all the same.
@@ -173,7 +173,7 @@ fn what_the_budget_cut_off_is_not_recorded() {
 fn the_first_record_that_cannot_be_written_ends_the_search() {
     let folder = tempfile::tempdir().unwrap();
     // A folder stands where the record would be made.
-    fs::create_dir_all(folder.path().join("simulator/softmax.toml.new")).unwrap();
+    fs::create_dir_all(folder.path().join("simulator-sm-90/softmax.toml.new")).unwrap();
     let records = folder.path().display().to_string();
     let args = [&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat();
     let (fine, done) = json_of(&args);
@@ -200,9 +200,37 @@ fn what_cannot_be_tuned_says_why() {
         (&["tune", "--sizes", "/nowhere.toml"], "--sizes: cannot read /nowhere.toml"),
         (&["tune", "--replay", "/nowhere"], "--replay: cannot read /nowhere"),
         (&["tune", "attention", "--dims", "D=0", "--device", "sim:sm_90"], "cannot be 0"),
+        (&["tune", "softmax", "--dims", "N=0", "--device", "sim"], "`softmax` writes nothing at N=0 D=8192"),
+        (&["tune", "softmax", "--dims", "N=3000000000", "--device", "sim"], "it may be 2147483647 at the most"),
+        (&["tune", "softmax", "--dims", "N=2147483647,D=2147483647", "--device", "sim"], "more elements at"),
+        (&["tune", "rotary", "--dims", "P=3", "--device", "sim"], "error[ATL648]: `rotary` requires P == 2, but P = 3"),
     ] {
         let text = refuses(args);
         assert!(text.contains(why), "{args:?}: {text}");
+    }
+}
+
+/// What a file of sizes lacks or says that means nothing is told with what there is.
+#[test]
+fn files_of_sizes_that_are_of_no_use_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml");
+    let told = |text: &str, kernels: &[&str]| {
+        fs::write(&sizes, text).unwrap();
+        let file = sizes.display().to_string();
+        refuses(&[&["tune"], kernels, &["--device", "sim", "--sizes", &file]].concat())
+    };
+    let one = |more: &str| format!("[[launch]]\nkernel = \"softmax\"\ndims = \"N=8 D=64\"\n{more}\n");
+    for (text, kernels, why) in [
+        (String::new(), &[][..], "lists no launch"),
+        (one(""), &["poly1"], "lists no launch of `poly1`, only of softmax"),
+        (one(""), &["softmx"], "there is no kernel `softmx`; the kernels are softmax, "),
+        (one("types = \"T=f61\""), &[], "launch 1 of `softmax`: `f61` is no element type; `T` may be bf16, f16, f32"),
+        (one("types = \"Q=f16\""), &[], "has no element type `Q`; those that it has by name are T"),
+        (one("tensors = \"q=4:1,1\""), &[], "has no tensor `q`; its tensors are x, y"),
+    ] {
+        let said = told(&text, kernels);
+        assert!(said.contains(why), "{said}");
     }
 }
 
@@ -217,7 +245,8 @@ fn a_file_of_sizes_is_tuned_whole_and_replayed() {
     let args = ["tune", "--device", "sim:sm_90", "--sizes", &sizes, "--share", "1", "--records", &records, "--json"];
     let done: Value = serde_json::from_str(&prints_with(&args, &[])).unwrap();
     assert_eq!(done["sizes"].as_array().map(Vec::len), Some(5));
-    let replayed = prints_with(&["tune", "--replay", &format!("{records}/simulator"), "--share", "1", "--json"], &[]);
+    let replayed =
+        prints_with(&["tune", "--replay", &format!("{records}/simulator-sm-90"), "--share", "1", "--json"], &[]);
     let rows: Value = serde_json::from_str(&replayed).unwrap();
     assert_eq!((rows[1]["kernel"].as_str(), rows[1]["tuned"].as_u64()), (Some("poly1"), Some(3)));
     assert_eq!(rows[1]["regret_tuned"].as_f64(), Some(1.0), "all were measured");
@@ -237,7 +266,7 @@ fn a_pack_is_measured_without_a_compiler() {
     let args = ["tune", "--measure", &pack, "--device", "sim:sm_90", "--records", &packed, "--json"];
     let done: Value = serde_json::from_str(&prints_with(&args, &nothing)).unwrap();
     assert_eq!(done["sizes"][0]["failed"].as_array().map(Vec::len), Some(0), "{done}");
-    let record = |folder: &str| fs::read_to_string(Path::new(folder).join("simulator/softmax.toml")).unwrap();
+    let record = |folder: &str| fs::read_to_string(Path::new(folder).join("simulator-sm-90/softmax.toml")).unwrap();
     assert_eq!(record(&packed), record(&direct));
     // Nothing is left to measure.
     let again: Value = serde_json::from_str(&prints_with(&args, &nothing)).unwrap();
@@ -266,9 +295,11 @@ fn launches_of_views_are_tuned() {
     let done: Value = serde_json::from_str(&prints_with(&args, &[])).unwrap();
     assert_eq!(done["sizes"][0]["tensors"].as_str(), Some("x=4:*8,1"), "{done}");
     assert!(done["sizes"][0]["measured"].as_u64() >= Some(4), "{done}");
-    for (tensors, why) in
-        [("x=4:1", "has 2 strides"), ("q=4:1,1", "has no tensor `q`"), ("x=5:*8,1", "are no element types")]
-    {
+    for (tensors, why) in [
+        ("x=4:1", "has 2 strides"),
+        ("q=4:1,1", "has no tensor `q`"),
+        ("x=5:*8,1", "`x=5:*8,1` of `softmax` is no list of tensors"),
+    ] {
         fs::write(folder.path().join("sizes.toml"), launch.replace("x=4:*8,1", tensors)).unwrap();
         let text = refuses(&args);
         assert!(text.contains(why), "{text}");
@@ -284,7 +315,7 @@ fn a_check_finds_what_is_stale_or_slower() {
     tune(folder.path(), &[], &[]);
     let healthy: Value = serde_json::from_str(&prints_with(&check, &[])).unwrap();
     assert_eq!((healthy["sizes"].as_u64(), healthy["measured"].as_u64()), (Some(1), Some(1)), "{healthy}");
-    let file = folder.path().join("simulator/softmax.toml");
+    let file = folder.path().join("simulator-sm-90/softmax.toml");
     let text = fs::read_to_string(&file).unwrap();
     let problem = || {
         let (fine, found) = json_of(&check);
@@ -298,6 +329,19 @@ fn a_check_finds_what_is_stale_or_slower() {
     };
     assert!(changed("tune").contains("the kernel's tune space has changed"));
     assert!(changed("ir").contains("the kernel has changed"));
+    // A config that nobody may choose, which is not that the kernel has changed.
+    let chosen = text.lines().find(|l| l.starts_with("    [\"")).and_then(|l| l.split('"').nth(1)).unwrap();
+    for other in ["BN=3 stages=2 warps=4", "BN=1 stages=2 warps=64"] {
+        fs::write(&file, text.replacen(chosen, other, 1)).unwrap();
+        assert_eq!(problem(), format!("its config `{other}` is none of the tune space; tune it again"));
+    }
+    let (_, found) = json_of(&check);
+    assert_eq!(found["problems"][0]["sizes"], "T=bf16 N=8 D=512");
+    // One that stands where no search looks for it.
+    fs::write(&file, text.replace("simulator sm_90", "Small GPU")).unwrap();
+    let why = problem();
+    assert!(why.contains("it is of `softmax` on Small GPU, whose record is") && why.contains("small-gpu"), "{why}");
+    fs::write(&file, &text).unwrap();
     // A time that nothing takes any longer, and another config that would be better.
     let first = text.lines().find(|l| l.starts_with("    [\"")).unwrap();
     let parts: Vec<&str> = first.split(", ").collect();
@@ -309,13 +353,24 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(!problem().is_empty());
 }
 
+/// The records that ship, on the GPU that they are of and on one whose blocks have less shared memory.
+#[test]
+fn a_check_finds_configs_that_a_gpu_refuses() {
+    let check = ["tune", "--check", "--records", "ops/records", "--device", "cpu", "--json"];
+    let fine = prints_with(&check, &[]);
+    assert!(fine.contains("\"problems\": []"), "{fine}");
+    let (fine, found) = json_of(&[&check[..], &["--arch", "sm_120"]].concat());
+    let why = found["problems"][0]["problem"].as_str().unwrap();
+    assert!(!fine && why.contains("is refused for sm_120") && why.contains("shared memory"), "{found}");
+}
+
 /// A check measures too: beside another that measures it would find what is not so.
 #[test]
 fn a_check_waits_for_its_turn() {
     let folder = tempfile::tempdir().unwrap();
     let records = folder.path().display().to_string();
     tune(folder.path(), &[], &[]);
-    let lock = std::env::temp_dir().join("atlas-tune-simulator-sim-sm-90.lock");
+    let lock = std::env::temp_dir().join("atlas-tune-simulator-sm-90-sim-sm-90.lock");
     let lock = fs::File::options().create(true).append(true).open(lock).unwrap();
     lock.lock().unwrap();
     let args = ["tune", "--check", "--records", &records, "--device", "sim:sm_90"].map(str::to_owned);
@@ -336,7 +391,7 @@ fn two_processes_tune_into_one_folder() {
         one.join().unwrap();
         two.join().unwrap();
     });
-    let text = fs::read_to_string(folder.path().join("simulator/softmax.toml")).unwrap();
+    let text = fs::read_to_string(folder.path().join("simulator-sm-90/softmax.toml")).unwrap();
     for dims in ["N=4 D=512", "N=8 D=512", "N=16 D=512"] {
         assert_eq!(text.matches(dims).count(), 1, "{text}");
     }
@@ -354,7 +409,7 @@ fn a_gpu_that_disappears_ends_the_search() {
     let text = crate::command::refuses_with(&args, &[("ATLAS_TUNE_GONE_AFTER", "N=4 D=64")]);
     assert!(text.contains("sim:sm_90 does not answer; what is recorded stays"), "{text}");
     assert_eq!(text.matches("its tensors cannot be made").count(), 1, "{text}");
-    let text = fs::read_to_string(folder.path().join("simulator/softmax.toml")).unwrap();
+    let text = fs::read_to_string(folder.path().join("simulator-sm-90/softmax.toml")).unwrap();
     assert!(text.contains("N=4 D=64") && !text.contains("N=8 D=64"), "{text}");
 }
 
@@ -379,7 +434,7 @@ fn a_search_that_is_killed_goes_on_where_it_was() {
         child.wait().unwrap();
     }
     text(&args(broken.path()));
-    let record = |folder: &Path| fs::read_to_string(folder.join("simulator/softmax.toml")).unwrap();
+    let record = |folder: &Path| fs::read_to_string(folder.join("simulator-sm-90/softmax.toml")).unwrap();
     assert_eq!(record(whole.path()), record(broken.path()));
 }
 

@@ -184,6 +184,15 @@ impl KernelDef {
         all
     }
 
+    /// Whether a config is a point of the tune space.
+    pub fn has_config(&self, config: &Config) -> bool {
+        let is_known = |knob: &TuneDef| config.get(knob.name).is_some_and(|value| knob.values.contains(&value));
+        let values = self.tune.iter().filter_map(|knob| Some((knob.name, config.get(knob.name)?)));
+        // What is no knob is as it always is.
+        let plain = values.fold(Config::default(), |c, (name, value)| c.with(name, value));
+        self.tune.iter().all(is_known) && plain == *config && config.schedule.is_consistent()
+    }
+
     /// The config made of each knob's first value.
     pub fn default_config(&self) -> Config {
         self.tune.iter().fold(Config::default(), |c, k| match k.values.first() {

@@ -23,6 +23,7 @@ pub struct Device {
 
 struct Inner {
     id: DeviceId,
+    name: String,
     machine: Option<Machine>,
     backend: Backend,
     store: Store,
@@ -108,6 +109,11 @@ pub struct DeviceStats {
 
 impl Device {
     pub(crate) fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
+        let name = match &backend {
+            Backend::Cpu => "CPU".to_owned(),
+            Backend::Cuda(context) => context.name.clone(),
+            Backend::Virtual(_) => machine.map_or_else(String::new, |machine| format!("simulator {machine}")),
+        };
         let records = match &backend {
             Backend::Cuda(context) => Records::of_gpu(&context.name),
             Backend::Cpu | Backend::Virtual(_) => Records::default(),
@@ -118,6 +124,7 @@ impl Device {
         };
         let inner = Inner {
             id,
+            name,
             records: RwLock::new(Arc::new(records)),
             bundles: RwLock::new(Arc::new(bundles)),
             policy: Policy { compiles: AtomicBool::new(HAS_COMPILER), falls_back_to_cpu: AtomicBool::new(false) },
@@ -136,13 +143,13 @@ impl Device {
     }
 
     /// Sets the tuning records that choices on this device follow from now on, and forgets the choices made. A GPU starts
-    /// with [`Records::of_gpu`].
+    /// with [`Records::of_gpu`], one of [`Device::sim`] too, by the name that it has.
     pub fn set_records(&self, records: Records) {
         *self.inner.records.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(records);
         self.plans().forget_choices();
     }
 
-    /// The bundles whose kernels this device runs. A GPU starts with [`Bundles::of_program`].
+    /// The bundles whose kernels this device runs. A GPU starts with [`Bundles::of_program`], one of [`Device::sim`] too.
     pub fn bundles(&self) -> Arc<Bundles> {
         self.inner.bundles.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -210,13 +217,9 @@ impl Device {
         matches!(self.inner.backend, Backend::Virtual(_))
     }
 
-    /// The GPU's name as the driver gives it; `CPU` for the CPU, `simulator` for a simulated GPU.
+    /// The GPU's name as the driver gives it; `CPU` for the CPU, such as `simulator sm_90` for a simulated GPU.
     pub fn name(&self) -> &str {
-        match &self.inner.backend {
-            Backend::Cpu => "CPU",
-            Backend::Cuda(context) => &context.name,
-            Backend::Virtual(_) => "simulator",
-        }
+        &self.inner.name
     }
 
     /// Compute capability (major, minor) of a GPU.

@@ -40,7 +40,8 @@ impl Device {
         Device::shared(DeviceId::Cuda(ordinal))
     }
 
-    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture.
+    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture. As a GPU does, it
+    /// starts with the bundles of the program and the tuning records of its name.
     ///
     /// # Errors
     /// [`DeviceError::NoSuchArch`], also in a program that was built without the feature `sim`.
@@ -63,7 +64,12 @@ impl Device {
                 Ok(Device::build(id, Backend::Cuda(Arc::new(context)), Some(machine), cache))
             }
             #[cfg(feature = "sim")]
-            DeviceId::Sim(machine) => Ok(Device::sim_with(machine, crate::sim::SimOptions::default(), cache)),
+            DeviceId::Sim(machine) => {
+                let device = Device::sim_with(machine, crate::sim::SimOptions::default(), cache);
+                device.set_bundles(crate::bundle::Bundles::of_program());
+                device.set_records(crate::records::Records::of_gpu(device.name()));
+                Ok(device)
+            }
             #[cfg(not(feature = "sim"))]
             DeviceId::Sim(_) => {
                 let reason = "this program was built without the simulator (feature `sim`)".to_owned();

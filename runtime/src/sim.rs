@@ -76,7 +76,8 @@ pub struct SimAccess {
 
 impl Device {
     /// A simulator of its own, with its own memory and kernel store, that executes as the options say. A target stands
-    /// for the usual GPU of its generation.
+    /// for the usual GPU of its generation. Unlike that of [`Device::sim`] it has no bundles and no tuning records but those that it
+    /// is given: what tries kernels does not depend on the environment.
     pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
         let machine = machine.into();
         let gpu = Backend::Virtual(Box::new(Simulator::new(machine, options)));
@@ -266,8 +267,24 @@ impl SimRun {
     }
 }
 
-/// The opcode of a line of PTX, past a guard.
+/// The opcode of a line of PTX, past a guard; of several instructions, as where a load is masked, that of the one that accesses memory.
 fn opcode(line: &str) -> String {
-    let mut words = line.split_whitespace().filter(|w| !w.starts_with('@'));
-    words.next().unwrap_or_default().trim_end_matches(';').to_owned()
+    let one =
+        |instruction: &str| instruction.split_whitespace().find(|w| !w.starts_with(['@', '{'])).map(str::to_owned);
+    let mut all = line.split(';').filter_map(one);
+    let first = all.clone().next().unwrap_or_default();
+    let memory = ["ld", "st", "cp", "red", "atom"];
+    all.find(|opcode| memory.iter().any(|m| opcode.starts_with(m))).unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::opcode;
+
+    #[test]
+    fn the_opcode_of_a_line_is_the_one_that_accesses_memory() {
+        assert_eq!(opcode("\t@%p1 st.global.b32 [%rd1], %r1;"), "st.global.b32");
+        assert_eq!(opcode("mov.b32 %r1, 0; @%p1 ld.global.nc.b32 %r1, [%rd1];"), "ld.global.nc.b32");
+        assert_eq!(opcode("bar.sync 0;"), "bar.sync");
+    }
 }

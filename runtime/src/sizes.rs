@@ -28,9 +28,9 @@ const REST: u32 = 10;
 /// How long the end of a program waits for another process that writes the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A kernel, its element types, sizes and unusual tensors, and the element type that a line by hand may have in place of
-/// types.
-type Name = [String; 5];
+/// A kernel, its element types, sizes and unusual tensors, and what a line by hand may have beside: an element type in place
+/// of types, and numbers given by value.
+type Name = [String; 6];
 
 /// What the file says of a problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub(crate) fn are_recorded() -> bool {
 /// The tally of a problem; none unless sizes are recorded.
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
     let recorder = RECORDER.as_ref().filter(|_| are_recorded())?;
-    Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new()]))
+    Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new(), String::new()]))
 }
 
 /// Writes what was counted since the file was written last. A program that returns from `main` or calls `exit` need not
@@ -161,6 +161,8 @@ struct Launched {
     dims: String,
     #[serde(default)]
     tensors: String,
+    #[serde(default)]
+    set: String,
     #[serde(default)]
     configs: Vec<String>,
     #[serde(default)]
@@ -280,8 +282,8 @@ fn is_locked(file: &File, patience: Duration) -> io::Result<bool> {
 fn parse(text: &str) -> Result<BTreeMap<Name, Row>, String> {
     let launches: Launches = toml::from_str(text).map_err(|e| e.to_string())?;
     let mut rows: BTreeMap<Name, Row> = BTreeMap::new();
-    for Launched { kernel, dtype, types, dims, tensors, configs, count } in launches.launch {
-        let row = rows.entry([kernel, types, dims, tensors, dtype]).or_default();
+    for Launched { kernel, dtype, types, dims, tensors, set, configs, count } in launches.launch {
+        let row = rows.entry([kernel, types, dims, tensors, dtype, set]).or_default();
         row.count = row.count.saturating_add(count);
         row.configs.extend(configs);
     }
@@ -293,10 +295,11 @@ fn print(rows: &BTreeMap<Name, Row>) -> String {
     let mut sorted: Vec<(&Name, &Row)> = rows.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(row.count));
     let mut text = format!("{HEADER}\n");
-    for ([kernel, types, dims, tensors, dtype], Row { count, configs }) in sorted {
+    for ([kernel, types, dims, tensors, dtype, set], Row { count, configs }) in sorted {
         // Writing to a string does not fail.
         let _ = write!(text, "\n[[launch]]\nkernel = {kernel:?}\n");
-        for (key, value) in [("dtype", dtype), ("types", types), ("dims", dims), ("tensors", tensors)] {
+        let keys = [("dtype", dtype), ("types", types), ("dims", dims), ("tensors", tensors), ("set", set)];
+        for (key, value) in keys {
             if !value.is_empty() {
                 let _ = writeln!(text, "{key} = {value:?}");
             }
@@ -315,7 +318,7 @@ mod tests {
     use tempfile::TempDir;
 
     fn name(kernel: &str, dims: &str, tensors: &str) -> Name {
-        [kernel, "T=bf16", dims, tensors, ""].map(str::to_owned)
+        [kernel, "T=bf16", dims, tensors, "", ""].map(str::to_owned)
     }
 
     /// A recorder of a file in a folder of its own, and one launch to write.
@@ -334,7 +337,7 @@ mod tests {
     fn what_is_written_is_read() {
         let row = |count| Row { count, configs: Vec::new() };
         let tuned = Row { count: 1, configs: vec!["BN=4 warps=8".to_owned(), "BN=8".to_owned()] };
-        let by_hand = ["gemm", "", "M=8", "", "f32"].map(str::to_owned);
+        let by_hand = ["gemm", "", "M=8", "", "f32", "steps=64"].map(str::to_owned);
         let rotary = name("rotary", "N=5 D=64", "x=4:*8,1");
         let rows = BTreeMap::from([(name("softmax", "N=5 D=64", ""), row(3)), (rotary, row(70)), (by_hand, tuned)]);
         let text = print(&rows);
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn what_a_file_knows_beside_counts_survives() {
         let (_folder, recorder) = recorder();
-        let launch = "[[launch]]\nkernel = \"gemm\"\ndtype = \"f32\"\ndims = \"M=8\"\nconfigs = [\"BM=64\"]\n";
+        let launch = "[[launch]]\nkernel = \"gemm\"\ndtype = \"f32\"\ndims = \"M=8\"\nset = \"steps=64\"\nconfigs = [\"BM=64\"]\n";
         fs::write(&recorder.path, format!("{HEADER}\n{launch}")).unwrap();
         recorder.write_if_due();
         let text = fs::read_to_string(&recorder.path).unwrap();

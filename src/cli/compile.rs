@@ -5,9 +5,10 @@ use super::stages::{self, Stage, Texts};
 use super::{ship, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform};
-use atlas_dsl::{Config, DType, Schedule};
+use atlas_dsl::{Config, Schedule};
 use atlas_runtime::records::Records;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What the user typed.
@@ -81,12 +82,14 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
         return Ok((stem, config, texts));
     }
     let def = input::kernel(name)?;
-    let dtype = input::dtype_or(problem, DType::Bf16)?;
+    let types = input::types(def, problem.dtype.as_deref())?;
     let dims = input::dims(def, problem.dims.as_deref())?;
-    let spec = input::specialization(def, &dims, dtype)?;
+    let spec = input::specialization_of(def, &dims, &types)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
     let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
-    Ok((format!("{name}.{dtype}"), config, texts))
+    let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
+    let stem = std::iter::once(name.to_owned()).chain(types).collect::<Vec<_>>().join(".");
+    Ok((stem, config, texts))
 }
 
 /// The schedule for a `.tile` file, whose dims and tile sizes are written in it.

@@ -1,30 +1,35 @@
 //! One small run of a kernel in the simulator, for `explain`: bank conflicts, sectors, instructions and bytes moved.
 
 use super::arguments::Arguments;
-use super::show;
+use super::{input, oracle, show};
 use anyhow::Result;
 use atlas_codegen::Machine;
 use atlas_dsl::def::DimDef;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::{Config, DType, Kernel, KernelDef};
+use atlas_dsl::specialization::DimFact;
+use atlas_dsl::{Config, Kernel, KernelDef, Specialization};
+use atlas_runtime::bundle::ClassEntry;
 use atlas_runtime::{CacheDir, Device, Launch, SimAccess, SimOptions, SimRun};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A run and the sizes that it was given.
+/// A run and the sizes that it was given, or why there is none.
 pub(super) struct Counts {
     dims: BTreeMap<String, u64>,
-    run: Option<Arc<SimRun>>,
+    /// What is known of the dims, if it is another specialization than the one that was asked for.
+    other: Option<String>,
+    run: Result<Option<Arc<SimRun>>, String>,
 }
 
-/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small.
+/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small. Where those
+/// sizes are not as the kernel demands, or another specialization's, others are looked for. What cannot be run says why.
 pub(super) fn count(
     def: &'static KernelDef,
     kernel: &Kernel,
     machine: Machine,
-    dtype: DType,
+    spec: &Specialization,
     dims: &BTreeMap<String, u64>,
     config: &Config,
 ) -> Result<Counts> {
@@ -44,19 +49,57 @@ pub(super) fn count(
         let size = dims.get(d.name).copied().unwrap_or(u64::MAX);
         (d.name.to_owned(), if d.whole { size } else { size.min(most(d.name)) })
     };
-    let dims: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let named =
+        |sizes: Vec<u64>| -> BTreeMap<String, u64> { def.dims.iter().map(|d| d.name.to_owned()).zip(sizes).collect() };
+    let few: BTreeMap<String, u64> = def.dims.iter().map(size).collect();
+    let of = |dims: &BTreeMap<String, u64>| {
+        let types = def.types.iter().filter_map(|t| Some((t.name, *spec.types.get(t.name)?)));
+        input::specialization_of(def, dims, &types.collect())
+    };
+    let is_taken = input::required(def, &few).is_ok();
+    let same = (is_taken && of(&few)? == *spec).then(|| few.clone());
+    let same = same.or_else(|| oracle::small(def, spec, kernel, config).map(named));
+    // Where its own specialization has no small sizes, those of another tell most.
+    let other = || is_taken.then(|| few.clone()).or_else(|| oracle::small(def, &any(spec), kernel, config).map(named));
+    let Some(dims) = same.or_else(other) else {
+        return Ok(Counts {
+            dims: few,
+            other: None,
+            run: Err("no small sizes that the kernel takes are known".to_owned()),
+        });
+    };
+    let ran = of(&dims)?;
+    let other = (ran != *spec).then(|| ClassEntry::new(def, &ran).dims);
     let device = Device::sim_with(machine, SimOptions::default(), CacheDir::from_env());
     let sizes: Vec<u64> = def.dims.iter().map(|d| dims[d.name]).collect();
-    let mut arguments =
-        Arguments::new(def, &vec![dtype; def.types.len()], &sizes, &BTreeMap::new(), &BTreeMap::new(), &device)?;
-    def.launch_with(&device, config, arguments.args())?;
-    Ok(Counts { dims, run: device.simulated() })
+    let run = || -> Result<()> {
+        let types = oracle::types(def, spec);
+        let mut arguments = Arguments::new(def, &types, &sizes, &BTreeMap::new(), &BTreeMap::new(), &device)?;
+        Ok(def.launch_with(&device, config, arguments.args())?)
+    };
+    let run = run().map(|()| device.simulated()).map_err(|e| format!("{e:#}"));
+    Ok(Counts { dims, other, run })
+}
+
+/// The specialization of all sizes.
+fn any(spec: &Specialization) -> Specialization {
+    let mut any = spec.clone();
+    for fact in any.dims.values_mut() {
+        if let DimFact::Dynamic(divisor) = fact {
+            *divisor = 1;
+        }
+    }
+    any
 }
 
 impl Counts {
     /// As JSON.
     pub(super) fn json(&self) -> Value {
-        let Some(run) = &self.run else { return Value::Null };
+        let run = match &self.run {
+            Ok(Some(run)) => run,
+            Ok(None) => return Value::Null,
+            Err(why) => return json!({ "error": why }),
+        };
         let totals = run.report.counters.totals();
         let access = |a: SimAccess| {
             json!({
@@ -66,7 +109,7 @@ impl Counts {
             })
         };
         json!({
-            "dims": self.dims, "warp_instructions": totals.warp_instructions,
+            "dims": self.dims, "specialization": self.other, "warp_instructions": totals.warp_instructions,
             "mix": run.mix().into_iter().collect::<BTreeMap<_, _>>(),
             "global_load_bytes": totals.loads.bytes, "global_store_bytes": totals.stores.bytes,
             "shared_bytes": totals.shared.bytes, "bulk_bytes": totals.bulk_bytes,
@@ -78,12 +121,18 @@ impl Counts {
     /// As text for people.
     pub(super) fn text(&self) -> String {
         let shape: Vec<String> = self.dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
-        let Some(run) = &self.run else { return format!("sim      {}: nothing to run\n", shape.join(" ")) };
+        let run = match &self.run {
+            Ok(Some(run)) => run,
+            Ok(None) => return format!("sim      {}: nothing to run\n", shape.join(" ")),
+            Err(why) => return format!("sim      not run: {why}\n"),
+        };
+        let other = self.other.as_ref().map(|dims| format!(", another kernel than above, of `{dims}`"));
         let totals = run.report.counters.totals();
         let mix: Vec<String> = run.mix().into_iter().map(|(name, n)| format!("{name} {n}")).collect();
         let mut out = format!(
-            "sim      {}: {} warp instructions, {} bank conflicts\nmix      {}\nbytes    global {} loaded, {} stored; shared {}; bulk {}\n",
+            "sim      {}{}: {} warp instructions, {} bank conflicts\nmix      {}\nbytes    global {} loaded, {} stored; shared {}; bulk {}\n",
             shape.join(" "),
+            other.unwrap_or_default(),
             totals.warp_instructions,
             totals.shared.conflicts,
             mix.join(", "),

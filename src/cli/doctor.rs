@@ -3,6 +3,7 @@
 use super::{ptxas, record, show, stages};
 use anyhow::Result;
 use atlas_runtime::bundle::Bundles;
+use atlas_runtime::records::Records;
 use atlas_runtime::{CacheDir, Device};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -39,8 +40,7 @@ impl Finding {
 pub(super) fn run(args: &Args) -> Result<bool> {
     let mut findings = vec![cpu(), generator(), simulator(), llvm()];
     findings.extend(gpus());
-    findings.extend([assembler(), cache(), bundles()]);
-    findings.extend(records());
+    findings.extend([assembler(), cache(), bundles(), records()]);
     if args.json {
         let rows: Vec<Value> = findings
             .iter()
@@ -74,18 +74,21 @@ fn bundles() -> Finding {
     }
 }
 
-/// The tuning records of the first GPU.
-fn records() -> Option<Finding> {
-    let device = Device::cuda(0).ok()?;
-    let records = device.records();
-    let detail = format!("of {} kernels on {}", records.iter().count(), records.gpu());
-    Some(match records.problems() {
+/// The tuning records of the first GPU; where there is none, those of others.
+fn records() -> Finding {
+    let gpu = Device::cuda(0).ok().map(|device| device.name().to_owned());
+    let records = Records::of_gpu(gpu.as_deref().unwrap_or_default());
+    let detail = match gpu {
+        Some(gpu) => format!("of {} kernels on {gpu}", records.iter().count()),
+        None => format!("of {}", records.other_gpus().collect::<Vec<_>>().join(", ")),
+    };
+    match records.problems() {
         [] => Finding::has("tuning records", detail),
         problems => {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Finding::lacks("tuning records", detail, problems.join("\n"))
         }
-    })
+    }
 }
 
 fn cpu() -> Finding {

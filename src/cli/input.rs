@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
-use atlas_dsl::def::Declared;
+use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, DType, KernelDef, Specialization};
+use atlas_dsl::{Config, DType, KernelDef, Requirement, Specialization, distance};
 use atlas_ops::Problem;
 use atlas_runtime::records::Records;
-use atlas_runtime::{Device, Selection, choose_with};
-use std::collections::BTreeMap;
+use atlas_runtime::{Device, LaunchError, Selection, choose_with};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct ProblemArgs {
     /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     pub(super) dims: Option<String>,
-    /// Element type: bf16, f16 or f32. bf16, or a benchmark's own, unless it is given.
+    /// Element type: bf16, f16 or f32, or one for each of a kernel's, T=bf16,U=f32. bf16, or a benchmark's own, unless it is given.
     #[arg(long)]
     pub(super) dtype: Option<String>,
     /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.
@@ -43,11 +43,17 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     match found[..] {
         [one] => Ok(one),
         [] => {
-            let names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
-            bail!("there is no kernel `{name}`; the kernels are {}", names.join(", "))
+            let mut names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
+            names.sort_by_cached_key(|known| distance(name, known));
+            bail!(
+                "there is no kernel `{name}`; the kernels are {}, the nearest names first. A program knows those of the crates that it is \
+                 linked to: `use my_kernels as _;` links one that it names nowhere else",
+                names.join(", ")
+            )
         }
         _ => {
-            let files: Vec<&str> = found.iter().map(|d| d.declared().file).collect();
+            let mut files: Vec<&str> = found.iter().map(|d| d.declared().file).collect();
+            files.dedup();
             bail!(
                 "there are {} kernels `{name}`, in {}: give them names of their own",
                 found.len(),
@@ -67,6 +73,52 @@ fn dtype(name: &str) -> Result<DType> {
     DType::from_name(name).with_context(|| format!("there is no element type `{name}`; use bf16, f16 or f32"))
 }
 
+/// bf16, or the first element type that a kernel takes where it does not take that.
+pub(super) fn usual_dtype(def: &KernelDef) -> DType {
+    let takes = |dtype: DType| def.types.iter().all(|t| t.allowed.contains(&dtype));
+    let first = def.types.first().and_then(|t| t.allowed.first().copied());
+    if takes(DType::Bf16) { DType::Bf16 } else { first.unwrap_or(DType::Bf16) }
+}
+
+/// A kernel's element types from the user's text: one for all, `bf16`, or some by name, `T=bf16,U=f32`; usual ones unless given.
+pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
+    let all = |dtype: DType| def.types.iter().map(|t| (t.name, dtype)).collect();
+    let text = match text {
+        None => return Ok(all(usual_dtype(def))),
+        Some(text) if !text.contains('=') => return Ok(all(dtype(text)?)),
+        Some(text) => text,
+    };
+    let mut types: Types = all(usual_dtype(def));
+    for pair in text.split([',', ' ']).filter(|p| !p.is_empty()) {
+        let (name, of) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=TYPE, such as T=bf16"))?;
+        let Some(t) = def.types.iter().find(|t| t.name == name) else {
+            let names: Vec<&str> = def.types.iter().map(|t| t.name).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            bail!("`{}` has no element type `{name}`; those that it has by name are {names}", def.name)
+        };
+        types.insert(t.name, DType::from_name(of).with_context(|| format!("`{of}` is no element type{}", may_be(t)))?);
+    }
+    Ok(types)
+}
+
+/// Element types by a kernel's names of them.
+pub(super) type Types = BTreeMap<&'static str, DType>;
+
+/// `; T may be f16, bf16, f32`.
+fn may_be(t: &TypeParamDef) -> String {
+    let allowed: Vec<&str> = t.allowed.iter().map(|d| d.name()).collect();
+    format!("; `{}` may be {}", t.name, allowed.join(", "))
+}
+
+/// `bf16` where all are of one type, else `T=bf16 U=f32`; nothing for a kernel whose types are written in it.
+pub(super) fn types_text(types: &Types) -> String {
+    let first = types.values().next();
+    match types.values().all(|t| Some(t) == first) {
+        true => first.map(ToString::to_string).unwrap_or_default(),
+        false => types.iter().map(|(name, t)| format!("{name}={t}")).collect::<Vec<_>>().join(" "),
+    }
+}
+
 /// Sizes by dim: the user's, then the usual ones of a kernel that ships with Atlas.
 pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<String, u64>> {
     let usual = if atlas_ops::op::ships(def) { atlas_ops::cases::usual_dims(def.name) } else { Vec::new() };
@@ -83,10 +135,31 @@ pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<Strin
     Ok(dims)
 }
 
-/// What a kernel is compiled for: contiguous, aligned tensors of these sizes.
+/// Refuses sizes that a kernel's `require` does not admit; where some are not given, what speaks of them is left alone.
+pub(super) fn required(def: &KernelDef, dims: &BTreeMap<String, u64>) -> Result<()> {
+    let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
+    let sizes: Vec<u64> = names.iter().map(|n| dims.get(*n).copied().unwrap_or_default()).collect();
+    let is_known = |r: &Requirement| r.dims().iter().all(|&d| dims.contains_key(names[d]));
+    let Some(unmet) = def.requires.iter().find(|r| is_known(r) && !r.holds(&sizes)) else { return Ok(()) };
+    let given: Vec<String> = unmet.dims().iter().map(|&d| format!("{} = {}", names[d], sizes[d])).collect();
+    let (requirement, sizes) = (unmet.text(&names).to_string(), given.join(", "));
+    Err(LaunchError::Unmet { kernel: def.name, requirement, sizes }.into())
+}
+
+/// What a kernel is compiled for: contiguous, aligned tensors of these sizes, all of one element type.
 pub(super) fn specialization(def: &KernelDef, dims: &BTreeMap<String, u64>, dtype: DType) -> Result<Specialization> {
+    specialization_of(def, dims, &def.types.iter().map(|t| (t.name, dtype)).collect())
+}
+
+/// The same, of these element types.
+pub(super) fn specialization_of(
+    def: &KernelDef,
+    dims: &BTreeMap<String, u64>,
+    types: &Types,
+) -> Result<Specialization> {
     let mut spec = Specialization::default();
     for t in def.types {
+        let dtype = types.get(t.name).copied().unwrap_or(DType::Bf16);
         if !t.allowed.contains(&dtype) {
             let allowed: Vec<&str> = t.allowed.iter().map(|d| d.name()).collect();
             bail!("`{}` of `{}` cannot be {dtype}; it may be {}", t.name, def.name, allowed.join(", "));
@@ -124,9 +197,9 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// A device by name: cpu, cuda:N, sim:ARCH or best.
+/// A device by name: cpu, cuda:N, sim:ARCH or best; `sim` is sim:sm_90.
 pub(super) fn device(name: &str) -> Result<Device> {
-    if let Some(arch) = name.strip_prefix("sim:") {
+    if let Some(arch) = (name == "sim").then_some("sm_90").or(name.strip_prefix("sim:")) {
         return Ok(Device::sim(arch)?);
     }
     match (name, name.strip_prefix("cuda:").map(str::parse)) {
@@ -134,8 +207,18 @@ pub(super) fn device(name: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::cpu()),
         (_, Some(Ok(ordinal))) => Ok(Device::cuda(ordinal)?),
         _ => bail!(
-            "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90, and best"
+            "there is no device `{name}`; the devices are cpu, cuda:0, cuda:1 and so on, sim:sm_80, sim:sm_89, sim:sm_90 or sim, and best"
         ),
+    }
+}
+
+/// What is said where a GPU has no tuning records, with those that have some.
+pub(super) fn no_records_of<'a>(gpu: &str, others: impl Iterator<Item = &'a str>) -> String {
+    let others: BTreeSet<String> = others.map(|name| format!("`{name}`")).collect();
+    let others: Vec<String> = others.into_iter().collect();
+    match others.is_empty() {
+        true => format!("there are no tuning records of `{gpu}`, nor of any other GPU"),
+        false => format!("there are no tuning records of `{gpu}`; there are some of {}", others.join(", ")),
     }
 }
 

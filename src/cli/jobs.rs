@@ -3,8 +3,10 @@
 use super::input;
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
+use atlas_runtime::MAX_DIM;
 use atlas_runtime::records::{class_text, parse_class};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,8 +15,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The largest size that a dim is given because others want it.
-const MOST_SETTLED: u64 = 1 << 32;
+/// Elements of a tensor, at most: more than any GPU holds.
+const MOST_ELEMENTS: u64 = 1 << 40;
 
 /// The problems that the user named.
 #[derive(clap::Args)]
@@ -24,7 +26,7 @@ pub(super) struct Asked {
     /// Sizes of dims, such as N=2048,D=64; may be given several times. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     dims: Vec<String>,
-    /// Element type; bf16 unless given, where a kernel takes it.
+    /// Element type, or one for each of a kernel's, such as T=bf16,U=f32; bf16 unless given, where a kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
     /// Numbers that kernels are given by value, such as steps=64; others are usual ones.
@@ -44,17 +46,21 @@ impl Asked {
 
     /// All of them.
     pub(super) fn jobs(&self) -> Result<Vec<Job>> {
-        let mut jobs = self.sizes.as_deref().map_or_else(|| Ok(Vec::new()), of_file)?;
-        if !self.kernels.is_empty() {
-            jobs.retain(|j| self.kernels.iter().any(|k| k == j.def.name));
-        }
-        let asked = input::ProblemArgs { dtype: self.dtype.clone(), ..input::ProblemArgs::default() };
+        let mut jobs = match &self.sizes {
+            Some(file) => self.of_file(file)?,
+            None => Vec::new(),
+        };
         for kernel in self.kernels.iter().filter(|_| self.sizes.is_none()) {
             let def = input::kernel(kernel)?;
-            let dtype = input::dtype_or(&asked, usual_dtype(def))?;
+            let types = input::types(def, self.dtype.as_deref())?;
             let sizes = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
             for dims in sizes {
-                jobs.push(Job::new(def, dtype, &input::dims(def, Some(&dims))?)?);
+                let dims = input::dims(def, Some(&dims))?;
+                let job = Job::of_spec(def, input::specialization_of(def, &dims, &types)?, &dims)?;
+                if job.is_empty() {
+                    bail!("`{}` writes nothing at {}, and so nothing runs", def.name, job.dims_text());
+                }
+                jobs.push(job);
             }
         }
         for text in &self.set {
@@ -75,6 +81,27 @@ impl Asked {
         if jobs.is_empty() {
             bail!("nothing to do: name kernels, or a file with --sizes");
         }
+        Ok(jobs)
+    }
+
+    /// Those that a file lists: of the kernels that were named, if any were.
+    fn of_file(&self, file: &Path) -> Result<Vec<Job>> {
+        let mut jobs = of_file(file)?;
+        // Programs record launches of empty tensors too.
+        jobs.retain(|j| !j.is_empty());
+        let mut listed: Vec<&str> = jobs.iter().map(|j| j.def.name).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        if listed.is_empty() {
+            bail!("--sizes: {} lists no launch at which something runs", file.display());
+        }
+        for kernel in &self.kernels {
+            if !listed.contains(&kernel.as_str()) {
+                input::kernel(kernel)?;
+                bail!("--sizes: {} lists no launch of `{kernel}`, only of {}", file.display(), listed.join(", "));
+            }
+        }
+        jobs.retain(|j| self.kernels.is_empty() || self.kernels.iter().any(|k| k == j.def.name));
         Ok(jobs)
     }
 }
@@ -117,51 +144,70 @@ fn has_scalar(def: &KernelDef, name: &str) -> bool {
 }
 
 impl Job {
-    /// Usual tensors of one element type.
-    pub(super) fn new(def: &'static KernelDef, dtype: DType, dims: &BTreeMap<String, u64>) -> Result<Job> {
-        Job::of_spec(def, input::specialization(def, dims, dtype)?, dims)
-    }
-
     fn of_spec(def: &'static KernelDef, spec: Specialization, dims: &BTreeMap<String, u64>) -> Result<Job> {
         let size = |d: &atlas_dsl::def::DimDef| {
             dims.get(d.name).copied().with_context(|| {
                 format!("`{}` has no usual size of `{}`: give it, such as --dims {}=1024", def.name, d.name, d.name)
             })
         };
-        let dims = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
+        let sizes = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
         let types = def.types.iter().map(|t| spec.types[t.name]).collect();
-        let job = Job { def, types, dims, spec, scalars: Scalars::new() };
-        if !def.requires.iter().all(|r| r.holds(&job.dims)) {
-            bail!("`{}` has a `require` that does not hold for {}", def.name, job.dims_text());
-        }
+        let job = Job { def, types, dims: sizes, spec, scalars: Scalars::new() };
+        input::required(def, dims)?;
+        job.is_possible()?;
         Ok(job)
+    }
+
+    /// True if nothing is written, so that nothing runs.
+    fn is_empty(&self) -> bool {
+        self.def.params.iter().all(|p| match p {
+            ParamDef::Tensor { access: Access::Out, dims, .. } => dims.iter().any(|&d| self.dims[d] == 0),
+            _ => true,
+        })
+    }
+
+    /// Refuses sizes of which no tensor is.
+    fn is_possible(&self) -> Result<()> {
+        for (dim, &size) in self.def.dims.iter().zip(&self.dims) {
+            if size > MAX_DIM as u64 {
+                bail!("dim `{}` of `{}` is {size}: it may be {MAX_DIM} at the most", dim.name, self.def.name);
+            }
+        }
+        for param in self.def.params {
+            let ParamDef::Tensor { name, dims, .. } = param else { continue };
+            let elements = dims.iter().try_fold(1_u64, |n, &d| n.checked_mul(self.dims[d]));
+            if elements.is_none_or(|n| n > MOST_ELEMENTS) {
+                bail!("`{name}` of `{}` has more elements at {} than any GPU holds", self.def.name, self.dims_text());
+            }
+        }
+        Ok(())
     }
 
     /// A problem as records, bundles and `ATLAS_RECORD_SIZES` have it: `T=bf16`, `N=32768 D=8192`, `x=4:*8,1`. Types that are not
     /// named are `dtype`, or usual ones.
     pub(super) fn of_class(kernel: &str, types: &str, dims: &str, tensors: &str, dtype: Option<&str>) -> Result<Job> {
         let def = input::kernel(kernel)?;
-        let class = parse_class(types, "", tensors)
-            .with_context(|| format!("`{types} {tensors}` are no element types and tensors"))?;
-        let asked = input::ProblemArgs { dtype: dtype.map(str::to_owned), ..input::ProblemArgs::default() };
+        let class = parse_class("", "", tensors).with_context(|| {
+            format!(
+                "`{tensors}` of `{kernel}` is no list of tensors: such as `x=4:*8,1`, a tensor's alignment in bytes and then the stride of \
+                 each axis, a number or `*` and a power of two that divides it"
+            )
+        })?;
+        let types = input::types(def, if types.is_empty() { dtype } else { Some(types) })?;
         let dims = input::dims(def, Some(dims))?;
-        let mut spec = input::specialization(def, &dims, input::dtype_or(&asked, usual_dtype(def))?)?;
-        for (name, dtype) in class.types {
-            let Some(t) = def.types.iter().find(|t| t.name == name) else {
-                bail!("`{}` has no element type `{name}`", def.name)
-            };
-            if !t.allowed.contains(&dtype) {
-                bail!("`{name}` of `{}` cannot be {dtype}", def.name);
-            }
-            spec.types.insert(name, dtype);
-        }
+        let mut spec = input::specialization_of(def, &dims, &types)?;
         for (name, facts) in class.tensors {
             let rank = def.params.iter().find_map(|p| match p {
                 ParamDef::Tensor { name: n, dims, .. } if *n == name => Some(dims.len()),
                 _ => None,
             });
             match rank {
-                None => bail!("`{}` has no tensor `{name}`", def.name),
+                None => {
+                    let tensors =
+                        def.params.iter().filter(|p| matches!(p, ParamDef::Tensor { .. })).map(ParamDef::name);
+                    let tensors = tensors.collect::<Vec<_>>().join(", ");
+                    bail!("`{}` has no tensor `{name}`; its tensors are {tensors}", def.name)
+                }
                 Some(rank) if rank != facts.strides.len() => bail!("`{name}` of `{}` has {rank} strides", def.name),
                 Some(_) => spec.tensors.insert(name, facts),
             };
@@ -204,13 +250,6 @@ impl Job {
         let pairs = self.def.dims.iter().zip(&self.dims).map(|(d, n)| format!("{}={n}", d.name));
         pairs.collect::<Vec<_>>().join(" ")
     }
-}
-
-/// bf16, or the first element type that a kernel takes where it does not take that.
-fn usual_dtype(def: &KernelDef) -> DType {
-    let takes = |dtype: DType| def.types.iter().all(|t| t.allowed.contains(&dtype));
-    let first = def.types.first().and_then(|t| t.allowed.first().copied());
-    if takes(DType::Bf16) { DType::Bf16 } else { first.unwrap_or(DType::Bf16) }
 }
 
 /// A file of launches, as `--sizes` reads it and `ATLAS_RECORD_SIZES` has it written.
@@ -266,7 +305,8 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
         let configs = l.configs.iter().map(|c| c.parse::<Config>().map_err(anyhow::Error::msg));
         Ok((job, configs.collect::<Result<Vec<Config>>>()?))
     };
-    launches.launch.iter().map(one).collect()
+    let named = |(at, l): (usize, &Launched)| one(l).with_context(|| format!("launch {} of `{}`", at + 1, l.kernel));
+    launches.launch.iter().enumerate().map(named).collect()
 }
 
 /// The text of some launches with the configs of each. No name or config has a quotation mark.
@@ -309,8 +349,7 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
                 (false, _) => 128,
             };
             let unit = if usual < 4 * unit { 1 } else { unit };
-            let size = if usual < 4 { usual } else { ((size / unit as f64).round() as u64).max(1) * unit };
-            size
+            if usual < 4 { usual } else { ((size / unit as f64).round() as u64).max(1) * unit }
         });
         let mut dims: Vec<u64> = dims.collect();
         settle(job.def, &mut dims);
@@ -327,10 +366,9 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
 
 /// Gives dims that follow from others their sizes: of `E == 1 + D + D * D` or `C * L >= N` the first dim is the least that will do.
 fn settle(def: &KernelDef, dims: &mut [u64]) {
-    let follows = |r: &&Requirement| match (r.left, r.is) {
-        (Quantity::Dim(_), Predicate::Eq) => true,
-        (Quantity::Of(BinaryOp::Mul, _), Predicate::Ge) => true,
-        _ => false,
+    let follows = |r: &&Requirement| {
+        let is = (r.left, r.is);
+        matches!(is, (Quantity::Dim(_), Predicate::Eq) | (Quantity::Of(BinaryOp::Mul, _), Predicate::Ge))
     };
     for r in def.requires.iter().filter(follows) {
         let Some(&d) = r.left.dims().iter().find(|d| !r.right.dims().contains(d)) else { continue };
@@ -339,7 +377,7 @@ fn settle(def: &KernelDef, dims: &mut [u64]) {
             Requirement { is: Predicate::Ge, ..*r }.holds(dims)
         };
         let before = dims[d];
-        let (mut low, mut high) = (0, MOST_SETTLED);
+        let (mut low, mut high) = (0, MAX_DIM as u64);
         if !reaches(high, dims) {
             dims[d] = before;
             continue;

@@ -114,7 +114,10 @@ fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
     let Some(name) = only else { return Ok(OPS.iter().collect()) };
     let op = atlas_ops::op::find(name).with_context(|| {
         let names: Vec<&str> = OPS.iter().map(|op| op.name).collect();
-        format!("there is no op `{name}`; the ops are {}", names.join(", "))
+        let own = input::kernel(name).map_or("", |_| {
+            "; it is a kernel of this program, of which no reference is known here: `atlas bundle` compares it with the interpreter"
+        });
+        format!("there is no op `{name}`{own}; the ops are {}", names.join(", "))
     })?;
     Ok(vec![op])
 }

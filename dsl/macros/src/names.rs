@@ -1,5 +1,7 @@
 //! Names that are not known here: how other languages' are written, and what may have been meant.
 
+use atlas_vocabulary::distance;
+
 /// How a power is written.
 pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` where `x` is above 0";
 
@@ -75,23 +77,4 @@ pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = 
         .filter(|&(d, _)| d <= limit)
         .min()
         .map_or(String::new(), |(_, c)| format!("; did you mean `{c}`?"))
-}
-
-/// Edit distance, where swapping two neighbours counts once.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i.max(j)
-            } else {
-                let swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                let near = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                if swap { near.min(rows[i - 2][j - 2] + 1) } else { near }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }

@@ -12,6 +12,7 @@
 //! | `unary`, `binary` | element-wise operations, and comparisons |
 //! | `fold` | what a reduction folds with |
 //! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
+//! | `distance` | how far two names lie apart |
 //! | `word` | how `dot` multiplies, kinds of loops |
 //! | `schedule` | the keys of a schedule and what they are set to |
 #![warn(clippy::too_many_lines)]
@@ -21,6 +22,7 @@
 #[macro_use]
 mod table;
 mod binary;
+mod distance;
 mod dtype;
 mod fold;
 mod kind;
@@ -30,6 +32,7 @@ mod unary;
 mod word;
 
 pub use binary::{Binary, BinaryOp, Comparison, Predicate};
+pub use distance::distance;
 pub use dtype::{DType, number};
 pub use fold::{Fold, ReduceOp};
 pub use kind::{Effect, Kind, Operation};

@@ -8,6 +8,7 @@ use crate::key::KernelKey;
 use crate::source::Source;
 use atlas_codegen::Machine;
 use atlas_codegen::toolchain::toolchain_id;
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -67,6 +68,25 @@ pub(crate) struct Asked<'a> {
     pub(crate) only_exact: bool,
 }
 
+/// Classes that are listed where none serves a problem.
+const LISTED: usize = 4;
+
+/// What there is in place of a problem's class, that of its element types first, and how it is to be read.
+fn listed(known: &Known, here: &Specialization) -> String {
+    let mut all: Vec<(&ClassEntry, &Specialization)> = known.entry.classes.iter().zip(&known.specs).collect();
+    all.sort_by_key(|(_, spec)| (spec.types != here.types, spec.tensors != here.tensors));
+    let some: Vec<String> = all.iter().map(|(class, _)| format!("`{}`", class.text())).take(LISTED).collect();
+    let more = if all.len() > LISTED { ", .." } else { "" };
+    let mut text = format!("{}{more} (`*8` is any multiple of 8", some.join(", "));
+    if here.dims.values().any(|fact| matches!(fact, DimFact::Const(_))) {
+        text += "; a dim that is a number is used whole, and each size of it needs kernels of its own";
+    }
+    if !here.tensors.is_empty() || all.iter().take(LISTED).any(|(_, spec)| !spec.tensors.is_empty()) {
+        text += "; `x=4:*8,1` is a view, aligned to 4 bytes and with these strides, which needs kernels of its own";
+    }
+    text + ")"
+}
+
 /// The classes of one bundle that serve a problem.
 struct Serving {
     bundle: Arc<Bundle>,
@@ -111,10 +131,7 @@ impl Bundle {
         let classes = known.serving(def, &here, asked.only_exact);
         let wanted = || ClassEntry::new(def, asked.spec).text();
         if classes.is_empty() {
-            let all = &known.entry.classes;
-            let some: Vec<String> = all.iter().map(|c| format!("`{}`", c.text())).take(4).collect();
-            let more = if all.len() > 4 { ", .." } else { "" };
-            return Err(format!("has no kernel for `{}`, only for {}{more}", wanted(), some.join(", ")));
+            return Err(format!("has no kernel for `{}`, only for {}", wanted(), listed(&known, &here)));
         }
         let of = |at: &usize| &known.entry.classes[*at];
         if !classes.iter().any(|at| tables(of(at), asked).next().is_some()) {

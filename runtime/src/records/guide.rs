@@ -121,6 +121,9 @@ fn outdated(
     here: Option<&Specialization>,
 ) -> Option<String> {
     let config: Config = size.chosen().config.parse().ok()?;
+    if !def.has_config(&config) {
+        return Some(format!("the record's config `{config}` is none of the tune space; measure it again"));
+    }
     let then = match here {
         Some(spec) => spec.clone(),
         None => {

@@ -12,11 +12,13 @@ mod residual;
 pub use crate::class::{class_text, parse_class};
 pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
-pub use record::{MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, tile_ir_hash, tune_hash};
+pub use record::{
+    MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_simulated, tile_ir_hash, tune_hash,
+};
 
 use self::merged::Merged;
 use atlas_dsl::{KernelDef, Specialization};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub struct Records {
     /// Of each kernel those of each tune space, in the order in which they came.
     by_kernel: BTreeMap<String, Vec<Arc<Merged>>>,
     problems: Vec<RecordError>,
+    /// Other GPUs, of which there were records among those that were added.
+    others: BTreeSet<String>,
     fits: guide::Fits,
 }
 
@@ -59,7 +63,9 @@ impl Records {
     pub fn of_gpu(gpu: &str) -> Records {
         let mut records = Records::none(gpu);
         for folder in std::env::var_os(RECORDS_VARIABLE).iter().flat_map(std::env::split_paths) {
-            records.add_folder(&folder);
+            if !folder.as_os_str().is_empty() {
+                records.add_folder(&folder);
+            }
         }
         for shipped in inventory::iter::<ShippedRecord> {
             records.add_or_note(shipped.origin, shipped.text);
@@ -67,13 +73,19 @@ impl Records {
         records
     }
 
-    /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU.
+    /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU. A folder that cannot be
+    /// read is listed in [`Records::problems`].
     pub fn add_folder(&mut self, folder: &Path) {
         let entries = |folder: &Path| -> Vec<_> {
             let mut found: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
             found.sort();
             found
         };
+        if let Err(e) = fs::read_dir(folder) {
+            self.problems
+                .push(RecordError::new(&folder.display().to_string(), format!("it is no folder to read: {e}")));
+            return;
+        }
         let here = entries(folder);
         let inside = here.iter().filter(|p| p.is_dir()).flat_map(|p| entries(p));
         let files = here.iter().cloned().chain(inside).filter(|p| p.extension().is_some_and(|e| e == "toml"));
@@ -106,6 +118,7 @@ impl Records {
     pub fn add(&mut self, origin: &str, text: &str) -> Result<bool, RecordError> {
         let record = Record::parse(origin, text)?;
         if record.gpu != self.gpu {
+            self.others.insert(record.gpu);
             return Ok(false);
         }
         let spaces = self.by_kernel.entry(record.kernel.clone()).or_default();
@@ -146,6 +159,11 @@ impl Records {
     /// All records, by the names of their kernels.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.by_kernel.values().flatten().map(|known| &known.record)
+    }
+
+    /// Other GPUs, of which there were records where these came from.
+    pub fn other_gpus(&self) -> impl Iterator<Item = &str> {
+        self.others.iter().map(String::as_str)
     }
 
     /// What could not be read, and why.

@@ -60,7 +60,7 @@ pub struct TunedSize {
 pub struct Timed {
     /// The config's text.
     pub config: String,
-    /// Median time.
+    /// Median time; of a simulated GPU warp instructions.
     pub us: f64,
     /// Of the cost model, without any correction.
     pub cycles: f64,
@@ -89,7 +89,7 @@ impl RecordError {
 
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the tuning record {} cannot be used: {}", self.origin, self.message)
+        write!(f, "the tuning records of {} cannot be used: {}", self.origin, self.message)
     }
 }
 
@@ -165,7 +165,12 @@ impl fmt::Display for Record {
     /// The text that [`Record::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# Written by `atlas tune`. Of each size the config that runs, then others that were measured:")?;
-        writeln!(f, "# the config, microseconds, and what the cost model said, in clock cycles.")?;
+        let what = if is_simulated(&self.gpu) {
+            "warp instructions of a simulator, which are no times"
+        } else {
+            "microseconds"
+        };
+        writeln!(f, "# the config, {what}, and what the cost model said, in clock cycles.")?;
         writeln!(f, "kernel = {:?}\ngpu = {:?}\ntune = {:?}", self.kernel, self.gpu, self.tune)?;
         for s in &self.sizes {
             writeln!(f, "\n[[size]]")?;
@@ -187,6 +192,11 @@ impl fmt::Display for Record {
         }
         Ok(())
     }
+}
+
+/// Whether a GPU of this name is a simulated one, whose records have counts of instructions where others have times.
+pub fn is_simulated(gpu: &str) -> bool {
+    gpu.starts_with("simulator ")
 }
 
 /// A text's SHA-256 in hexadecimal digits.

@@ -46,7 +46,11 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
     once(device, key, || {
         let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
             Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
-            Ok(_) => return Ok(Made::Refused("the kernel has changed since the bundle was made".to_owned())),
+            Ok(_) => {
+                return Ok(Made::Refused(
+                    "the kernel has changed since the bundle was made; make the bundle again".to_owned(),
+                ));
+            }
             Err(e) => return Ok(Made::Refused(format!("the bundle's config is none of this kernel: {e}"))),
         };
         let image = match offer.bundle.image(offer.variant()) {

@@ -8,6 +8,7 @@ use self::load::{load, load_offer};
 use self::search::{End, Trial, search};
 use crate::bind::BoundLaunch;
 use crate::bundle::{Asked, Lack, Offer};
+use crate::class::class_text;
 use crate::compile::HAS_COMPILER;
 use crate::cost::programs;
 use crate::error::{CompileFailure, Result, RuntimeError};
@@ -110,11 +111,27 @@ fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Re
     let counters = device.counters();
     counters.passed_over.fetch_add(found.passed.len() as u64, Ordering::Relaxed);
     let End::Found(offer, body) = found.end else {
-        let why = |(o, why): (Offer, String)| format!("the bundle {}, config `{}`: {why}", o.bundle.origin(), o.config);
-        return Ok(Err(found.passed.into_iter().map(why).collect()));
+        return Ok(Err(by_reason(found.passed)));
     };
     let passed_over = found.passed.into_iter().map(|(o, why)| (o.config, why)).collect();
     Ok(Ok(Plan { config: offer.config, source: offer.source, body, passed_over, tally: None }))
+}
+
+/// Why nothing of the bundles runs, each reason once.
+fn by_reason(passed: Vec<(Offer, String)>) -> Lack {
+    let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
+    for (offer, why) in passed {
+        let (origin, config) = (offer.bundle.origin(), format!("`{}`", offer.config));
+        match reasons.iter_mut().find(|(from, known, _)| from == origin && *known == why) {
+            Some((_, _, configs)) => configs.push(config),
+            None => reasons.push((origin.to_owned(), why, vec![config])),
+        }
+    }
+    let one = |(origin, why, configs): (String, String, Vec<String>)| match configs.as_slice() {
+        [config] => format!("the bundle {origin}, config {config}: {why}"),
+        all => format!("the bundle {origin}, all {} configs that it has left: {why}", all.len()),
+    };
+    reasons.into_iter().map(one).collect()
 }
 
 /// What a launch needs of a loaded kernel.
@@ -175,7 +192,7 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
             bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);
             resolve_cpu(bound, ranking, Source::Cpu)
         }
-        End::NoCompiler => Err(no_compiler(def, &lack, passed_over).into()),
+        End::NoCompiler => Err(no_compiler(bound, &lack, passed_over).into()),
         End::Failed((point, _), message) => {
             let message = format!("config `{}` for {machine}: {message}", config(point));
             let kernel = def.name.to_owned();
@@ -185,16 +202,37 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
 }
 
 /// Why nothing runs where nothing may be compiled.
-fn no_compiler(def: &KernelDef, lack: &Lack, refused: Vec<PassedOver>) -> CompileFailure {
+fn no_compiler(bound: &BoundLaunch, lack: &Lack, refused: Vec<PassedOver>) -> CompileFailure {
+    let def = bound.def();
     let why = if HAS_COMPILER { "this device may not compile" } else { "this build has no compiler" };
     let lack = if lack.is_empty() { String::new() } else { format!("; {}", lack.join("; ")) };
     let build = if HAS_COMPILER { "let it compile" } else { "build with the feature `jit` (needs LLVM 22)" };
     let message = format!(
         "{why}, and the kernel store has no kernel for this problem{lack}; {build}, ship a bundle that has it \
-         (`atlas bundle {}`), or use Device::cpu()",
-        def.name
+         (`atlas bundle {}`{}), or use Device::cpu()",
+        asked_for(bound),
+        by_file(bound)
     );
     CompileFailure { kernel: def.name.to_owned(), message, refused, compiler_present: false }
+}
+
+/// What a bundle of this problem is made with: `softmax --dims N=8,D=64 --dtype T=bf16`.
+fn asked_for(bound: &BoundLaunch) -> String {
+    let def = bound.def();
+    let dims: Vec<String> = def.dims.iter().zip(bound.dims()).map(|(d, n)| format!("{}={n}", d.name)).collect();
+    let types = class_text(def, &specialize(bound)).0.replace(' ', ",");
+    let types = if types.is_empty() { types } else { format!(" --dtype {types}") };
+    format!("{} --dims {}{types}", def.name, dims.join(","))
+}
+
+/// Of views a command line cannot tell.
+fn by_file(bound: &BoundLaunch) -> String {
+    match class_text(bound.def(), &specialize(bound)).1 {
+        usual if usual.is_empty() => String::new(),
+        views => format!(
+            " for tensors that are no views; this launch has views, for which `--sizes FILE` has `tensors = \"{views}\"`"
+        ),
+    }
 }
 
 fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -> CompileFailure {

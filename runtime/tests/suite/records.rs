@@ -242,6 +242,17 @@ fn rows_of_views_go_stale_too() {
     }
 }
 
+/// Such a config changes the kernel, which is not what is wrong.
+#[test]
+fn a_record_whose_config_is_none_of_the_tune_space_is_told_as_such() {
+    let sizes = [1000, 512, 768];
+    let mut row = size(sizes, |_| 1.0);
+    row.configs[0].config = row.configs[0].config.replace("BM=", "BM=1");
+    let selection = with(sizes, &records(&record(vec![row])));
+    assert_eq!(selection.source, Source::CostModel);
+    assert!(selection.notes[0].contains("is none of the tune space"), "{:?}", selection.notes);
+}
+
 /// Who opens a pipe waits for somebody to write into it.
 #[cfg(unix)]
 #[test]
@@ -271,7 +282,10 @@ fn texts_that_are_no_records_say_what_is_wrong() {
         (good[..good.len() / 2].to_owned(), ""),
     ] {
         let error = Record::parse("here.toml", &text).unwrap_err().to_string();
-        assert!(error.starts_with("the tuning record here.toml cannot be used: ") && error.contains(why), "{error}");
+        assert!(
+            error.starts_with("the tuning records of here.toml cannot be used: ") && error.contains(why),
+            "{error}"
+        );
     }
     let negative = good.replacen("\", ", "\", -", 1);
     assert!(Record::parse("x", &negative).unwrap_err().message.contains("has no time"));
@@ -288,8 +302,12 @@ fn folders_are_read_as_far_as_they_can_be() {
     let mut records = Records::none(GPU);
     records.add_folder(folder.path());
     records.add_folder(&folder.path().join("none"));
-    assert_eq!((records.iter().count(), records.problems().len()), (1, 1));
+    assert_eq!((records.iter().count(), records.problems().len()), (1, 2));
     assert!(records.problems()[0].origin.ends_with("bad.toml"));
+    assert!(records.problems()[1].to_string().contains("none cannot be used: it is no folder to read"));
+    let mut of_another = Records::none("NVIDIA H20");
+    of_another.add_folder(folder.path());
+    assert_eq!(of_another.other_gpus().collect::<Vec<_>>(), [GPU]);
 }
 
 #[test]

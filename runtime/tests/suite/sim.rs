@@ -41,7 +41,10 @@ fn fault(ptx: &str) -> Box<SimFault> {
 #[test]
 fn a_simulator_is_a_device_of_its_target() {
     let device = Device::sim("sm_90").unwrap();
-    assert_eq!((device.id(), device.target(), device.name()), (DeviceId::Sim(SM_90.into()), Some(SM_90), "simulator"));
+    assert_eq!(
+        (device.id(), device.target(), device.name()),
+        (DeviceId::Sim(SM_90.into()), Some(SM_90), "simulator sm_90")
+    );
     assert_eq!(
         (device.to_string(), device.capability(), device.sm_count()),
         ("sim:sm_90".to_owned(), Some((9, 0)), 132)
@@ -51,6 +54,31 @@ fn a_simulator_is_a_device_of_its_target() {
     assert_eq!(["sm_80", "sm_89"].map(|arch| Device::sim(arch).unwrap().sm_count()), [108, 128]);
     device.synchronize().unwrap();
     device.default_stream().synchronize().unwrap();
+}
+
+/// The variables are of a process of its own, which runs this test again.
+#[test]
+fn a_simulator_has_the_bundles_and_records_that_a_gpu_would() {
+    const ITSELF: &str = "ATLAS_TEST_OF_A_SIMULATED_GPU";
+    if std::env::var_os(ITSELF).is_some() {
+        let device = Device::sim("sm_90").unwrap();
+        assert_eq!(device.records().iter().map(|r| r.kernel.as_str()).collect::<Vec<_>>(), ["scale"]);
+        assert_eq!(device.bundles().problems().len(), 1, "the file is not there");
+        assert_eq!(Device::sim("sm_80").unwrap().records().iter().count(), 0);
+        let own = sim(SM_90);
+        assert!(own.records().iter().count() == 0 && own.bundles().problems().is_empty());
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let text = "kernel = \"scale\"\ngpu = \"simulator sm_90\"\ntune = \"0\"\n";
+    std::fs::write(folder.path().join("scale.toml"), text).unwrap();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sim::a_simulator_has_the_bundles_and_records_that_a_gpu_would"])
+        .env(ITSELF, "1")
+        .env("ATLAS_RECORDS", folder.path())
+        .env("ATLAS_BUNDLES", folder.path().join("none.atlas"))
+        .status();
+    assert!(status.unwrap().success());
 }
 
 #[test]
@@ -260,8 +288,8 @@ fn after_a_refusal_what_is_told_is_what_runs() {
         model: MODEL,
         configs: vec![Timed { config: first.to_string(), us: 1.0, cycles: 1000.0 }],
     };
-    let mut records = Records::none("simulator");
-    let (kernel, gpu) = ("scale".to_owned(), "simulator".to_owned());
+    let mut records = Records::none("simulator sm_90");
+    let (kernel, gpu) = ("scale".to_owned(), "simulator sm_90".to_owned());
     records.insert(Record { kernel, gpu, tune: tune_hash(&SCALE), sizes: vec![row] });
     device.set_records(records.clone());
     assert_eq!(SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().source, Source::Record);

@@ -10,8 +10,8 @@ use atlas_codegen::Platform;
 use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{BundleWriter, ClassEntry, KernelEntry};
-use atlas_runtime::records::Records;
-use atlas_runtime::{Choices, regions};
+use atlas_runtime::records::{Records, class_text};
+use atlas_runtime::{Choices, Source, choose_with, regions};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -33,9 +33,27 @@ struct Class {
     sizes: Vec<Vec<u64>>,
 }
 
+/// The record of a problem, if it has another config than the bundle, and why.
+fn dropped(job: &Job, on: Platform, records: &Records, choices: &Choices) -> Option<String> {
+    let (types, tensors) = class_text(job.def, &job.spec);
+    let row = records.of_kernel(job.def.name)?.at(&types, &tensors, &job.dims_text())?;
+    let (_, at) = choices.table.exact.iter().find(|(dims, _)| *dims == job.dims)?;
+    let selection = choose_with(job.def, &job.spec, &job.dims, on.machine, records);
+    let followed = selection.chosen().filter(|_| selection.source == Source::Record);
+    if followed == choices.configs.get(usize::from(*at)) {
+        return None;
+    }
+    let why = match (followed, selection.notes.first()) {
+        (None, Some(note)) => note,
+        _ => "the compiler refuses it, or its registers spill",
+    };
+    let (config, gpu) = (&row.chosen().config, records.gpu());
+    Some(format!("the record of `{}` on {gpu} has `{config}`, which is left out: {why}", job.text()))
+}
+
 impl Recipe {
     /// The file.
-    pub(super) fn make(&self, jobs: &[Job]) -> Result<Vec<u8>> {
+    pub(super) fn make(&self, jobs: &[Job], warn: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
         if !stages::CAN_COMPILE {
             bail!(
                 "a bundle holds compiled kernels, and this program was built without its code generator: build it with the feature `jit`"
@@ -57,6 +75,10 @@ impl Recipe {
                 for (platform, records) in &self.platforms {
                     progress.step(&format!("{} {} {} on {platform}", def.name, of_class.types, of_class.dims));
                     let (choices, compiled) = self.compile(def, class, *platform, records)?;
+                    let asked = jobs.iter().filter(|j| j.def.name == def.name && j.spec == class.spec);
+                    for what in asked.filter_map(|job| dropped(job, *platform, records, &choices)) {
+                        warn(&what);
+                    }
                     self.assembler.add(&mut of_class, &mut writer, *platform, choices.table, compiled);
                 }
                 entry.classes.push(of_class);

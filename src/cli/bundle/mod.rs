@@ -15,7 +15,7 @@ pub(super) use self::variant::{Assembler, Compiled};
 
 use self::make::Recipe;
 use super::jobs;
-use super::{compile, ptxas};
+use super::{compile, input, ptxas};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_runtime::bundle::Bundle;
@@ -77,9 +77,12 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
         evidence: !args.no_evidence,
     };
     if args.cubin && recipe.assembler.ptxas.is_none() {
-        bail!("--cubin needs NVIDIA's assembler, ptxas, which is not here; `cargo xtask setup` installs it");
+        bail!(
+            "--cubin needs NVIDIA's assembler, ptxas of CUDA 13, which is not here: put it on the PATH, or set ATLAS_PTXAS to it"
+        );
     }
-    let bytes = recipe.make(&args.asked.jobs()?)?;
+    probe(&args.out).with_context(|| format!("--out: cannot write {}", args.out.display()))?;
+    let bytes = recipe.make(&args.asked.jobs()?, warn)?;
     write_whole(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let bundle = Bundle::open(&args.out)?;
     for what in report::untried(&bundle)? {
@@ -101,7 +104,8 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
         std::fs::read_dir(folder).with_context(|| format!("--records: cannot read {}", folder.display()))?;
         known.add_folder(folder);
         if known.iter().next().is_none() {
-            warn(&format!("there are no tuning records of `{gpu}` in {}", folder.display()));
+            let what = input::no_records_of(gpu, known.other_gpus());
+            warn(&format!("--records {}: {what}", folder.display()));
         }
     }
     let others = Records::of_gpu(gpu);
@@ -112,16 +116,30 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
         warn(&problem.to_string());
     }
     if folder.is_none() && known.iter().next().is_none() {
-        warn(&format!("there are no tuning records of `{gpu}`"));
+        warn(&input::no_records_of(gpu, others.other_gpus()));
     }
     Ok((compile::platform(arch)?, known))
 }
 
-/// A reader sees the whole file or the one before.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Finds out whether a file can be written, before the time that it takes to make it.
+pub(super) fn probe(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    let temporary = beside(path);
+    std::fs::write(&temporary, b"probe").and_then(|()| std::fs::remove_file(&temporary))
+}
+
+/// A name beside a file's for this process.
+fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
-    let temporary = path.with_file_name(name);
+    path.with_file_name(name)
+}
+
+/// A reader sees the whole file or the one before.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let temporary = beside(path);
     let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         // Nothing is lost if it stays.

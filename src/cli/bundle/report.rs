@@ -2,7 +2,7 @@
 
 use super::super::show;
 use anyhow::Result;
-use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry};
+use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry, MachineTable};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
     show::right(&mut table, &[5, 6]);
     for (name, entry) in &entries {
         for class in &entry.classes {
-            let machines: Vec<&str> = class.tables.iter().map(|t| t.table.machine.as_str()).collect();
+            let machines: Vec<String> = class.tables.iter().map(machine).collect();
             table.add_row(vec![
                 name.clone(),
                 class.types.clone(),
@@ -59,6 +59,12 @@ pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
     println!("{table}");
     println!("{}: {:.1} KB, made by {}", bundle.origin(), bytes as f64 / 1e3, bundle.made_by());
     Ok(())
+}
+
+/// Whose choices they are, and the target of their code where that says something else: `sm_90`, `NVIDIA H200 (sm_90a)`.
+fn machine(of: &MachineTable) -> String {
+    let MachineTable { target, table } = of;
+    if *target == table.machine { target.clone() } else { format!("{} ({target})", table.machine) }
 }
 
 /// The most bytes that a variant spills.

@@ -13,7 +13,7 @@ use atlas_codegen::notes::Note;
 use atlas_codegen::{Explained, Machine};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
-use atlas_dsl::{DType, Kernel, KernelDef};
+use atlas_dsl::{Kernel, KernelDef};
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,12 +52,17 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<bool> {
     let on = compile::platform(&args.arch)?;
     let def = input::kernel(&args.kernel)?;
-    let dtype = input::dtype_or(&args.problem, DType::Bf16)?;
+    let types = input::types(def, args.problem.dtype.as_deref())?;
     let dims = input::dims(def, args.problem.dims.as_deref())?;
-    let spec = input::specialization(def, &dims, dtype)?;
+    input::required(def, &dims)?;
+    let spec = input::specialization_of(def, &dims, &types)?;
+    let dtype = input::types_text(&types);
     let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
     for problem in records.problems() {
         eprintln!("warning: {problem}");
+    }
+    if let Some(gpu) = args.gpu.as_deref().filter(|_| records.iter().next().is_none()) {
+        eprintln!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
     }
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
@@ -77,19 +82,19 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let time = chosen.ranking.as_ref().zip(sizes);
     let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, on.machine, &records, r, &config));
     let times = match &args.sweep {
-        Some(sweep) => swept(def, dtype, &dims, sweep, on.machine, &records)?,
+        Some(sweep) => swept(def, &types, &dims, sweep, on.machine, &records)?,
         None => Vec::new(),
     };
     if let (Some(file), Some(sweep)) = (&args.plot, &args.sweep) {
         plot::draw(file, &format!("{} {dtype} on {on}", def.name), &sweep.dim, &times)?;
     }
     let counted = match args.simulate {
-        true => Some(counts::count(def, &kernel, on.machine, dtype, &dims, &config)?),
+        true => Some(counts::count(def, &kernel, on.machine, &spec, &dims, &config)?),
         false => None,
     };
     if args.json {
         show::json(&json!({
-            "kernel": def.name, "dtype": dtype.name(), "dims": dims, "arch": on.to_string(),
+            "kernel": def.name, "dtype": dtype, "dims": dims, "arch": on.to_string(),
             "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking.as_ref().map(ToString::to_string),
             "time": time.map(|t| t.json()),
             "sweep": times.iter().map(|(n, t)| json!([n, t.config().to_string(), t.json()])).collect::<Vec<_>>(), "grid": axes, "programs": programs,
@@ -101,7 +106,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         return Ok(true);
     }
     let shape: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
-    println!("kernel   {} {dtype} {} on {on}", def.name, shape.join(" "));
+    let shape = shape.join(" ");
+    let of: Vec<&str> = [def.name, &dtype, &shape].into_iter().filter(|part| !part.is_empty()).collect();
+    println!("kernel   {} on {on}", of.join(" "));
     println!("config   {config}");
     println!("why      {}", chosen.why);
     println!(
@@ -139,7 +146,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 /// Times at the sizes of a sweep.
 fn swept(
     def: &'static KernelDef,
-    dtype: DType,
+    types: &input::Types,
     dims: &BTreeMap<String, u64>,
     sweep: &Sweep,
     machine: Machine,
@@ -151,13 +158,21 @@ fn swept(
             Ok((d.name.to_owned(), size.with_context(|| format!("--sweep needs a size of `{}` too", d.name))?))
         });
         let sizes = sizes.collect::<Result<BTreeMap<String, u64>>>()?;
-        let spec = input::specialization(def, &sizes, dtype)?;
-        Ok((n, spec, def.dims.iter().map(|d| sizes[d.name]).collect()))
+        if input::required(def, &sizes).is_err() {
+            return Ok(None);
+        }
+        let spec = input::specialization_of(def, &sizes, types)?;
+        Ok(Some((n, spec, def.dims.iter().map(|d| sizes[d.name]).collect())))
     };
     if !def.dims.iter().any(|d| d.name == sweep.dim) {
         bail!("`{}` has no dim `{}`", def.name, sweep.dim);
     }
-    Ok(time::along(def, &sweep.sizes.iter().map(at).collect::<Result<Vec<_>>>()?, machine, records))
+    // Sizes that the kernel does not take are left out.
+    let sizes = sweep.sizes.iter().map(at).filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+    if sizes.is_empty() {
+        bail!("--sweep: the `require` of `{}` holds for none of its sizes", def.name);
+    }
+    Ok(time::along(def, &sizes, machine, records))
 }
 
 fn sweep_table(dim: &str, times: &[(u64, Time)]) -> String {

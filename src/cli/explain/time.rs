@@ -3,8 +3,8 @@
 use super::super::jobs::Job;
 use atlas_codegen::Machine;
 use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, tune_hash};
-use atlas_runtime::{Cost, Outcome, Selection, build_kernel};
+use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, is_simulated, tune_hash};
+use atlas_runtime::{Cost, Outcome, Selection, Source, build_kernel};
 use serde_json::{Value, json};
 
 /// The config that runs a problem, what it takes, and the one behind it.
@@ -15,9 +15,8 @@ pub(super) struct Time {
     most_threads: u32,
     /// The next config and its cycles over those of the first.
     next: Option<(Config, f64)>,
-    /// What was measured at these sizes, and whether the kernel is the one that it was measured of.
-    recorded: Option<TunedSize>,
-    is_stale: bool,
+    /// What was measured at these sizes, or why that is passed over.
+    recorded: Option<Result<TunedSize, String>>,
     /// Microseconds of a cycle of the model, the median over the kernel's records.
     us: Option<f64>,
 }
@@ -42,23 +41,25 @@ impl Time {
         let next = next.and_then(|c| Some((c.config.clone(), cost(c)?.cycles / this.cycles)));
         let (types, tensors) = class_text(def, spec);
         let record = records.of_kernel(def.name);
-        let recorded = record.and_then(|r| r.at(&types, &tensors, &dims_text(def, dims))).cloned();
         let is_own = record.is_some_and(|r| r.tune == tune_hash(def));
-        let is_stale = recorded.as_ref().is_some_and(|size: &TunedSize| !is_own || !is_fresh(def, size));
+        let row = record.and_then(|r| r.at(&types, &tensors, &dims_text(def, dims))).cloned();
+        let recorded = row.map(|row| match selection.source {
+            Source::Record if is_own && is_fresh(def, &row) => Ok(row),
+            // A later record of these sizes is followed.
+            Source::Record => Err("it is of another kernel than this is now".to_owned()),
+            _ => Err(selection.notes.first().cloned().unwrap_or_default()),
+        });
         // What a cycle takes is the GPU's: of a kernel that has changed, and of another of its name, it is not known.
-        let of_now = record.into_iter().filter(|_| is_own).flat_map(|r| &r.sizes).filter(|s| is_fresh(def, s));
+        // Nor is it where instructions were counted.
+        let of_now = record
+            .into_iter()
+            .filter(|r| is_own && !is_simulated(&r.gpu))
+            .flat_map(|r| &r.sizes)
+            .filter(|s| is_fresh(def, s));
         let mut us: Vec<f64> = of_now.map(|s| s.chosen().us / s.chosen().cycles).collect();
         us.sort_by(f64::total_cmp);
         let us = us.get(us.len() / 2).copied();
-        Some(Time {
-            config: config.clone(),
-            cost: this,
-            most_threads: machine.sm_threads,
-            next,
-            recorded,
-            is_stale,
-            us,
-        })
+        Some(Time { config: config.clone(), cost: this, most_threads: machine.sm_threads, next, recorded, us })
     }
 
     /// The config.
@@ -83,17 +84,18 @@ impl Time {
 
     /// The time of a record of these sizes.
     pub(super) fn recorded_us(&self) -> Option<f64> {
-        self.recorded.as_ref().map(|r| r.chosen().us)
+        Some(self.recorded.as_ref()?.as_ref().ok()?.chosen().us)
     }
 
     pub(super) fn json(&self) -> Value {
         let b = &self.cost.bound;
         json!({
-            "cycles": self.cost.cycles, "us": self.predicted_us(), "recorded_us": self.recorded_us(), "stale": self.is_stale,
+            "cycles": self.cost.cycles, "us": self.predicted_us(), "recorded_us": self.recorded_us(),
+            "record_passed_over": self.recorded.as_ref().and_then(|r| r.as_ref().err()),
             "bound": { "cycles": b.cycles, "us": self.bound_us(), "unit": b.unit.to_string(), "bytes": b.bytes, "flops": b.flops },
             "waves": self.cost.waves, "programs_per_sm": self.cost.held, "resident_threads": self.cost.resident_threads,
             "next": self.next.as_ref().map(|(config, share)| json!([config.to_string(), share])),
-            "next_recorded": self.recorded.as_ref().and_then(|r| r.configs.get(1)).map(|t| json!([t.config, t.us])),
+            "next_recorded": self.recorded.as_ref().and_then(|r| r.as_ref().ok()?.configs.get(1)).map(|t| json!([t.config, t.us])),
         })
     }
 
@@ -123,13 +125,13 @@ impl Time {
             let what = if apart < 0.0 { "less, which the model cannot tell apart" } else { "more" };
             text += &format!("next     {config}: {:.1} % {what}\n", apart.abs());
         }
-        if let Some(r) = &self.recorded {
+        if let Some(Err(why)) = &self.recorded {
+            text += &format!("record   passed over: {why}\n");
+        }
+        if let Some(Ok(r)) = &self.recorded {
             let first = r.chosen();
-            let stale = if self.is_stale { "stale, of another kernel than this is now: " } else { "" };
-            text += &format!(
-                "record   {stale}{}: {:.2} us, {:.2} of a copy; {}\n",
-                first.config, first.us, r.of_copy, r.measured
-            );
+            text +=
+                &format!("record   {}: {:.2} us, {:.2} of a copy; {}\n", first.config, first.us, r.of_copy, r.measured);
             if let Some(t) = r.configs.get(1) {
                 text += &format!("         then {}: {:.1} % more\n", t.config, 100.0 * (t.us / first.us - 1.0));
             }

@@ -1,12 +1,14 @@
-//! `atlas tune --check`: records that are stale, and, where their GPU is at hand, those that no longer tell its times.
+//! `atlas tune --check`: records that are stale or of no use, and, where their GPU is at hand, those that no longer tell its times.
 
 use super::super::jobs::Job;
-use super::super::{show, turn};
-use super::tuner::{Tuner, ir_of};
+use super::super::{show, stages, turn};
+use super::tuner::Tuner;
 use super::{file, ranked};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use atlas_codegen::Machine;
 use atlas_dsl::Config;
-use atlas_runtime::records::{Record, Records, TunedSize, tune_hash};
+use atlas_runtime::build_kernel;
+use atlas_runtime::records::{Record, Records, TunedSize, ir_hash, tune_hash};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,11 +20,18 @@ const MEASURED: usize = 3;
 const SLOWER: f64 = 0.05;
 const FASTER: f64 = 0.03;
 
-/// Checks all records below a folder; `tuner` has the GPU that is here.
-pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_>>, as_json: bool) -> Result<bool> {
+/// Checks all records below a folder; `tuner` has the GPU that is here. Configs of others must be legal for the `usual` machine.
+pub(super) fn run(
+    folder: &Path,
+    kernels: &[String],
+    tuner: Option<&mut Tuner<'_>>,
+    usual: Machine,
+    as_json: bool,
+) -> Result<bool> {
     let mut tuner = tuner;
     let (mut sizes, mut measured, mut problems) = (0, 0, Vec::new());
-    let files = file::list(folder).with_context(|| format!("--check: cannot read {}", folder.display()))?;
+    let files = file::list(folder)
+        .with_context(|| format!("--check: cannot read {}; --records names the folder of records", folder.display()))?;
     if files.is_empty() {
         bail!("--check: there are no records in {}", folder.display());
     }
@@ -32,7 +41,8 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
         let name = file.display().to_string();
         progress.step(&name);
         let mut problem = |size: Option<&TunedSize>, what: String| {
-            problems.push(json!({ "record": name, "sizes": size.map(|s| s.dims.clone()), "problem": what }));
+            let sizes = size.map(|s| [&*s.types, &s.dims, &s.tensors].join(" ").trim().to_owned());
+            problems.push(json!({ "record": name, "sizes": sizes, "problem": what }));
         };
         let record = match std::fs::read_to_string(file).map_err(|e| e.to_string()) {
             Ok(text) => Record::parse(&name, &text).map_err(|e| e.to_string()),
@@ -48,10 +58,19 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
         if !kernels.is_empty() && !kernels.contains(&record.kernel) {
             continue;
         }
+        let place = file::path(folder, &record.gpu, &record.kernel);
+        if *file != place {
+            problem(
+                None,
+                format!("it is of `{}` on {}, whose record is {}", record.kernel, record.gpu, place.display()),
+            );
+        }
+        let here = tuner.as_ref().filter(|t| t.gpu == record.gpu).map(|t| t.machine);
+        let machine = here.or_else(|| simulated(&record.gpu)).unwrap_or(usual);
         for size in &record.sizes {
             sizes += 1;
-            match (healthy(&record, size), tuner.as_deref_mut().filter(|t| t.gpu == record.gpu)) {
-                (Err(e), _) => problem(Some(size), format!("stale: {e:#}; tune it again")),
+            match (healthy(&record, size, machine), tuner.as_deref_mut().filter(|t| t.gpu == record.gpu)) {
+                (Err(e), _) => problem(Some(size), format!("{e:#}; tune it again")),
                 (Ok(_), None) => {}
                 (Ok(job), Some(tuner)) => {
                     measured += 1;
@@ -68,7 +87,8 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     } else {
         for p in &problems {
             let text = |key: &str| p[key].as_str().unwrap_or_default();
-            show::say(&format!("{} {}: {}", text("record"), text("sizes"), text("problem")));
+            let of = [text("record"), text("sizes")].join(" ");
+            show::say(&format!("{}: {}", of.trim_end(), text("problem")));
         }
         show::say(&format!(
             "{sizes} sizes in {} records, {measured} measured again, {} problems",
@@ -79,12 +99,21 @@ pub(super) fn run(folder: &Path, kernels: &[String], tuner: Option<&mut Tuner<'_
     Ok(problems.is_empty())
 }
 
-/// The problem of a size, if its record is of the kernel as it is.
-fn healthy(record: &Record, size: &TunedSize) -> Result<Job> {
+/// The machine of a simulated GPU's name.
+fn simulated(gpu: &str) -> Option<Machine> {
+    gpu.strip_prefix("simulator ")?.parse().ok()
+}
+
+/// The problem of a size, if its record is of the kernel as it is and has a config that runs.
+fn healthy(record: &Record, size: &TunedSize, machine: Machine) -> Result<Job> {
     let job = Job::of_class(&record.kernel, &size.types, &size.dims, &size.tensors, None)?;
-    anyhow::ensure!(record.tune == tune_hash(job.def), "the kernel's tune space has changed");
+    ensure!(record.tune == tune_hash(job.def), "stale: the kernel's tune space has changed");
     let config: Config = size.chosen().config.parse().map_err(anyhow::Error::msg)?;
-    anyhow::ensure!(ir_of(&job, &config)? == size.ir, "the kernel has changed");
+    ensure!(job.def.has_config(&config), "its config `{config}` is none of the tune space");
+    let kernel = build_kernel(job.def, &job.spec, &config)?;
+    ensure!(ir_hash(&kernel) == size.ir, "stale: the kernel has changed");
+    stages::placement(kernel.into_inner(), &config.schedule, machine.into())
+        .with_context(|| format!("its config `{config}` is refused for {machine}"))?;
     Ok(job)
 }
 

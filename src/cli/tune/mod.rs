@@ -42,10 +42,11 @@ const LEAST: usize = 4;
 pub(super) struct Args {
     #[command(flatten)]
     asked: jobs::Asked,
-    /// cuda:N.
+    /// cuda:N. To try the search out without a GPU, sim or sim:ARCH: warp instructions that the simulator counts stand for time
+    /// there, and find no config for any GPU.
     #[arg(long, default_value = "cuda:0")]
     device: String,
-    /// Draw so many sizes at random around each one given.
+    /// Tune so many sizes drawn at random around each one given, in place of that one.
     #[arg(long, value_name = "COUNT")]
     draw: Option<usize>,
     /// Of the sizes drawn at random.
@@ -69,7 +70,8 @@ pub(super) struct Args {
     /// Measure the candidates of a pack, which names the problems too.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "draw", "check", "replay"])]
     measure: Option<PathBuf>,
-    /// Find records that are stale, and, of those of the GPU that is here, those whose times are no longer true.
+    /// Find records that are stale, whose config is not legal (for the GPU that is here, or for --arch), or that no launch finds;
+    /// and, of those of the GPU that is here, those whose times are no longer true.
     #[arg(long, conflicts_with_all = ["sizes", "dims", "draw", "replay"])]
     check: bool,
     /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
@@ -78,7 +80,7 @@ pub(super) struct Args {
     /// Have the records of a folder follow a change of the cost model: they say how it erred at what was measured.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["pack", "measure", "check", "replay"])]
     recount: Option<PathBuf>,
-    /// The GPU that a pack is made for, or that records are replayed or counted for.
+    /// The GPU that a pack is made for, or that records of others than the one here are checked, replayed or counted for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
     /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
@@ -120,7 +122,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             );
         }
         let mut tuner = device.filter(|_| stages::CAN_COMPILE).map(|device| tuner(args, &device)).transpose()?;
-        return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), args.json);
+        let usual = compile::machine(&args.arch)?;
+        return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), usual, args.json);
     }
     let tasks = match &args.measure {
         Some(file) => pack::tasks(file)?,
@@ -216,6 +219,9 @@ fn measured_text(device: &Device) -> String {
     let text = |v: &Value| v.as_str().unwrap_or("?").to_owned();
     let (gpu, date) = (&r["gpu"], text(&r["date"]));
     let date = date.split('T').next().unwrap_or("?");
+    if device.simulates() {
+        return format!("{date}, counted in the simulator: warp instructions, no times; atlas {}", text(&r["atlas"]));
+    }
     let (driver, sm, memory) = (text(&gpu["driver_version"]), text(&gpu["clocks_sm"]), text(&gpu["clocks_mem"]));
     format!("{date}, driver {driver}, clocks {sm} and {memory} at the start, atlas {}", text(&r["atlas"]))
 }

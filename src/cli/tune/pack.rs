@@ -1,7 +1,7 @@
 //! Packs: candidates compiled where there is a compiler, to be measured where there is a GPU. A pack is a bundle with all
 //! candidates of each class and a list of the problems to tune, each with its candidates.
 
-use super::super::bundle::{Assembler, Compiled, write_whole};
+use super::super::bundle::{Assembler, Compiled, probe, write_whole};
 use super::super::jobs::{self, Job};
 use super::super::{ptxas, show, stages};
 use super::{measured, ranked};
@@ -46,6 +46,7 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
             "--pack compiles, and this program was built without its code generator: build it with the feature `jit`"
         );
     }
+    probe(file).with_context(|| format!("--pack: cannot write {}", file.display()))?;
     let mut classes: Vec<Class> = Vec::new();
     for job in jobs {
         let candidates = match ranked(job, on.machine, records) {

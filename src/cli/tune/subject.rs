@@ -115,7 +115,6 @@ impl Subject {
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     /// A problem may have room on the GPU for one set of tensors.
     #[test]
@@ -123,8 +122,8 @@ mod tests {
         let in_place = atlas_ops::cases::verification().into_iter().find(|p| p.updates_in_place()).unwrap();
         for (kernel, dims) in [("softmax", vec![8, 64]), (in_place.kernel.name, in_place.dims.clone())] {
             let def = crate::cli::input::kernel(kernel).unwrap();
-            let dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(dims).collect();
-            let job = Job::new(def, atlas_dsl::DType::F32, &dims).unwrap();
+            let dims: Vec<String> = def.dims.iter().zip(dims).map(|(d, n)| format!("{}={n}", d.name)).collect();
+            let job = Job::of_class(kernel, "", &dims.join(" "), "", Some("f32")).unwrap();
             let arguments =
                 Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &job.scalars, &Device::cpu()).unwrap();
             let device = Device::sim("sm_90").unwrap();

@@ -369,9 +369,12 @@ impl Tuner<'_> {
         let by_model = plain.chosen().and_then(|c| size.configs.iter().find(|t| t.config == c.to_string()));
         let gain = by_model.map(|m| m.us / size.configs[0].us);
         let behind = size.configs.get(1).map(|t| t.us / size.configs[0].us);
+        let took = match self.device.simulates() {
+            true => format!("{} warp instructions", best_times.median),
+            false => show::time(best_times.median / 1e3),
+        };
         let summary = format!(
-            "{config}: {}{}, {} of {} configs measured",
-            show::time(best_times.median / 1e3),
+            "{config}: {took}{}, {} of {} configs measured",
             gain.map_or_else(String::new, |g| format!(", {g:.2} of the model's choice")),
             times.len(),
             candidates.len(),
