@@ -39,8 +39,8 @@ fn what_the_model_says_is_the_models_whose_number_it_has() {
                 let fact = if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
                 spec = spec.with_dim(d.name, fact);
             }
-            for arch in ["sm_80", "sm_90"] {
-                let selection = choose_for(def, &spec, &sizes, arch.parse().ok());
+            for arch in ["sm_80", "sm_89", "sm_90"] {
+                let selection = choose_for(def, &spec, &sizes, Some(arch.parse().expect("an arch")));
                 let legal: Vec<_> = selection.legal().collect();
                 for c in legal.first().into_iter().chain(legal.last()) {
                     if let Outcome::Legal(Some(cost)) = &c.outcome {

@@ -353,6 +353,35 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(!problem().is_empty());
 }
 
+/// Records hold what the cost model said of each config: where that is another model now, they are counted again, and not measured.
+#[test]
+fn records_follow_a_change_of_the_cost_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().display().to_string();
+    tune(folder.path(), &[], &[]);
+    let file = folder.path().join("simulator-sm-90/softmax.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let model = text.lines().find(|l| l.starts_with("model = ")).unwrap();
+    let older: Vec<String> = text
+        .replacen(model, "model = 0", 1)
+        .lines()
+        .map(|l| match l.rsplit_once(", ") {
+            Some((start, _)) if l.starts_with("    [\"") => format!("{start}, 1.0],"),
+            _ => l.to_owned(),
+        })
+        .collect();
+    fs::write(&file, older.join("\n")).unwrap();
+    let check = ["tune", "--check", "--records", &records, "--device", "sim:sm_90", "--json"];
+    let (fine, found) = json_of(&check);
+    let problem = found["problems"][0]["problem"].as_str().unwrap();
+    assert!(!fine && problem.contains("1 sizes correct another cost model"), "{found}");
+    prints_with(&["tune", "--recount", &records], &[]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert!(json_of(&check).0);
+    let none = refuses(&["tune", "--recount", "nowhere-at-all"]);
+    assert!(none.contains("--recount: cannot read nowhere-at-all"), "{none}");
+}
+
 /// The records that ship, on the GPU that they are of and on one whose blocks have less shared memory.
 #[test]
 fn a_check_finds_configs_that_a_gpu_refuses() {

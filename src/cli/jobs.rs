@@ -358,7 +358,7 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
         if let Ok(drawn) = drawn
             && jobs.iter().all(|j| j.dims != drawn.dims)
         {
-            jobs.push(drawn);
+            jobs.push(Job { scalars: job.scalars.clone(), ..drawn });
         }
     }
     bail!("found no {count} sizes that `{}` takes", job.def.name)

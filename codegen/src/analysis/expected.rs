@@ -87,10 +87,7 @@ impl Expected<'_> {
             }
             Op::DimSize(dim) => Some(f.size(*dim)),
             Op::DimTiles(dim, size) => Some(f.count(GridExtent::Tiles { dim: *dim, size: *size })),
-            Op::Coordinate(_, axis) => {
-                let (count, position) = (f.count(*axis), f.position());
-                f.binary(BinaryOp::Mul, count, position)
-            }
+            Op::Coordinate(_, axis) => Some(f.coordinate(*axis)),
             Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(UNKNOWN_ELEMENTS)),
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.end(f, *x, end),
             Op::Reduce { op: ReduceOp::Max, value, .. } => self.end(f, *value, End::Greatest),

@@ -15,8 +15,8 @@ pub(crate) type Formula = u32;
 enum Expr {
     /// A number by its bits.
     Const(u64),
-    /// Where in the grid a program stands, from 0 to 1 along each axis.
-    Position,
+    /// The coordinate along a grid axis of a program at a position from 0 to 1.
+    Coordinate(GridExtent),
     /// Coordinates of a grid axis: a dim's size, or its number of tiles.
     Count(GridExtent),
     /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
@@ -42,13 +42,13 @@ impl Formulas {
         self.add(Expr::Const(x.to_bits()))
     }
 
-    pub(crate) fn position(&mut self) -> Formula {
-        self.add(Expr::Position)
+    pub(crate) fn coordinate(&mut self, extent: GridExtent) -> Formula {
+        self.add(Expr::Coordinate(extent))
     }
 
     /// True if some number depends on where a program stands.
-    pub(crate) fn has_position(&self) -> bool {
-        self.places.contains_key(&Expr::Position)
+    pub(crate) fn has_coordinates(&self) -> bool {
+        self.exprs.iter().any(|e| matches!(e, Expr::Coordinate(_)))
     }
 
     pub(crate) fn size(&mut self, dim: Dim) -> Formula {
@@ -102,7 +102,7 @@ impl Formulas {
         for expr in &other.exprs {
             let of = |f: Formula| places[f as usize];
             let here = match *expr {
-                Expr::Const(_) | Expr::Position | Expr::Count(_) | Expr::AtMost(..) => *expr,
+                Expr::Const(_) | Expr::Coordinate(_) | Expr::Count(_) | Expr::AtMost(..) => *expr,
                 Expr::Inside { dim, tiles, size, len } => Expr::Inside { dim, tiles: of(tiles), size, len },
                 Expr::Binary(op, a, b) => Expr::Binary(op, of(a), of(b)),
                 Expr::Less(a, b) => Expr::Less(of(a), of(b)),
@@ -119,7 +119,7 @@ impl Formulas {
             let of = |f: Formula| values[f as usize];
             values.push(match *expr {
                 Expr::Const(bits) => f64::from_bits(bits),
-                Expr::Position => position,
+                Expr::Coordinate(extent) => (extent.count(dims) as f64 * position).floor(),
                 Expr::Count(extent) => extent.count(dims) as f64,
                 Expr::Inside { dim, tiles, size, len } => {
                     size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
@@ -185,6 +185,18 @@ mod tests {
         // 40 elements are 3 tiles of 13 1/3 elements on average, of which half are asked for.
         let values = f.values(&[0, 40], 0.5);
         assert_eq!(values[product as usize].round(), 267.0);
+    }
+
+    /// However few there are, their mean is that of all.
+    #[test]
+    fn coordinates_are_whole() {
+        let mut f = Formulas::default();
+        let at = f.coordinate(GridExtent::Points(Dim::from_u32(0)));
+        assert!(f.has_coordinates() && !Formulas::default().has_coordinates());
+        for n in [1, 2, 3, 4, 1000] {
+            let mean = [0.125, 0.375, 0.625, 0.875].map(|p| f.values(&[n], p)[at as usize]).iter().sum::<f64>() / 4.0;
+            assert!((mean - (n - 1) as f64 / 2.0).abs() <= 0.5, "{n}: {mean}");
+        }
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl WorkTable {
 
     /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
-        let positions = if self.formulas.has_position() { &POSITIONS[..] } else { &[0.5] };
+        let positions = if self.formulas.has_coordinates() { &POSITIONS[..] } else { &[0.5] };
         let values = positions.iter().map(|&p| self.formulas.values(dims, p)).collect();
         let count = |grid: &Vec<GridExtent>| GridExtent::programs(grid, dims);
         let programs = self.grids.iter().map(count).collect();

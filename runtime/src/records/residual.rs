@@ -32,6 +32,8 @@ const OTHER_LAYOUT: f64 = 1.0;
 const FAINT: f64 = 0.02;
 /// Measurements that the process is given, at most: as many of each size.
 const MOST: usize = 384;
+/// Sizes, at most.
+pub(super) const MOST_SIZES: usize = MOST / 3;
 /// The largest residual that is believed: a time of seven times what the model says.
 const LARGEST: f64 = 2.0;
 
@@ -109,8 +111,8 @@ impl Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
-        // Of more sizes than there is room for, some of all.
-        let sizes: Vec<_> = sizes.iter().step_by(sizes.len().div_ceil(MOST).max(1)).collect();
+        // Of more sizes than there is room for, some of all: of each at least the best config and what was behind it.
+        let sizes: Vec<_> = sizes.iter().step_by(sizes.len().div_ceil(MOST_SIZES).max(1)).collect();
         for (place, size) in &sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::build_kernel;
-use atlas_runtime::records::{Record, Records, TunedSize, ir_hash, tune_hash};
+use atlas_runtime::records::{MODEL, Record, Records, TunedSize, ir_hash, tune_hash};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,6 +65,14 @@ pub(super) fn run(
                 format!("it is of `{}` on {}, whose record is {}", record.kernel, record.gpu, place.display()),
             );
         }
+        let other = record.sizes.iter().filter(|s| s.model != MODEL).count();
+        if other > 0 {
+            let mend = format!("`atlas tune --recount {}` has them correct this one", folder.display());
+            problem(
+                None,
+                format!("{other} sizes correct another cost model, and count at their own sizes alone; {mend}"),
+            );
+        }
         let here = tuner.as_ref().filter(|t| t.gpu == record.gpu).map(|t| t.machine);
         let machine = here.or_else(|| simulated(&record.gpu)).unwrap_or(usual);
         for size in &record.sizes {
@@ -100,7 +108,7 @@ pub(super) fn run(
 }
 
 /// The machine of a simulated GPU's name.
-fn simulated(gpu: &str) -> Option<Machine> {
+pub(super) fn simulated(gpu: &str) -> Option<Machine> {
     gpu.strip_prefix("simulator ")?.parse().ok()
 }
 

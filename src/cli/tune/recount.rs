@@ -1,18 +1,20 @@
 //! `atlas tune --recount`: what the cost model of now says of the configs in records, in place of what another one said.
 
 use super::super::jobs::Job;
+use super::check::simulated;
 use super::file;
-use super::tuner::cost;
+use super::tuner::{cost, ir_of};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::choose_for;
-use atlas_runtime::records::{MODEL, Record, TunedSize};
+use atlas_runtime::records::{MODEL, Record, TunedSize, tune_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Rewrites all records of a folder. Sizes of kernels that have changed stay as they are, and so do configs that are legal no longer.
-pub(super) fn run(folder: &Path, machine: Machine) -> Result<bool> {
+/// Rewrites all records of a folder; `usual` stands for GPUs that are none of the simulator's. Sizes of kernels that have changed
+/// stay as they are, and configs that are legal no longer go.
+pub(super) fn run(folder: &Path, usual: Machine) -> Result<bool> {
     let files = file::list(folder).with_context(|| format!("--recount: cannot read {}", folder.display()))?;
     if files.is_empty() {
         bail!("--recount: there are no records in {}", folder.display());
@@ -22,10 +24,11 @@ pub(super) fn run(folder: &Path, machine: Machine) -> Result<bool> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
         let mut record = Record::parse(&name, &text).map_err(anyhow::Error::new)?;
-        let kernel = record.kernel.clone();
+        let machine = simulated(&record.gpu).unwrap_or(usual);
+        let (kernel, tune) = (record.kernel.clone(), record.tune.clone());
         for size in &mut record.sizes {
             sizes += 1;
-            match recount(&kernel, size, machine) {
+            match recount(&kernel, &tune, size, machine) {
                 Ok(()) => counted += 1,
                 Err(e) => eprintln!("{name}: {}: {e:#}", size.dims),
             }
@@ -36,8 +39,12 @@ pub(super) fn run(folder: &Path, machine: Machine) -> Result<bool> {
     Ok(counted == sizes)
 }
 
-fn recount(kernel: &str, size: &mut TunedSize, machine: Machine) -> Result<()> {
+fn recount(kernel: &str, tune: &str, size: &mut TunedSize, machine: Machine) -> Result<()> {
     let job = Job::of_class(kernel, &size.types, &size.dims, &size.tensors, None)?;
+    let config: Config = size.chosen().config.parse().map_err(anyhow::Error::msg)?;
+    if tune != tune_hash(job.def) || ir_of(&job, &config)? != size.ir {
+        bail!("the kernel has changed; measure it again");
+    }
     let selection = choose_for(job.def, &job.spec, &job.dims, Some(machine));
     let cycles: HashMap<&Config, f64> = selection.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
     let of = |text: &str| cycles.get(&text.parse::<Config>().ok()?).copied();
