@@ -90,9 +90,9 @@ const FEW_WARPS: f64 = 0.23;
 /// Exponents of smooth maxima: of units and memory, and, in rounds under way, of what programs wait for and what they share.
 const UNITS_OVERLAP: f64 = 5.0;
 const ROUNDS_OVERLAP: f64 = 1.38;
-/// What a byte takes beside one that is asked for: of a sector that is written in part, from DRAM and from L2, and of a line.
-const PART_OF_SECTOR: (f64, f64) = (8.4, 2.0);
-const PART_OF_LINE: (f64, f64) = (0.11, 0.1);
+/// What a byte takes of a sector that is written in part, and of a line, beside one that is asked for: of DRAM and of L2.
+const PARTS_OF_DRAM: (f64, f64) = (8.4, 0.11);
+const PARTS_OF_L2: (f64, f64) = (2.0, 0.1);
 /// Of the first round, how close it is to one whose programs all begin together; of the last, the share that counts as a
 /// round of its own.
 const FIRST_ROUND: f64 = 0.85;
@@ -323,11 +323,11 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, held: u64) -> f64 {
         (r.bytes * programs).min(r.tensor) + again.min(r.bytes * programs / side)
     });
     let parts = |(sector, line): (f64, f64)| sector * work.total.sectors + line * work.total.lines;
-    let dram = dram.sum::<f64>() / programs + work.written + parts((PART_OF_SECTOR.0, PART_OF_LINE.0));
+    let dram = dram.sum::<f64>() / programs + work.written + parts(PARTS_OF_DRAM);
     // A small tensor that every program reads stays in L1, unless it is copied past it.
     let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
     let near = work.reads.iter().filter(again).map(|r| r.bytes - r.past_l1).sum::<f64>();
-    let l2 = work.total.global - near + parts((PART_OF_SECTOR.1, PART_OF_LINE.1));
+    let l2 = work.total.global - near + parts(PARTS_OF_L2);
     let passes = work.reads.iter().filter(|r| r.past_l1 * programs > r.tensor).map(|r| r.past_l1 / r.tensor.max(1.0));
     let hot = HOT * sms as f64 * passes.fold(0.0, f64::max);
     let share = (sms as f64 / programs).max(1.0);

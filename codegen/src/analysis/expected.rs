@@ -1,9 +1,9 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
-//! Grid coordinates are a position in the grid, which who works the numbers out chooses. A whole number that the caller gives counts for so many elements as
-//! [`UNKNOWN_ELEMENTS`] says: it is a window or a length more often than not. What stands in memory is not known, and where it
-//! limits what is known, `max(row - window, load(first[m]))`, it is taken to limit nothing. Of tiles the least and the greatest
-//! element are told, which is what folds make of them.
+//! Grid coordinates are a position in the grid, which who works the numbers out chooses. A whole number that the caller
+//! gives counts for so many elements as [`UNKNOWN_ELEMENTS`] says: it is a window or a length more often than not. What
+//! stands in memory is not known, and where it limits what is known, `max(row - window, load(first[m]))`, it is taken to
+//! limit nothing. Of tiles the least and the greatest element are told, which is what folds make of them.
 
 use super::formula::{Formula, Formulas};
 use crate::gpu::{Kernel, Op, SharedRef, Value, ValueDef};
