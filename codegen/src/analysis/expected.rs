@@ -36,11 +36,12 @@ impl End {
 pub(super) struct Expected<'a> {
     k: &'a Kernel,
     known: BTreeMap<(Value, End), Option<Formula>>,
+    divisors: BTreeMap<Value, Option<f64>>,
 }
 
 impl Expected<'_> {
     pub(super) fn new(k: &Kernel) -> Expected<'_> {
-        Expected { k, known: BTreeMap::new() }
+        Expected { k, known: BTreeMap::new(), divisors: BTreeMap::new() }
     }
 
     /// The value of a scalar; `None` if nothing is known of it.
@@ -49,7 +50,17 @@ impl Expected<'_> {
     }
 
     /// The number by which a count of tiles was divided: the extent of one.
-    pub(super) fn divisor(&self, v: Value) -> Option<f64> {
+    pub(super) fn divisor(&mut self, v: Value) -> Option<f64> {
+        // By many ways one comes to the same number, and looks at it once.
+        if let Some(&known) = self.divisors.get(&v) {
+            return known;
+        }
+        let made = self.make_divisor(v);
+        self.divisors.insert(v, made);
+        made
+    }
+
+    fn make_divisor(&mut self, v: Value) -> Option<f64> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
         match self.k.insts[inst] {
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.divisor(x),
