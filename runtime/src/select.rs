@@ -63,17 +63,24 @@ pub struct Selection {
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
     pub(crate) source: Source,
-    /// How those came to be chosen that stand behind the one that a record has.
-    pub(crate) behind: Source,
     notes: Vec<String>,
     /// Whether a record has the first.
     is_recorded: bool,
     first: Option<usize>,
     legal: OnceCell<Vec<Ranked>>,
-    /// Of the points that were lowered, what their costs are made of.
-    terms: Vec<(usize, Terms)>,
+    /// What their costs follow from; none where there are no costs.
+    costs: Option<Costs>,
     /// Refused by the device's driver in earlier launches, with the reason.
     recalled: Vec<(usize, String)>,
+}
+
+/// A problem's costs on a machine, as records correct them. Where a record decides nobody may ask for them.
+struct Costs {
+    dims: Vec<u64>,
+    machine: Machine,
+    guide: Guide,
+    /// Of the points that were lowered, what their costs are made of.
+    terms: OnceCell<Vec<(usize, Terms)>>,
 }
 
 /// A point of a space and its cost; none where none was estimated.
@@ -95,7 +102,7 @@ pub(crate) fn rank(bound: &BoundLaunch, given: Option<&Config>) -> Result<Rankin
     }
     let space = Space::explored(def, specialize(bound), device.machine());
     let guide = device.records().guide(def, space.spec(), bound.dims());
-    let mut ranking = Ranking::of(space, bound.dims(), device.machine(), &guide);
+    let mut ranking = Ranking::of(space, bound.dims(), device.machine(), guide);
     if let Some(target) = device.target().filter(|_| device.plans().has_refused()) {
         ranking.recall(device, target)?;
     }
@@ -122,7 +129,7 @@ pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
 ///
 /// `dims` are the sizes of the kernel's dims in the signature's order.
 pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Option<Machine>) -> Selection {
-    Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine, &Guide::default()).selection()
+    Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine, Guide::default()).selection()
 }
 
 /// The same for a GPU of which there are tuning records.
@@ -134,24 +141,22 @@ pub fn choose_with(
     records: &Records,
 ) -> Selection {
     let guide = records.guide(def, spec, dims);
-    Ranking::of(Space::explored(def, spec.clone(), Some(machine)), dims, Some(machine), &guide).selection()
+    Ranking::of(Space::explored(def, spec.clone(), Some(machine)), dims, Some(machine), guide).selection()
 }
 
 impl Ranking {
-    fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>, guide: &Guide) -> Ranking {
+    fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>, guide: Guide) -> Ranking {
         if let Some(machine) = machine.filter(|_| space.has_lowered()) {
-            let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
-            let terms: Vec<(usize, Terms)> = space.terms(dims, &machine).map(corrected).collect();
             let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
-            let recorded = recorded(&space, guide, &mut notes);
-            let behind = if guide.asked.is_empty() { Source::CostModel } else { Source::Nearby };
-            let source = if recorded.is_some() { Source::Record } else { behind };
+            let recorded = recorded(&space, &guide, &mut notes);
+            let costs = Costs { dims: dims.to_vec(), machine, guide, terms: OnceCell::new() };
+            let source = if recorded.is_some() { Source::Record } else { costs.source() };
             if source == Source::Nearby {
-                notes.push(format!("measured nearby: {}", guide.asked.join("; ")));
+                notes.push(format!("measured nearby: {}", costs.guide.asked().join("; ")));
             }
-            let first = recorded.or_else(|| best(&terms));
+            let first = recorded.or_else(|| best(costs.terms(&space)));
             let (is_recorded, legal, recalled) = (recorded.is_some(), OnceCell::new(), Vec::new());
-            return Ranking { space, source, behind, notes, is_recorded, first, legal, terms, recalled };
+            return Ranking { space, source, notes, is_recorded, first, legal, costs: Some(costs), recalled };
         }
         let mut legal: Vec<usize> = (0..space.points.len()).filter(|&p| space.points[p].is_legal()).collect();
         let default = space.def.default_config();
@@ -165,15 +170,19 @@ impl Ranking {
     fn in_order(space: Arc<Space>, legal: Vec<usize>, source: Source) -> Ranking {
         let first = legal.first().copied();
         let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
-        let (notes, terms, recalled) = (Vec::new(), Vec::new(), Vec::new());
-        let (behind, is_recorded, legal) = (source, false, legal.into());
-        Ranking { space, source, behind, notes, is_recorded, first, legal, terms, recalled }
+        let (notes, recalled, is_recorded, legal) = (Vec::new(), Vec::new(), false, legal.into());
+        Ranking { space, source, notes, is_recorded, first, legal, costs: None, recalled }
+    }
+
+    /// How those came to be chosen that stand behind the one that a record has.
+    pub(crate) fn behind(&self) -> Source {
+        self.costs.as_ref().map_or(self.source, Costs::source)
     }
 
     /// All legal points, best first.
     pub(crate) fn legal(&self) -> &[Ranked] {
         self.legal.get_or_init(|| {
-            let mut ranked = by_cost(&self.terms);
+            let mut ranked = by_cost(self.costs.as_ref().map_or(&[], |costs| costs.terms(&self.space)));
             if self.is_recorded
                 && let Some(at) = ranked.iter().position(|r| Some(r.point) == self.first)
             {
@@ -204,7 +213,7 @@ impl Ranking {
         {
             let config = &self.space.points[*point].config;
             self.notes = vec![format!("the record of these sizes has `{config}`, which is refused: {reason}")];
-            (self.source, self.is_recorded) = (self.behind, false);
+            (self.source, self.is_recorded) = (self.behind(), false);
         }
         self.first = legal.first().map(|r| r.point);
         (self.legal, self.recalled) = (legal.into(), recalled);
@@ -233,6 +242,19 @@ impl Ranking {
         });
         let candidates = legal.chain(recalled).chain(refused).collect();
         Selection { kernel: self.space.def.name, candidates, source: self.source, notes: self.notes.clone() }
+    }
+}
+
+impl Costs {
+    fn terms(&self, space: &Space) -> &[(usize, Terms)] {
+        let Costs { dims, machine, guide, terms } = self;
+        let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
+        terms.get_or_init(|| space.terms(dims, machine).map(corrected).collect())
+    }
+
+    /// How a config comes to be chosen by these.
+    fn source(&self) -> Source {
+        if self.guide.asked().is_empty() { Source::CostModel } else { Source::Nearby }
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Formulas {
     exprs: Vec<Expr>,
     /// Only looked up, never iterated.
     places: HashMap<Expr, Formula>,
+    /// Those that depend on where a program stands, rising.
+    moving: Vec<Formula>,
 }
 
 impl Formulas {
@@ -48,7 +50,7 @@ impl Formulas {
 
     /// True if some number depends on where a program stands.
     pub(crate) fn has_coordinates(&self) -> bool {
-        self.exprs.iter().any(|e| matches!(e, Expr::Coordinate(_)))
+        !self.moving.is_empty()
     }
 
     pub(crate) fn size(&mut self, dim: Dim) -> Formula {
@@ -90,10 +92,23 @@ impl Formulas {
     }
 
     fn add(&mut self, expr: Expr) -> Formula {
-        *self.places.entry(expr).or_insert_with(|| {
-            self.exprs.push(expr);
-            self.exprs.len() as Formula - 1
-        })
+        if let Some(&place) = self.places.get(&expr) {
+            return place;
+        }
+        let moves = |f: Formula| self.moving.binary_search(&f).is_ok();
+        let depends = match expr {
+            Expr::Coordinate(_) => true,
+            Expr::Const(_) | Expr::Count(_) | Expr::AtMost(..) => false,
+            Expr::Inside { tiles, .. } => moves(tiles),
+            Expr::Binary(_, a, b) | Expr::Less(a, b) => moves(a) || moves(b),
+        };
+        let place = self.exprs.len() as Formula;
+        self.exprs.push(expr);
+        self.places.insert(expr, place);
+        if depends {
+            self.moving.push(place);
+        }
+        place
     }
 
     /// Adds the expressions of another list; gives the place here of each.
@@ -116,21 +131,36 @@ impl Formulas {
     pub(crate) fn values(&self, dims: &[u64], position: f64) -> Vec<f64> {
         let mut values: Vec<f64> = Vec::with_capacity(self.exprs.len());
         for expr in &self.exprs {
-            let of = |f: Formula| values[f as usize];
-            values.push(match *expr {
-                Expr::Const(bits) => f64::from_bits(bits),
-                Expr::Coordinate(extent) => (extent.count(dims) as f64 * position).floor(),
-                Expr::Count(extent) => extent.count(dims) as f64,
-                Expr::Inside { dim, tiles, size, len } => {
-                    size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
-                }
-                Expr::AtMost(dim, len) => f64::from(len).min(size_of(dim, dims) as f64),
-                Expr::Binary(op, a, b) => binary(op, of(a), of(b)),
-                Expr::Less(a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
-                Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
-            });
+            values.push(expr.value(&values, dims, position));
         }
         values
+    }
+
+    /// The same for another position, given the values for one.
+    pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], position: f64) -> Vec<f64> {
+        for &f in &self.moving {
+            values[f as usize] = self.exprs[f as usize].value(&values, dims, position);
+        }
+        values
+    }
+}
+
+impl Expr {
+    /// Its value, given those of its operands.
+    fn value(&self, values: &[f64], dims: &[u64], position: f64) -> f64 {
+        let of = |f: Formula| values[f as usize];
+        match *self {
+            Expr::Const(bits) => f64::from_bits(bits),
+            Expr::Coordinate(extent) => (extent.count(dims) as f64 * position).floor(),
+            Expr::Count(extent) => extent.count(dims) as f64,
+            Expr::Inside { dim, tiles, size, len } => {
+                size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
+            }
+            Expr::AtMost(dim, len) => f64::from(len).min(size_of(dim, dims) as f64),
+            Expr::Binary(op, a, b) => binary(op, of(a), of(b)),
+            Expr::Less(a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
+            Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
+        }
     }
 }
 
@@ -196,6 +226,19 @@ mod tests {
         for n in [1, 2, 3, 4, 1000] {
             let mean = [0.125, 0.375, 0.625, 0.875].map(|p| f.values(&[n], p)[at as usize]).iter().sum::<f64>() / 4.0;
             assert!((mean - (n - 1) as f64 / 2.0).abs() <= 0.5, "{n}: {mean}");
+        }
+    }
+
+    #[test]
+    fn elsewhere_only_what_depends_on_the_place_is_worked_out_again() {
+        let mut f = Formulas::default();
+        let (n, at) = (f.size(Dim::from_u32(0)), f.coordinate(GridExtent::Points(Dim::from_u32(0))));
+        let product = f.product([n, at]);
+        let (_, less) = (f.product([n, n]), f.less(product, n));
+        assert_eq!(f.moving, [at, product, less]);
+        for n in [1, 7, 1000] {
+            let first = f.values(&[n], 0.125);
+            assert_eq!(f.moved(first, &[n], 0.875), f.values(&[n], 0.875));
         }
     }
 

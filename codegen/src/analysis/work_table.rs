@@ -115,8 +115,12 @@ impl WorkTable {
 
     /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
-        let positions = if self.formulas.has_coordinates() { &POSITIONS[..] } else { &[0.5] };
-        let values = positions.iter().map(|&p| self.formulas.values(dims, p)).collect();
+        let mut values = vec![self.formulas.values(dims, POSITIONS[0])];
+        if self.formulas.has_coordinates() {
+            for &position in &POSITIONS[1..] {
+                values.push(self.formulas.moved(values[0].clone(), dims, position));
+            }
+        }
         let count = |grid: &Vec<GridExtent>| GridExtent::programs(grid, dims);
         let programs = self.grids.iter().map(count).collect();
         WorkAt { table: self, values, programs, work: Work::default() }

@@ -9,35 +9,48 @@ use crate::cost::MODEL;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, KernelDef, Specialization};
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a record says of one problem.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Guide {
     /// The config that was chosen at these very sizes, and what was measured.
     pub(crate) exact: Option<(Config, TunedSize)>,
-    corrections: At,
-    /// Sizes nearby, the nearest first.
-    pub(crate) asked: Vec<String>,
     /// Why the record, or its row of these sizes, is not followed.
     pub(crate) stale: Option<String>,
+    nearby: Option<Nearby>,
+}
+
+/// What a record says of sizes around a problem's. Found out when somebody asks: where a row of these very sizes decides, nobody does.
+#[derive(Debug)]
+struct Nearby {
+    known: Arc<Merged>,
+    fits: Fits,
+    def: &'static KernelDef,
+    spec: Specialization,
+    types: String,
+    place: Place,
+    found: OnceCell<(At, Vec<String>)>,
 }
 
 /// What follows from a record, kept for the process: a fit for each list of element types.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fits(Arc<Mutex<ByTypes>>);
 
-/// By a kernel's declaration, which is static, and its element types: another kernel may have its name.
-type ByTypes = HashMap<(usize, String), Arc<Fit>>;
+/// By a kernel's declaration, which is static, and its element types: another kernel may have its name. Only who makes a fit, and
+/// who needs that one, waits for it.
+type ByTypes = HashMap<(usize, String), Arc<OnceLock<Arc<Fit>>>>;
 
 impl Fits {
     fn of(&self, known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
         let key = (std::ptr::from_ref(def).addr(), types.to_owned());
-        let mut fits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fit) = fits.get(&key) {
-            return fit.clone();
-        }
+        let fit = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        fit.get_or_init(|| Fits::make(known, def, spec, types)).clone()
+    }
+
+    fn make(known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
         // What another cost model said tells nothing of how this one errs.
         let of_model: Vec<&TunedSize> = known.rows().filter(|s| s.types == types && s.model == MODEL).collect();
         let is_current = |s: &&&TunedSize| outdated(def, spec, s, None).is_none();
@@ -47,9 +60,7 @@ impl Fits {
         let some = of_model.iter().step_by((of_model.len() / MOST_SIZES).max(1));
         let current = some.filter(is_current).copied().filter(|s| seen.insert((&s.tensors, &s.dims)));
         let sizes: Vec<(Place, &TunedSize)> = current.filter_map(place).collect();
-        let fit = Arc::new(Fit::new(def, &sizes));
-        fits.insert(key, fit.clone());
-        fit
+        Arc::new(Fit::new(def, &sizes))
     }
 }
 
@@ -70,7 +81,7 @@ impl Guide {
 
     /// What the records of the kernel's tune space say.
     pub(super) fn new(
-        known: &Merged,
+        known: &Arc<Merged>,
         fits: &Fits,
         def: &'static KernelDef,
         spec: &Specialization,
@@ -89,17 +100,36 @@ impl Guide {
                 why => guide.stale = guide.stale.or(why),
             }
         }
-        let (fit, place) = (fits.of(known, def, spec, &types), Place { dims: dims.to_vec(), tensors });
-        let near = fit.near(def, &place);
-        let text = |p: &Place| def.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>();
-        guide.asked = near.into_iter().map(|p| text(p).join(" ")).collect();
-        guide.corrections = fit.at(def, &place);
+        let place = Place { dims: dims.to_vec(), tensors };
+        let (known, fits, spec) = (known.clone(), fits.clone(), spec.clone());
+        guide.nearby = Some(Nearby { known, fits, def, spec, types, place, found: OnceCell::new() });
         guide
     }
 
     /// What the model's cycles of a config are multiplied by.
     pub(crate) fn factor(&self, config: &Config) -> f64 {
-        self.corrections.of(config).exp()
+        self.nearby.as_ref().map_or(1.0, |nearby| nearby.found().0.of(config).exp())
+    }
+
+    /// Measured sizes nearby, the nearest first.
+    pub(crate) fn asked(&self) -> &[String] {
+        self.nearby.as_ref().map_or(&[], |nearby| &nearby.found().1)
+    }
+}
+
+impl Nearby {
+    fn found(&self) -> &(At, Vec<String>) {
+        self.found.get_or_init(|| {
+            let Nearby { known, fits, def, spec, types, place, .. } = self;
+            let fit = fits.of(known, def, spec, types);
+            let near = fit.near(def, place);
+            let text = |p: &Place| {
+                let sizes = def.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name));
+                sizes.collect::<Vec<_>>().join(" ")
+            };
+            let asked = near.into_iter().map(text).collect();
+            (fit.at(def, place), asked)
+        })
     }
 }
 

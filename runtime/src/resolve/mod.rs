@@ -170,7 +170,7 @@ fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result
 
 fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: Lack) -> Result<Plan> {
     let (def, space) = (bound.def(), &ranking.space);
-    let sources = std::iter::once(ranking.source).chain(std::iter::repeat(ranking.behind));
+    let sources = std::iter::once(ranking.source).chain(std::iter::repeat_with(|| ranking.behind()));
     let candidates = ranking.points().zip(sources);
     let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
     let given = ranking.source == Source::Given;
