@@ -62,20 +62,27 @@ pub use half;
 /// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `README.md`.
 ///
 /// `atlas::bundle!();` is the one that the build script made with `atlas_build::bundle()`.
+///
+/// With a file that is cut off, is of another version of Atlas or is no bundle at all the program does not build.
 #[macro_export]
 macro_rules! bundle {
-    () => {
+    (@of $path:expr, $origin:expr) => {
         $crate::runtime::records::inventory::submit! {
-            $crate::runtime::bundle::ShippedBundle {
-                origin: concat!(env!("CARGO_PKG_NAME"), "'s kernels.atlas"),
-                bytes: include_bytes!(concat!(env!("OUT_DIR"), "/kernels.atlas")),
-            }
+            $crate::runtime::bundle::ShippedBundle { origin: $origin, bytes: include_bytes!($path) }
         }
+        const _: () = assert!(
+            $crate::runtime::bundle::is_whole(include_bytes!($path)),
+            "this is no bundle, cut off, or of another version of Atlas: make it again with `atlas bundle`"
+        );
+    };
+    () => {
+        $crate::bundle!(
+            @of concat!(env!("OUT_DIR"), "/kernels.atlas"),
+            concat!(env!("CARGO_PKG_NAME"), "'s kernels.atlas")
+        );
     };
     ($path:expr) => {
-        $crate::runtime::records::inventory::submit! {
-            $crate::runtime::bundle::ShippedBundle { origin: $path, bytes: include_bytes!($path) }
-        }
+        $crate::bundle!(@of $path, $path);
     };
 }
 

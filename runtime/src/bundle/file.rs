@@ -1,7 +1,8 @@
 //! The file of a bundle: a header, a table of contents, then sections, each compressed and under a hash of its own.
 //!
 //! ```text
-//! ATLASBND  version: u32  abi: u32  length: u64  SHA-256     of the table of contents, all little-endian
+//! ATLASBND  version: u32  abi: u32  whole: u64               bytes of the file; all numbers are little-endian
+//! length: u64  SHA-256                                       of the table of contents
 //! table of contents                                          JSON
 //! sections                                                   LZ4 blocks, in any order
 //! ```
@@ -18,13 +19,38 @@ use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASBND";
 /// Raised when the layout of the file or the meaning of its JSON changes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Raised when the parameters of a compiled kernel, or how it is launched, change their meaning.
 pub(super) const ABI: u32 = 1;
-const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 32;
+const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 8 + 32;
 /// A section's bytes once they are decompressed, at most. LZ4 makes no more than 255 bytes of one.
 const MOST_RAW: u64 = 256 << 20;
 const MOST_RATIO: u64 = 255;
+
+/// The little-endian number of a header at a place.
+const fn number(header: &[u8], at: usize) -> u64 {
+    let (mut n, mut byte) = (0, 8);
+    while byte > 0 {
+        byte -= 1;
+        n = n << 8 | header[at + byte] as u64;
+    }
+    n
+}
+
+/// True if bytes may be a bundle that this version of Atlas reads, and are all of it. Of what is in it nothing is checked: that is
+/// done where it is read. The macro that makes a bundle part of a program asks while it is built.
+pub const fn is_whole(bytes: &[u8]) -> bool {
+    let mut at = 0;
+    while at < MAGIC.len() {
+        if at >= bytes.len() || bytes[at] != MAGIC[at] {
+            return false;
+        }
+        at += 1;
+    }
+    bytes.len() >= HEADER
+        && number(bytes, 8) == VERSION as u64 | (ABI as u64) << 32
+        && number(bytes, 16) <= bytes.len() as u64
+}
 
 /// Why a bundle, or a part of it, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +124,7 @@ impl File {
             return Err(wrong("it is no bundle"));
         }
         let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or_else(cut_off)?;
-        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let (version, abi) = (number(8), number(12));
+        let (version, abi) = (number(header, 8) as u32, (number(header, 8) >> 32) as u32);
         if version != VERSION || abi != ABI {
             let message = format!(
                 "it has format {version} for ABI {abi}, and this program reads format {VERSION} for ABI {ABI}; \
@@ -107,10 +132,12 @@ impl File {
             );
             return Err(wrong(&message));
         }
-        let length = u64::from(number(16)) | u64::from(number(20)) << 32;
-        let length = usize::try_from(length).map_err(|_| cut_off())?;
+        if number(header, 16) > bytes.len() as u64 {
+            return Err(cut_off());
+        }
+        let length = usize::try_from(number(header, 24)).map_err(|_| cut_off())?;
         let text = rest.get(..length).ok_or_else(cut_off)?;
-        if Sha256::digest(text)[..] != header[24..HEADER] {
+        if Sha256::digest(text)[..] != header[32..HEADER] {
             return Err(wrong("its table of contents is damaged; copy it anew"));
         }
         let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(&format!("its contents: {e}")))?;
@@ -184,10 +211,34 @@ impl Sections {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&ABI.to_le_bytes());
+        bytes.extend_from_slice(&((HEADER + text.len() + sections.len()) as u64).to_le_bytes());
         bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&Sha256::digest(&text));
         bytes.extend_from_slice(&text);
         bytes.extend_from_slice(&sections);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_off_is_no_whole_one() {
+        let mut sections = Sections::default();
+        let contents = Contents { records: vec![sections.add(&[7; 1000])], ..Contents::default() };
+        let bytes = sections.file(contents);
+        assert!(is_whole(&bytes));
+        assert!(is_whole(&[&bytes[..], b"\n"].concat()));
+        for length in 0..bytes.len() {
+            assert!(!is_whole(&bytes[..length]), "{length}");
+            assert!(File::read("here", bytes[..length].to_vec().into()).is_err(), "{length}");
+        }
+        for at in 0..16 {
+            let mut other = bytes.clone();
+            other[at] ^= 4;
+            assert!(!is_whole(&other), "{at}");
+        }
     }
 }

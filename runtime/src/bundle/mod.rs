@@ -18,7 +18,7 @@ mod table;
 mod write;
 
 pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant};
-pub use file::BundleError;
+pub use file::{BundleError, is_whole};
 pub(crate) use offer::{Asked, Lack, Offer};
 pub use table::{MOST_CELLS, Table};
 pub use write::BundleWriter;
