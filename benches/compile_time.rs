@@ -1,6 +1,7 @@
 //! Time from Tile IR to PTX for each op, with the config chosen, in a warmed process; and what choosing costs on the
-//! host: all configs of a specialization that is new, with and without the compilation of the best, and a launch at a new
-//! size of one that is known. Before the first group stands a table of what each stage of a compilation takes.
+//! host: all configs of a specialization that is new, with and without the compilation of the best, a launch at a new
+//! size of one that is known, and a walk of a bundle's table. Before the first group stands a table of what each stage of a
+//! compilation takes.
 //!
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
@@ -8,8 +9,10 @@ use atlas::codegen::{Machine, StageTimes, Target, compile, compile_timed};
 use atlas::dsl::specialization::{DimFact, largest_class};
 use atlas::dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
 use atlas::ops::{Problem, cases};
-use atlas::runtime::{CacheDir, Device, Launch, SimOptions, Tensor, args, choose_for};
+use atlas::runtime::records::Records;
+use atlas::runtime::{CacheDir, Device, Launch, SimOptions, Tensor, args, choose_for, regions};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
 use std::time::Duration;
 
 /// The Tile IR and schedule that would be compiled for a problem.
@@ -151,5 +154,32 @@ fn new_size(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, stages, tile_to_ptx, new_specialization, first_launch, new_size);
+/// Choosing a config in a bundle's table: of 128 sizes that were asked for when it was made, and of others.
+fn choose(c: &mut Criterion) {
+    let machine = Machine::from(Target { sm: 90, specific: false });
+    let mut group = c.benchmark_group("choose");
+    let records = Records::none("none");
+    for name in ["softmax", "matmul", "windowed_attention"] {
+        let usual = cases::usual_dims(name);
+        let Problem { kernel, dims, .. } = cases::problem(name, DType::Bf16, &usual).expect("a kernel that ships");
+        let free: Vec<bool> = kernel.dims.iter().map(|d| !d.whole).collect();
+        let mut spec = specialization(&cases::problem(name, DType::Bf16, &dims).expect("a kernel that ships"));
+        for (d, _) in kernel.dims.iter().zip(&free).filter(|(_, free)| **free) {
+            spec = spec.with_dim(d.name, DimFact::Dynamic(1));
+        }
+        let resized =
+            |by: u64| -> Vec<u64> { dims.iter().zip(&free).map(|(&n, &free)| if free { n + by } else { n }).collect() };
+        let asked: Vec<Vec<u64>> = (0..128).map(|i| resized(16 * i)).collect();
+        let made = regions(kernel, &spec, &asked, machine, &records, 6, &[]).expect("a legal config");
+        for (which, of) in [("a size of its own", 16 * 77), ("another", 16 * 77 + 1)] {
+            let sizes = resized(of);
+            let found = made.table.choose(&sizes).map(|c| c.1);
+            assert_eq!(found, Some(of % 16 == 0));
+            group.bench_function(format!("{name}/{which}"), |b| b.iter(|| made.table.choose(black_box(&sizes))));
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, stages, tile_to_ptx, new_specialization, first_launch, new_size, choose);
 criterion_main!(benches);

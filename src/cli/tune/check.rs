@@ -4,7 +4,7 @@ use super::super::jobs::Job;
 use super::super::{show, stages, turn};
 use super::tuner::Tuner;
 use super::{file, ranked};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::build_kernel;
@@ -30,28 +30,21 @@ pub(super) fn run(
 ) -> Result<bool> {
     let mut tuner = tuner;
     let (mut sizes, mut measured, mut problems) = (0, 0, Vec::new());
-    let files = file::list(folder)
-        .with_context(|| format!("--check: cannot read {}; --records names the folder of records", folder.display()))?;
-    if files.is_empty() {
-        bail!("--check: there are no records in {}", folder.display());
-    }
+    let records = file::records(folder, "--records")?;
+    let files = records.len();
     let _turn = tuner.as_ref().map(|tuner| turn::take(&tuner.device)).transpose()?;
-    let mut progress = show::Progress::new(files.len());
-    for file in &files {
+    let mut progress = show::Progress::new(files);
+    for (file, record) in records {
         let name = file.display().to_string();
         progress.step(&name);
         let mut problem = |size: Option<&TunedSize>, what: String| {
             let sizes = size.map(|s| [&*s.types, &s.dims, &s.tensors].join(" ").trim().to_owned());
             problems.push(json!({ "record": name, "sizes": sizes, "problem": what }));
         };
-        let record = match std::fs::read_to_string(file).map_err(|e| e.to_string()) {
-            Ok(text) => Record::parse(&name, &text).map_err(|e| e.to_string()),
-            Err(e) => Err(e),
-        };
         let record = match record {
             Ok(record) => record,
             Err(e) => {
-                problem(None, e);
+                problem(None, format!("{e:#}"));
                 continue;
             }
         };
@@ -59,7 +52,7 @@ pub(super) fn run(
             continue;
         }
         let place = file::path(folder, &record.gpu, &record.kernel);
-        if *file != place {
+        if file != place {
             problem(
                 None,
                 format!("it is of `{}` on {}, whose record is {}", record.kernel, record.gpu, place.display()),
@@ -100,7 +93,7 @@ pub(super) fn run(
         }
         show::say(&format!(
             "{sizes} sizes in {} records, {measured} measured again, {} problems",
-            files.len(),
+            files,
             problems.len()
         ));
     }

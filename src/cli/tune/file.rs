@@ -12,8 +12,25 @@ pub(super) fn path(folder: &Path, gpu: &str, kernel: &str) -> PathBuf {
     folder.join(slug(gpu)).join(format!("{kernel}.toml"))
 }
 
+/// The text of each record in a folder and in those within it, read; `flag` is what the user gave the folder with.
+///
+/// # Errors
+/// If there are none, or the folder cannot be read.
+pub(super) fn records(folder: &Path, flag: &str) -> Result<Vec<(PathBuf, Result<Record>)>> {
+    let files = list(folder).with_context(|| format!("{flag}: cannot read {}", folder.display()))?;
+    if files.is_empty() {
+        bail!("{flag}: there are no records in {}", folder.display());
+    }
+    let read = |path: &Path| -> Result<Record> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        Record::parse(&name, &text).map_err(anyhow::Error::new)
+    };
+    Ok(files.into_iter().map(|path| (path.clone(), read(&path))).collect())
+}
+
 /// All records in a folder and those within it.
-pub(super) fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let list =
         |path: &Path| -> std::io::Result<Vec<PathBuf>> { fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect() };
     let mut files = list(folder)?;

@@ -4,26 +4,20 @@ use super::super::jobs::Job;
 use super::check::simulated;
 use super::file;
 use super::tuner::{cost, ir_of};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::choose_for;
-use atlas_runtime::records::{MODEL, Record, TunedSize, tune_hash};
+use atlas_runtime::records::{MODEL, TunedSize, tune_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Rewrites all records of a folder; `usual` stands for GPUs that are none of the simulator's. Sizes of kernels that have changed
 /// stay as they are, and configs that are legal no longer go.
 pub(super) fn run(folder: &Path, usual: Machine) -> Result<bool> {
-    let files = file::list(folder).with_context(|| format!("--recount: cannot read {}", folder.display()))?;
-    if files.is_empty() {
-        bail!("--recount: there are no records in {}", folder.display());
-    }
     let (mut sizes, mut counted) = (0, 0);
-    for path in files {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
-        let mut record = Record::parse(&name, &text).map_err(anyhow::Error::new)?;
+    for (path, record) in file::records(folder, "--recount")? {
+        let (name, mut record) = (path.display().to_string(), record?);
         let machine = simulated(&record.gpu).unwrap_or(usual);
         let (kernel, tune) = (record.kernel.clone(), record.tune.clone());
         for size in &mut record.sizes {

@@ -8,7 +8,7 @@ use super::super::jobs::Job;
 use super::super::show;
 use super::tuner::{cost, ir_of};
 use super::{file, measured, ranked};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_dsl::def::DimDef;
@@ -86,13 +86,9 @@ impl Size {
 
 /// Replays all records of a folder.
 pub(super) fn run(folder: &Path, machine: Machine, share: f64, seed: u64, json: bool) -> Result<bool> {
-    let files = file::list(folder).with_context(|| format!("--replay: cannot read {}", folder.display()))?;
-    if files.is_empty() {
-        bail!("--replay: there are no records in {}", folder.display());
-    }
     let (mut rows, mut all) = (BTreeMap::new(), Row::default());
-    for file in files {
-        let record = Record::parse(&file.display().to_string(), &std::fs::read_to_string(&file)?)?;
+    for (_, record) in file::records(folder, "--replay")? {
+        let record = record?;
         let row = replay(&record, machine, share, seed).with_context(|| record.kernel.clone())?;
         all.tuned.0.extend(row.tuned.0.iter().cloned());
         all.held_out.0.extend(row.held_out.0.iter().cloned());
