@@ -24,6 +24,7 @@ fn list_names_every_kernel() {
         "layer_norm",
         "lerp_forward",
         "lerp_gate",
+        "linear_gelu",
         "log_sum_exp",
         "mag_forward",
         "matmul",

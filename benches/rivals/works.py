@@ -147,6 +147,23 @@ def matmul(m, n, k, name):
     )
 
 
+def linear_gelu(m, n, k, name):
+    """A linear layer and its exact GELU."""
+    x, w, b = normal(m, k), normal(n, k) * k**-0.5, normal(n)
+
+    def layer(x, w, b):
+        return F.gelu(F.linear(x, w, b))
+
+    return Work(
+        name, "linear_gelu", (m, k, n), 1e-2, 2 * (m * k + n * k + n + m * n), 2 * m * n * k, 64,
+        lambda part: F.gelu(x[part].double() @ w.double().mT + b.double()),
+        [
+            Rival("cuBLAS and eager", lambda: lambda: layer(x, w, b)),
+            Rival("torch.compile", lambda: compiled(layer, x, w, b), compiles=True),
+        ],
+    )
+
+
 def attention(h, n, d, name):
     """All keys, no mask; heads as PyTorch wants them."""
     q, k, v = normal(1, h, n, d), normal(1, h, n, d), normal(1, h, n, d)
@@ -332,6 +349,7 @@ GROUPS = {
         lambda: matmul(4096, 4096, 4096, "matmul_4096"),
         lambda: matmul(8192, 8192, 8192, "matmul_8192"),
         lambda: matmul(64, 4096, 4096, "matmul_skinny"),
+        lambda: linear_gelu(8192, 4096, 1024, "linear_gelu"),
     ],
     "attention": [lambda: attention(64, 4096, 128, "attention_128"), lambda: attention(64, 4096, 64, "attention_64")],
     "log_sum_exp": [

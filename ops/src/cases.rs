@@ -60,7 +60,7 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[4, 64]).fill("x", Fill::NanAt(2)).note("NaN in one row"),
         ],
         "poly_features" | "random_features" | "rbf_features" => of_features(op, dtype),
-        "attention" | "matmul" | "rotary" | "transpose" => of_plain(op, dtype),
+        "attention" | "linear_gelu" | "matmul" | "rotary" | "transpose" => of_plain(op, dtype),
         "attention_decode" | "windowed_attention" => of_windows(op, dtype),
         "window_sums" => of_sums(op, dtype),
         "memory_grad" => (0..3).flat_map(|k| of_gradients(op, k, dtype)).collect(),
@@ -366,6 +366,12 @@ fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[1, 40, 48, 33]).note("ragged"),
             p(&[2, 50, 64, 96]).layout("q", Layout::Padded).layout("k", Layout::Padded).note("padded rows"),
         ],
+        "linear_gelu" => vec![
+            p(&[256, 512, 256]),
+            p(&[200, 136, 72]).note("ragged"),
+            p(&[37, 29, 51]).note("odd"),
+            p(&[70, 64, 128]).layout("w", Layout::Padded).note("padded rows"),
+        ],
         "matmul" => vec![
             p(&[256, 512, 256]),
             p(&[200, 136, 72]).note("ragged"),
@@ -462,7 +468,7 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 87] = [
+    let rows: [(&str, &str, &[u64]); 88] = [
         ("poly3", "poly3", &[2_097_152, 64]),
         ("rms_norm", "rms_norm", &[32_768, 8192]),
         ("softmax", "softmax", &[32_768, 8192]),
@@ -500,6 +506,7 @@ pub fn benches() -> Vec<Bench> {
         ("matmul_4096", "matmul", &[4096, 4096, 4096]),
         ("matmul_8192", "matmul", &[8192, 8192, 8192]),
         ("matmul_skinny", "matmul", &[64, 4096, 4096]),
+        ("linear_gelu", "linear_gelu", &[8192, 1024, 4096]),
         ("attention_128", "attention", &[64, 4096, 128, 4096]),
         ("attention_64", "attention", &[64, 4096, 64, 4096]),
         ("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),

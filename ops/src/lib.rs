@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `attention`, `log_sum_exp`, `matmul`, `memory_read`, `newton_schulz_small`, `poly_features`, `rms_norm`, `rotary`, `softmax` | the ops |
+//! | `attention`, `linear_gelu`, `log_sum_exp`, `matmul`, `memory_read`, `newton_schulz_small`, `poly_features`, `rms_norm`, `rotary`, `softmax` | the ops |
 //! | `omega`, `layer` | the Omega rule, and a layer of an ATLAS model around it |
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
@@ -30,6 +30,7 @@ pub mod fused_forward;
 pub mod gated_memory;
 pub mod inverse;
 pub mod layer;
+pub mod linear_gelu;
 pub mod log_sum_exp;
 pub mod matmul;
 #[cfg(feature = "verify")]

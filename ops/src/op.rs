@@ -4,16 +4,17 @@ use crate::problem::{Fill, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
-    attention, attention_decode, block_attention, fused_forward, gated_memory, inverse, layer, log_sum_exp, matmul,
-    memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
-    rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums, windowed_attention,
+    attention, attention_decode, block_attention, fused_forward, gated_memory, inverse, layer, linear_gelu,
+    log_sum_exp, matmul, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features,
+    random_features, rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums,
+    windowed_attention,
 };
 
 /// Learned coefficients of a polynomial feature map start near those of an exponential.
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 /// Every op, by name.
-pub static OPS: [Op; 27] = [
+pub static OPS: [Op; 28] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
@@ -138,6 +139,20 @@ pub static OPS: [Op; 27] = [
         fill: normal,
         reference: layer::reference::checked,
         flops: |p| 10.0 * product(p, &["B", "N", "H", "D"]),
+    },
+    Op {
+        name: "linear_gelu",
+        kernels: &[&linear_gelu::linear_gelu],
+        class: Class::Mlp,
+        batch: "M",
+        scalars: &[],
+        state: &[],
+        fill: |p, name| Fill::Normal(if name == "w" { (p.dim("K").max(1) as f64).powf(-0.5) } else { 1.0 }),
+        reference: |p, i| {
+            let [x, w, b] = ["x", "w", "b"].map(|name| i.get(name));
+            vec![linear_gelu::reference(&x, &w, &b, [p.dim("N"), p.dim("K")])]
+        },
+        flops: |p| 2.0 * product(p, &["M", "N", "K"]),
     },
     Op {
         name: "log_sum_exp",

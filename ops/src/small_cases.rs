@@ -53,6 +53,7 @@ fn small(op: &'static Op, dtype: DType) -> Vec<Problem> {
             .collect(),
         "attention" => vec![p(&[1, 70, 32, 90]).note("ragged"), p(&[2, 16, 64, 64])],
         "log_sum_exp" => vec![p(&[5, 1100]).note("ragged"), p(&[3, 2048]), p(&[4, 33]).note("odd")],
+        "linear_gelu" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64])],
         "matmul" => vec![p(&[70, 40, 72]).note("ragged"), p(&[64, 64, 64]), p(&[5, 33, 17]).note("odd")],
         "memory_grad" | "window_sums" | "attention_decode" | "windowed_attention" | "omega" => {
             small_of_sequences(op, dtype)

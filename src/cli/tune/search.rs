@@ -6,13 +6,15 @@
 const ROUNDS: [(usize, f64); 4] = [(4, 0.30), (6, 0.12), (10, 0.05), (20, 0.02)];
 /// So many stay however slow they are: the runner-up is worth knowing.
 const LEAST: usize = 2;
+/// Microseconds from one step of a GPU's clock to the next, of which an H200's times are multiples: no two are known to be closer.
+const STEP: f64 = 0.032;
 
 /// The times of a candidate in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Times {
     /// Infinite where it could not be timed.
     pub(super) median: f64,
-    /// Interquartile range over the median.
+    /// Interquartile range over the median, at least a step of the clock.
     pub(super) spread: f64,
 }
 
@@ -62,7 +64,7 @@ pub(super) fn halving<E>(
             return none();
         }
         let all = sorted(&rounds[at]);
-        let spread = (quantile(&all, 0.75) - quantile(&all, 0.25)) / quantile(&all, 0.5);
+        let spread = (quantile(&all, 0.75) - quantile(&all, 0.25)).max(STEP) / quantile(&all, 0.5);
         let behind = median(&rounds[at]) / median(&rounds[best][..rounds[at].len()]);
         // What was left out was not ahead; were it so in those rounds, then by their noise.
         Times { median: whole * if at == best { 1.0 } else { behind.max(1.0) }, spread }
@@ -125,5 +127,12 @@ mod tests {
         });
         let medians: Vec<f64> = times.unwrap_or_default().iter().map(|t| t.median).collect();
         assert_eq!(medians, [1.0, f64::INFINITY, 3.0]);
+    }
+
+    /// Times that are all the same say so as far as the clock can.
+    #[test]
+    fn short_times_are_known_to_a_step_of_the_clock() {
+        let times = halving(1, |alive, n| Ok::<_, Infallible>(alive.iter().map(|_| vec![4.0; n]).collect()));
+        assert_eq!(times.unwrap_or_default()[0].spread, STEP / 4.0);
     }
 }
