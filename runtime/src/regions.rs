@@ -57,7 +57,7 @@ pub fn regions(
 ) -> Result<Choices, String> {
     let space = Space::explored(def, spec.clone(), Some(machine));
     let bounds = bounds(def, spec, sizes);
-    let cells = cells(def, spec, &bounds);
+    let cells = cells(def, spec, &bounds, sizes);
     let mut points: Vec<usize> = Vec::new();
     let mut rows = Vec::new();
     for dims in &cells {
@@ -96,19 +96,26 @@ pub fn regions(
     Ok(Choices { configs, table: Table { machine, exact, bounds, cells: of_cells.to_vec(), order } })
 }
 
+/// The least and the greatest size asked for of a dim.
+fn asked(sizes: &[Vec<u64>], d: usize) -> (f64, f64) {
+    let of = sizes.iter().map(|s| s[d].max(1));
+    (of.clone().min().unwrap_or(64) as f64, of.max().unwrap_or(4096) as f64)
+}
+
+/// What regions of a dim reach, as logarithms.
+fn span(sizes: &[Vec<u64>], d: usize) -> (f64, f64) {
+    let (low, high) = asked(sizes, d);
+    ((low.log2() - MARGIN).max(0.0), high.log2() + MARGIN)
+}
+
 /// Where each dim is cut: at equal steps of its logarithm around the sizes asked for, as fine as the number of cells admits.
 fn bounds(def: &KernelDef, spec: &Specialization, sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let is_free = |d: usize| !matches!(spec.dims.get(def.dims[d].name), Some(DimFact::Const(_)));
-    let span = |d: usize| {
-        let of = sizes.iter().map(|s| s[d].max(1));
-        let (low, high) = (of.clone().min().unwrap_or(64) as f64, of.max().unwrap_or(4096) as f64);
-        ((low.log2() - MARGIN).max(0.0), high.log2() + MARGIN)
-    };
     let cut = |d: usize, step: f64| -> Vec<u64> {
         if !is_free(d) {
             return Vec::new();
         }
-        let (low, high) = span(d);
+        let (low, high) = span(sizes, d);
         let count = ((high - low) / step).round() as usize;
         let mut bounds: Vec<u64> = (1..count).map(|i| (low + i as f64 * step).exp2().round() as u64).collect();
         bounds.dedup();
@@ -126,25 +133,32 @@ fn bounds(def: &KernelDef, spec: &Specialization, sizes: &[Vec<u64>]) -> Vec<Vec
 }
 
 /// The middles of all cells, the last dim fastest.
-fn cells(def: &KernelDef, spec: &Specialization, bounds: &[Vec<u64>]) -> Vec<Vec<u64>> {
+fn cells(def: &KernelDef, spec: &Specialization, bounds: &[Vec<u64>], sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let mut cells = vec![Vec::new()];
     for (d, bounds) in bounds.iter().enumerate() {
-        let middles: Vec<u64> = match spec.dims.get(def.dims[d].name) {
+        let fact = spec.dims.get(def.dims[d].name);
+        let middles = match fact {
             Some(DimFact::Const(n)) => vec![*n],
-            Some(DimFact::Dynamic(divisor)) => middles(bounds, u64::from(*divisor)),
-            None => middles(bounds, 1),
+            _ => {
+                let divisor = if let Some(DimFact::Dynamic(divisor)) = fact { u64::from(*divisor) } else { 1 };
+                middles(bounds, divisor, asked(sizes, d), span(sizes, d))
+            }
         };
         cells = cells.iter().flat_map(|cell| middles.iter().map(|&m| [cell.as_slice(), &[m]].concat())).collect();
     }
     cells
 }
 
-fn middles(bounds: &[u64], divisor: u64) -> Vec<u64> {
-    let Some((&first, &last)) = bounds.first().zip(bounds.last()) else { return vec![divisor] };
-    let ratio = bounds.get(1).map_or(2.0, |second| *second as f64 / first.max(1) as f64).sqrt();
-    let inner = bounds.windows(2).map(|w| (w[0] as f64 * w[1] as f64).sqrt());
-    let all = std::iter::once(first as f64 / ratio).chain(inner).chain([last as f64 * ratio]);
-    all.map(|m| ((m / divisor as f64).round() as u64).max(1) * divisor).collect()
+/// The sizes at which the cells of a dim are judged: in the middle of each on a logarithmic scale, from one end of its span to
+/// the other; a dim that is not cut in the middle of what was asked for.
+fn middles(bounds: &[u64], divisor: u64, asked: (f64, f64), (low, high): (f64, f64)) -> Vec<u64> {
+    let between = |a: f64, b: f64| (((a * b).sqrt() / divisor as f64).round() as u64).max(1) * divisor;
+    if bounds.is_empty() {
+        return vec![between(asked.0, asked.1)];
+    }
+    let inner = bounds.iter().map(|&b| b as f64);
+    let edges: Vec<f64> = std::iter::once(low.exp2()).chain(inner).chain([high.exp2()]).collect();
+    edges.windows(2).map(|w| between(w[0], w[1])).collect()
 }
 
 /// What each legal config is predicted to take. `points` grows by those that no row had before.
@@ -201,4 +215,25 @@ fn cover(rows: &[Row], configs: usize, most: usize) -> Vec<usize> {
         now.iter_mut().zip(rows).for_each(|(now, row)| *now = now.min(row.cycles[k]));
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::middles;
+
+    /// The first region reaches from one end of the span, the last to the other, however many there are.
+    #[test]
+    fn regions_are_judged_in_their_middles() {
+        let span = (4.0, 12.0);
+        assert_eq!(middles(&[64, 256, 1024], 1, (256.0, 256.0), span), [32, 128, 512, 2048]);
+        assert_eq!(middles(&[256], 1, (256.0, 256.0), span), [64, 1024]);
+        assert_eq!(middles(&[256], 16, (256.0, 256.0), (0.0, 8.0)), [16, 256]);
+    }
+
+    /// A dim that is not cut is taken to be as large as it was asked for.
+    #[test]
+    fn one_region_is_judged_where_it_was_asked_for() {
+        assert_eq!(middles(&[], 1, (1.0, 1.0), (0.0, 4.0)), [1]);
+        assert_eq!(middles(&[], 8, (1000.0, 4000.0), (6.0, 16.0)), [2000]);
+    }
 }

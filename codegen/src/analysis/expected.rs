@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Trips of a loop whose bounds are not known.
 pub(super) const UNKNOWN_TRIPS: f64 = 8.0;
+/// Operations, one of the other, through which numbers are followed: a stack holds them.
+const MOST_DEEP: u32 = 1000;
 /// Elements that such a loop goes over, where it counts tiles.
 pub(super) const UNKNOWN_ELEMENTS: f64 = 512.0;
 
@@ -37,11 +39,13 @@ pub(super) struct Expected<'a> {
     k: &'a Kernel,
     known: BTreeMap<(Value, End), Option<Formula>>,
     divisors: BTreeMap<Value, Option<f64>>,
+    /// How deep the walk is; nothing is known of what is deeper than [`MOST_DEEP`].
+    depth: u32,
 }
 
 impl Expected<'_> {
     pub(super) fn new(k: &Kernel) -> Expected<'_> {
-        Expected { k, known: BTreeMap::new(), divisors: BTreeMap::new() }
+        Expected { k, known: BTreeMap::new(), divisors: BTreeMap::new(), depth: 0 }
     }
 
     /// The value of a scalar; `None` if nothing is known of it.
@@ -55,7 +59,7 @@ impl Expected<'_> {
         if let Some(&known) = self.divisors.get(&v) {
             return known;
         }
-        let made = self.make_divisor(v);
+        let made = self.deeper(|e| e.make_divisor(v));
         self.divisors.insert(v, made);
         made
     }
@@ -78,11 +82,21 @@ impl Expected<'_> {
         }
     }
 
+    fn deeper<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth == MOST_DEEP {
+            return None;
+        }
+        self.depth += 1;
+        let made = make(self);
+        self.depth -= 1;
+        made
+    }
+
     fn end(&mut self, f: &mut Formulas, v: Value, end: End) -> Option<Formula> {
         if let Some(&known) = self.known.get(&(v, end)) {
             return known;
         }
-        let made = self.make(f, v, end);
+        let made = self.deeper(|e| e.make(f, v, end));
         self.known.insert((v, end), made);
         made
     }

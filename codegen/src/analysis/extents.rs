@@ -45,7 +45,7 @@ use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::Slice;
 use atlas_dsl::validity::{self, Validity};
-use atlas_dsl::{Block, Dim, Kernel, Op, Value};
+use atlas_dsl::{Block, Dim, Inst, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeSet;
 
@@ -85,6 +85,8 @@ struct Info {
 pub struct Extents {
     validity: Validity,
     info: SecondaryMap<Value, Info>,
+    /// Of each loop what holds of what it carries, as far as it was walked.
+    carried: SecondaryMap<Inst, Option<Vec<Info>>>,
     /// Carried tiles that live in shared memory.
     shared: BTreeSet<Value>,
     /// Tiles made in whatever layout is asked for.
@@ -97,7 +99,7 @@ impl Extents {
         let validity = Validity::of(kernel);
         let at = |home: Home| kernel.values.keys().filter(|&v| *placement.home(v) == home).collect();
         let (shared, anywhere) = (at(Home::Carried), at(Home::Anywhere));
-        let mut e = Extents { validity, info: SecondaryMap::new(), shared, anywhere };
+        let mut e = Extents { validity, info: SecondaryMap::new(), carried: SecondaryMap::new(), shared, anywhere };
         e.block(kernel, kernel.body);
         e
     }
@@ -133,7 +135,7 @@ impl Extents {
             let op = &kernel.insts[inst];
             let results = kernel.results[inst].clone();
             if let Op::Loop { inits, body, .. } = op {
-                let carried = self.loop_(kernel, inits, *body);
+                let carried = self.loop_(kernel, inst, inits, *body);
                 for (r, info) in results.iter().zip(carried) {
                     self.info[*r] = self.held(*r, info);
                 }
@@ -144,7 +146,7 @@ impl Extents {
     }
 
     /// What holds of carried values at the head of every iterate, and after the last.
-    fn loop_(&mut self, kernel: &Kernel, inits: &[Value], body: Block) -> Vec<Info> {
+    fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) -> Vec<Info> {
         let params = kernel.blocks[body].params[1..].to_vec();
         // What starts with fewer invalid elements than the loop's value has is known of those alone.
         let at_head = |e: &Extents, p: Value, v: Value| match e.same_set(v, p) {
@@ -152,6 +154,10 @@ impl Extents {
             false => Info::default(),
         };
         let mut carried: Vec<Info> = params.iter().zip(inits).map(|(&p, &v)| at_head(self, p, v)).collect();
+        // A loop around this one may walk it again, with less than before: what was lost then stays so, and need not be lost anew.
+        for (c, before) in carried.iter_mut().zip(self.carried[inst].iter().flatten()) {
+            *c = c.join(*before);
+        }
         loop {
             for (&p, info) in params.iter().zip(&carried) {
                 self.info[p] = self.held(p, *info);
@@ -164,6 +170,7 @@ impl Extents {
                 .map(|(c, (&p, &v))| c.join(at_head(self, p, v)))
                 .collect();
             if next == carried {
+                self.carried[inst] = Some(carried.clone());
                 return carried;
             }
             carried = next;
@@ -270,10 +277,12 @@ impl Info {
 }
 
 /// A load, and what only moves its elements.
-fn is_loaded(kernel: &Kernel, v: Value) -> bool {
-    match kernel.def_op(v).map(|d| d.1) {
-        Some(Op::Load { .. } | Op::Transpose(_)) => true,
-        Some(Op::Cast(_, x) | Op::Broadcast { value: x, .. } | Op::Reshape { value: x, .. }) => is_loaded(kernel, *x),
-        _ => false,
+fn is_loaded(kernel: &Kernel, mut v: Value) -> bool {
+    loop {
+        match kernel.def_op(v).map(|d| d.1) {
+            Some(Op::Load { .. } | Op::Transpose(_)) => return true,
+            Some(Op::Cast(_, x) | Op::Broadcast { value: x, .. } | Op::Reshape { value: x, .. }) => v = *x,
+            _ => return false,
+        }
     }
 }

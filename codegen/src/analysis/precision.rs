@@ -161,8 +161,9 @@ impl Errors<'_> {
     fn loop_(&mut self, inst: Inst, inits: &[Value], body: Block) -> Result<(), Inst> {
         let k = self.kernel;
         let params = &k.blocks[body].params[1..];
+        // A loop around this one may walk it again, with more than before: what was carried then still is.
         for (&p, &v) in params.iter().zip(inits) {
-            self.steps[p] = self.steps[v];
+            self.steps[p] = self.steps[p].max(self.steps[v]);
         }
         loop {
             self.block(body)?;
@@ -273,11 +274,11 @@ impl Errors<'_> {
     }
 
     /// A value behind broadcasts and reshapes.
-    fn seen_through(&self, v: Value) -> Value {
-        match self.kernel.def_op(v) {
-            Some((_, &(Op::Broadcast { value, .. } | Op::Reshape { value, .. }))) => self.seen_through(value),
-            _ => v,
+    fn seen_through(&self, mut v: Value) -> Value {
+        while let Some((_, &(Op::Broadcast { value, .. } | Op::Reshape { value, .. }))) = self.kernel.def_op(v) {
+            v = value;
         }
+        v
     }
 
     /// True if an operation's result is never negative, by its own making; nothing is assumed of what is loaded or carried.

@@ -199,7 +199,8 @@ fn run(
                     n if n.is_nan() => n,
                     n => n.max(0.0).ceil(),
                 };
-                let known = bounds.map(|b| mean(&|v| trips_at(v, b))).filter(|n| !n.is_nan());
+                // No loop has more trips than a whole number counts: such bounds have wrapped, and are not known.
+                let known = bounds.map(|b| mean(&|v| trips_at(v, b))).filter(|n| *n <= f64::from(i32::MAX));
                 let own = known.unwrap_or(*else_trips);
                 let inner = run(items, inside..body.end, body.fixed, (trips * own, own), values, work);
                 if let Some(ahead) = *ahead {

@@ -1,7 +1,7 @@
 //! What a record says of a problem: the config that was chosen at its sizes, and how the cost model is corrected.
 
 use super::merged::Merged;
-use super::record::{TunedSize, ir_hash};
+use super::record::{TunedSize, ir_hash, short_hash};
 use super::residual::{At, Fit, MOST_SIZES, Place};
 use crate::class::{class_text, parse_class};
 use crate::compile::build_kernel;
@@ -12,6 +12,9 @@ use atlas_dsl::{Config, KernelDef, Specialization};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Rows that are looked at for [`MOST_SIZES`] that are of their kernel as it is.
+const MOST_JUDGED: usize = 4 * MOST_SIZES;
 
 /// What a record says of one problem.
 #[derive(Debug, Default)]
@@ -52,14 +55,18 @@ impl Fits {
 
     fn make(known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
         // What another cost model said tells nothing of how this one errs.
-        let of_model: Vec<&TunedSize> = known.rows().filter(|s| s.types == types && s.model == MODEL).collect();
-        let is_current = |s: &&&TunedSize| outdated(def, spec, s, None).is_none();
+        let mut of_model: Vec<&TunedSize> = known.rows().filter(|s| s.types == types && s.model == MODEL).collect();
+        if of_model.len() > MOST_SIZES {
+            // Rows are sorted by their sizes, so that every so-manieth may be all of one kind.
+            of_model.sort_by_cached_key(|s| short_hash(&format!("{} {}", s.tensors, s.dims)));
+        }
+        let is_current = |s: &&TunedSize| outdated(def, spec, s, None).is_none();
         let place = |s| Some((place_of(def, s)?, s));
         let mut seen = HashSet::new();
         // Kernels are built to find out; of many rows some will do.
-        let some = of_model.iter().step_by((of_model.len() / MOST_SIZES).max(1));
-        let current = some.filter(is_current).copied().filter(|s| seen.insert((&s.tensors, &s.dims)));
-        let sizes: Vec<(Place, &TunedSize)> = current.filter_map(place).collect();
+        let some = of_model.into_iter().take(MOST_JUDGED);
+        let current = some.filter(is_current).filter(|s| seen.insert((&s.tensors, &s.dims)));
+        let sizes: Vec<(Place, &TunedSize)> = current.filter_map(place).take(MOST_SIZES).collect();
         Arc::new(Fit::new(def, &sizes))
     }
 }
@@ -67,9 +74,9 @@ impl Fits {
 /// Where a measured size stands; `None` if it is of a kernel with other dims.
 fn place_of(def: &KernelDef, size: &TunedSize) -> Option<Place> {
     let pairs = size.dim_sizes()?;
-    let is_same = pairs.len() == def.dims.len() && pairs.iter().zip(def.dims).all(|(p, d)| p.0 == d.name);
-    let dims = pairs.iter().map(|p| p.1).collect();
-    is_same.then(|| Place { dims, tensors: size.tensors.clone() })
+    let of = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1);
+    let dims: Vec<u64> = def.dims.iter().map(|d| of(d.name)).collect::<Option<_>>()?;
+    (dims.len() == pairs.len()).then(|| Place { dims, tensors: size.tensors.clone() })
 }
 
 impl Guide {
@@ -163,9 +170,9 @@ fn outdated(
                 return Some(format!("the record's tensors `{}` are none of this kernel", size.tensors));
             };
             let mut then = Specialization { types: types.types.clone(), ..class };
-            for (d, (name, n)) in def.dims.iter().zip(size.dim_sizes()?) {
+            for (d, n) in def.dims.iter().zip(place_of(def, size)?.dims) {
                 then =
-                    then.with_dim(name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
+                    then.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
             }
             then
         }

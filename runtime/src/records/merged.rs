@@ -28,7 +28,7 @@ impl Merged {
         tensors: &'a str,
         dims: &'a str,
     ) -> impl Iterator<Item = &'a TunedSize> {
-        self.rows().filter(move |s| s.types == types && s.tensors == tensors && s.dims == dims)
+        self.rows().filter(move |s| s.is_of(types, tensors, dims))
     }
 
     /// Adds the rows of a later record, sizes that are new before others; how many, and how many find no room.

@@ -76,20 +76,26 @@ impl Records {
     /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU. A folder that cannot be
     /// read is listed in [`Records::problems`].
     pub fn add_folder(&mut self, folder: &Path) {
-        let entries = |folder: &Path| -> Vec<_> {
-            let mut found: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
-            found.sort();
-            found
-        };
-        if let Err(e) = fs::read_dir(folder) {
-            self.problems
-                .push(RecordError::new(&folder.display().to_string(), format!("it is no folder to read: {e}")));
-            return;
+        let mut folders = vec![folder.to_owned()];
+        let mut files = Vec::new();
+        while let Some(of) = folders.pop() {
+            let found: std::io::Result<Vec<_>> =
+                fs::read_dir(&of).and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect());
+            match found {
+                Ok(found) => {
+                    let is_outer = of == folder;
+                    folders.extend(found.iter().filter(|p| is_outer && p.is_dir()).cloned());
+                    files.extend(found.into_iter().filter(|p| p.extension().is_some_and(|e| e == "toml")));
+                }
+                Err(e) => {
+                    let origin = of.display().to_string();
+                    self.problems.push(RecordError::new(&origin, format!("it is no folder to read: {e}")));
+                }
+            }
         }
-        let here = entries(folder);
-        let inside = here.iter().filter(|p| p.is_dir()).flat_map(|p| entries(p));
-        let files = here.iter().cloned().chain(inside).filter(|p| p.extension().is_some_and(|e| e == "toml"));
-        for file in files.collect::<Vec<_>>() {
+        // Those of the folder itself before those within it, each by name.
+        files.sort_by_cached_key(|p| (p.components().count(), p.clone()));
+        for file in files {
             let origin = file.display().to_string();
             // Who opens a pipe waits for its other end.
             if !file.is_file() {

@@ -102,9 +102,18 @@ impl Record {
     /// [`RecordError`]: what is wrong, with its line where that is known.
     pub fn parse(origin: &str, text: &str) -> Result<Record, RecordError> {
         let wrong = |message: String| RecordError::new(origin, message);
-        let record: Record = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
+        let mut record: Record = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
         if record.sizes.len() > MOST_SIZES {
             return Err(wrong(format!("it has more than {MOST_SIZES} sizes")));
+        }
+        // As `atlas tune` writes them, whoever wrote these.
+        for size in &mut record.sizes {
+            let text = |pairs: Vec<(&str, u64)>| -> Vec<String> {
+                pairs.iter().map(|(name, n)| format!("{name}={n}")).collect()
+            };
+            if let Some(pairs) = size.dim_sizes().map(text) {
+                size.dims = pairs.join(" ");
+            }
         }
         let mut seen = HashSet::new();
         for size in &record.sizes {
@@ -130,7 +139,7 @@ impl Record {
 
     /// The size that a launch is of, if it was measured.
     pub fn at(&self, types: &str, tensors: &str, dims: &str) -> Option<&TunedSize> {
-        self.sizes.iter().find(|s| s.types == types && s.tensors == tensors && s.dims == dims)
+        self.sizes.iter().find(|s| s.is_of(types, tensors, dims))
     }
 }
 
@@ -143,6 +152,19 @@ impl TunedSize {
     pub fn chosen(&self) -> &Timed {
         // A record has at least one: `Record::parse` refuses others, and `atlas tune` measures before it writes.
         &self.configs[0]
+    }
+
+    /// Whether it is of these sizes, in whatever order they stand.
+    pub(crate) fn is_of(&self, types: &str, tensors: &str, dims: &str) -> bool {
+        let sorted = |dims: &str| -> Vec<String> {
+            let mut pairs: Vec<String> = dims.split_whitespace().map(str::to_owned).collect();
+            pairs.sort_unstable();
+            pairs
+        };
+        // Of most rows it is told at a glance that they are of others.
+        let sum = |dims: &str| dims.bytes().map(u64::from).sum::<u64>();
+        let same = || sum(&self.dims) == sum(dims) && sorted(&self.dims) == sorted(dims);
+        self.types == types && self.tensors == tensors && (self.dims == dims || same())
     }
 
     /// Sizes by name.
@@ -205,7 +227,7 @@ fn hash(text: &str) -> String {
 }
 
 /// The first 16 of them.
-fn short_hash(text: &str) -> String {
+pub(super) fn short_hash(text: &str) -> String {
     hash(text)[..16].to_owned()
 }
 

@@ -106,14 +106,14 @@ pub(super) struct At {
 }
 
 impl Fit {
-    /// Of the sizes of a record.
+    /// Of sizes of a record, of no more than [`MOST_SIZES`].
     pub(super) fn new(def: &KernelDef, sizes: &[(Place, &TunedSize)]) -> Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
-        // Of more sizes than there is room for, some of all: of each at least the best config and what was behind it.
-        let sizes: Vec<_> = sizes.iter().step_by(sizes.len().div_ceil(MOST_SIZES).max(1)).collect();
-        for (place, size) in &sizes {
+        // Of each at least the best config and what was behind it.
+        let sizes = &sizes[..sizes.len().min(MOST_SIZES)];
+        for (place, size) in sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =
                 all.map(|(config, ratio)| (config, ratio.ln())).filter(|(_, residual)| residual.is_finite()).collect();

@@ -100,6 +100,36 @@ fn sizes_nearby_correct_the_model_and_those_far_away_do_not() {
     assert_eq!(with(far, &records).source, Source::CostModel);
 }
 
+/// Rows as `atlas tune` sorts them, in which those of two kinds alternate: however many there are, both are heard.
+#[test]
+fn of_many_rows_those_of_each_kind_count() {
+    let rows = |count: u64| {
+        let of = |m: u64| [8_u64, 8192].map(|n| size([128 * m, 512, n], |_| 1.0));
+        records(&record((1..=count).flat_map(of).collect()))
+    };
+    for records in [rows(64), rows(65), rows(70)] {
+        for n in [8, 8192] {
+            let selection = with([1000, 512, n], &records);
+            assert_eq!(selection.source, Source::Nearby, "N={n}");
+            assert!(selection.notes[0].contains(&format!("N={n}")), "{:?}", selection.notes);
+        }
+    }
+}
+
+#[test]
+fn sizes_may_be_written_otherwise() {
+    let sizes = [1000, 512, 768];
+    let odd = unlikely(sizes);
+    for dims in ["M=1000 K=512 N=768", "M=1000  K=512 N=0768 ", "N=768 M=1000 K=512"] {
+        let there = size(sizes, |c| if *c == odd { 0.01 } else { 1.0 });
+        let known = records(&record(vec![TunedSize { dims: dims.to_owned(), ..there }]));
+        let selection = with(sizes, &known);
+        assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&odd)), "{dims}");
+        // And correct the model nearby.
+        assert_eq!(with([1000, 512, 1024], &known).source, Source::Nearby, "{dims}");
+    }
+}
+
 #[test]
 fn what_a_record_cannot_decide_the_model_does() {
     let sizes = [1000, 512, 768];
