@@ -161,14 +161,15 @@ fn choose(c: &mut Criterion) {
     let records = Records::none("none");
     for name in ["softmax", "matmul", "windowed_attention"] {
         let usual = cases::usual_dims(name);
-        let Problem { kernel, dims, .. } = cases::problem(name, DType::Bf16, &usual).expect("a kernel that ships");
-        let free: Vec<bool> = kernel.dims.iter().map(|d| !d.whole).collect();
-        let mut spec = specialization(&cases::problem(name, DType::Bf16, &dims).expect("a kernel that ships"));
-        for (d, _) in kernel.dims.iter().zip(&free).filter(|(_, free)| **free) {
+        let problem = cases::problem(name, DType::Bf16, &usual).expect("a kernel that ships");
+        let (kernel, dims) = (problem.kernel, &problem.dims);
+        let mut spec = specialization(&problem);
+        for d in kernel.dims.iter().filter(|d| !d.whole) {
             spec = spec.with_dim(d.name, DimFact::Dynamic(1));
         }
-        let resized =
-            |by: u64| -> Vec<u64> { dims.iter().zip(&free).map(|(&n, &free)| if free { n + by } else { n }).collect() };
+        let resized = |by: u64| -> Vec<u64> {
+            kernel.dims.iter().zip(dims).map(|(d, &n)| if d.whole { n } else { n + by }).collect()
+        };
         let asked: Vec<Vec<u64>> = (0..128).map(|i| resized(16 * i)).collect();
         let made = regions(kernel, &spec, &asked, machine, &records, 6, &[]).expect("a legal config");
         for (which, of) in [("a size of its own", 16 * 77), ("another", 16 * 77 + 1)] {

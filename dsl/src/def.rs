@@ -184,6 +184,11 @@ impl KernelDef {
         all
     }
 
+    /// Sizes of the dims, in the signature's order, by name: `N=32768 D=8192`.
+    pub fn dims_text(&self, sizes: &[u64]) -> String {
+        self.dims.iter().zip(sizes).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ")
+    }
+
     /// Whether a config is a point of the tune space.
     pub fn has_config(&self, config: &Config) -> bool {
         let is_known = |knob: &TuneDef| config.get(knob.name).is_some_and(|value| knob.values.contains(&value));

@@ -297,8 +297,7 @@ fn tally_of(bound: &BoundLaunch) -> Option<Arc<Tally>> {
     }
     let def = bound.def();
     let (types, tensors) = class_text(def, &specialize(bound));
-    let dims = def.dims.iter().zip(bound.dims()).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
-    tally(def.name, types, dims, tensors)
+    tally(def.name, types, def.dims_text(bound.dims()), tensors)
 }
 
 /// The checks that a problem seen before still needs: where its tensors live, and what they share.

@@ -136,13 +136,11 @@ fn bounds(def: &KernelDef, spec: &Specialization, sizes: &[Vec<u64>]) -> Vec<Vec
 fn cells(def: &KernelDef, spec: &Specialization, bounds: &[Vec<u64>], sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let mut cells = vec![Vec::new()];
     for (d, bounds) in bounds.iter().enumerate() {
-        let fact = spec.dims.get(def.dims[d].name);
-        let middles = match fact {
+        let multiples_of = |divisor: u32| middles(bounds, divisor.into(), asked(sizes, d), span(sizes, d));
+        let middles = match spec.dims.get(def.dims[d].name) {
             Some(DimFact::Const(n)) => vec![*n],
-            _ => {
-                let divisor = if let Some(DimFact::Dynamic(divisor)) = fact { u64::from(*divisor) } else { 1 };
-                middles(bounds, divisor, asked(sizes, d), span(sizes, d))
-            }
+            Some(DimFact::Dynamic(divisor)) => multiples_of(*divisor),
+            None => multiples_of(1),
         };
         cells = cells.iter().flat_map(|cell| middles.iter().map(|&m| [cell.as_slice(), &[m]].concat())).collect();
     }

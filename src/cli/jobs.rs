@@ -247,8 +247,7 @@ impl Job {
 
     /// `N=32768 D=8192`.
     pub(super) fn dims_text(&self) -> String {
-        let pairs = self.def.dims.iter().zip(&self.dims).map(|(d, n)| format!("{}={n}", d.name));
-        pairs.collect::<Vec<_>>().join(" ")
+        self.def.dims_text(&self.dims)
     }
 }
 

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 /// Trips of a loop whose bounds are not known.
 pub(super) const UNKNOWN_TRIPS: f64 = 8.0;
-/// Operations, one of the other, through which numbers are followed: a stack holds them.
-const MOST_DEEP: u32 = 1000;
 /// Elements that such a loop goes over, where it counts tiles.
 pub(super) const UNKNOWN_ELEMENTS: f64 = 512.0;
+/// Operations, one of the other, through which numbers are followed: a stack holds them.
+const MOST_DEEP: u32 = 1000;
 
 /// Which element of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +82,7 @@ impl Expected<'_> {
         }
     }
 
+    /// What `make` finds, one operation deeper.
     fn deeper<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.depth == MOST_DEEP {
             return None;

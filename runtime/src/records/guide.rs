@@ -96,7 +96,7 @@ impl Guide {
     ) -> Guide {
         let (types, tensors) = class_text(def, spec);
         let mut guide = Guide::default();
-        let here = def.dims.iter().zip(dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
+        let here = def.dims_text(dims);
         for size in known.at(&types, &tensors, &here) {
             match outdated(def, spec, size, Some(spec)) {
                 None => {
@@ -130,11 +130,7 @@ impl Nearby {
             let Nearby { known, fits, def, spec, types, place, .. } = self;
             let fit = fits.of(known, def, spec, types);
             let near = fit.near(def, place);
-            let text = |p: &Place| {
-                let sizes = def.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name));
-                sizes.collect::<Vec<_>>().join(" ")
-            };
-            let asked = near.into_iter().map(text).collect();
+            let asked = near.into_iter().map(|p| def.dims_text(&p.dims)).collect();
             (fit.at(def, place), asked)
         })
     }

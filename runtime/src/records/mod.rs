@@ -20,7 +20,7 @@ use self::merged::Merged;
 use atlas_dsl::{KernelDef, Specialization};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The environment variable that names folders with records, as `PATH` names its own. Of a size the first row counts that is
@@ -76,25 +76,11 @@ impl Records {
     /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU. A folder that cannot be
     /// read is listed in [`Records::problems`].
     pub fn add_folder(&mut self, folder: &Path) {
-        let mut folders = vec![folder.to_owned()];
-        let mut files = Vec::new();
-        while let Some(of) = folders.pop() {
-            let found: std::io::Result<Vec<_>> =
-                fs::read_dir(&of).and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect());
-            match found {
-                Ok(found) => {
-                    let is_outer = of == folder;
-                    folders.extend(found.iter().filter(|p| is_outer && p.is_dir()).cloned());
-                    files.extend(found.into_iter().filter(|p| p.extension().is_some_and(|e| e == "toml")));
-                }
-                Err(e) => {
-                    let origin = of.display().to_string();
-                    self.problems.push(RecordError::new(&origin, format!("it is no folder to read: {e}")));
-                }
-            }
+        let mut files = self.entries(folder);
+        for inner in files.clone().iter().filter(|p| p.is_dir()) {
+            files.extend(self.entries(inner));
         }
-        // Those of the folder itself before those within it, each by name.
-        files.sort_by_cached_key(|p| (p.components().count(), p.clone()));
+        files.retain(|p| p.extension().is_some_and(|e| e == "toml"));
         for file in files {
             let origin = file.display().to_string();
             // Who opens a pipe waits for its other end.
@@ -107,6 +93,18 @@ impl Records {
                 Err(e) => self.problems.push(RecordError::new(&origin, e.to_string())),
             }
         }
+    }
+
+    /// What is in a folder, by name.
+    fn entries(&mut self, folder: &Path) -> Vec<PathBuf> {
+        let found = fs::read_dir(folder).and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect());
+        let mut found: Vec<PathBuf> = found.unwrap_or_else(|e| {
+            let origin = folder.display().to_string();
+            self.problems.push(RecordError::new(&origin, format!("it is no folder to read: {e}")));
+            Vec::new()
+        });
+        found.sort();
+        found
     }
 
     fn add_or_note(&mut self, origin: &str, text: &str) {

@@ -108,11 +108,8 @@ impl Record {
         }
         // As `atlas tune` writes them, whoever wrote these.
         for size in &mut record.sizes {
-            let text = |pairs: Vec<(&str, u64)>| -> Vec<String> {
-                pairs.iter().map(|(name, n)| format!("{name}={n}")).collect()
-            };
-            if let Some(pairs) = size.dim_sizes().map(text) {
-                size.dims = pairs.join(" ");
+            if let Some(pairs) = size.dim_sizes() {
+                size.dims = pairs.iter().map(|(name, n)| format!("{name}={n}")).collect::<Vec<_>>().join(" ");
             }
         }
         let mut seen = HashSet::new();
@@ -154,16 +151,11 @@ impl TunedSize {
         &self.configs[0]
     }
 
-    /// Whether it is of these sizes, in whatever order they stand.
-    pub(crate) fn is_of(&self, types: &str, tensors: &str, dims: &str) -> bool {
-        let sorted = |dims: &str| -> Vec<String> {
-            let mut pairs: Vec<String> = dims.split_whitespace().map(str::to_owned).collect();
-            pairs.sort_unstable();
-            pairs
-        };
-        // Of most rows it is told at a glance that they are of others.
-        let sum = |dims: &str| dims.bytes().map(u64::from).sum::<u64>();
-        let same = || sum(&self.dims) == sum(dims) && sorted(&self.dims) == sorted(dims);
+    /// Whether it is of these sizes, in whatever order they stand: no name stands twice.
+    pub fn is_of(&self, types: &str, tensors: &str, dims: &str) -> bool {
+        let pairs = |dims: &'_ str| -> usize { dims.split(' ').count() };
+        let has = |pair: &str| self.dims.split(' ').any(|p| p == pair);
+        let same = || pairs(&self.dims) == pairs(dims) && dims.split(' ').all(has);
         self.types == types && self.tensors == tensors && (self.dims == dims || same())
     }
 

@@ -112,7 +112,6 @@ impl Fit {
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
         // Of each at least the best config and what was behind it.
-        let sizes = &sizes[..sizes.len().min(MOST_SIZES)];
         for (place, size) in sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =

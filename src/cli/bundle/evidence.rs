@@ -212,8 +212,7 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
     let Some(dims) = small(def, spec, &kernel, &config) else {
         return untried("no small problem of its class is known".to_owned());
     };
-    let sizes = def.dims.iter().zip(&dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ");
-    let sizes = format!("{sizes} {}", scalars_text(scalars)).trim_end().to_owned();
+    let sizes = format!("{} {}", def.dims_text(&dims), scalars_text(scalars)).trim_end().to_owned();
     let small = Small { def, spec, kernel: &kernel, dims: &dims, config: &config, scalars };
     let (values, wanted) = match small.wanted() {
         Ok(wanted) => wanted,

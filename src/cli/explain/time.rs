@@ -42,7 +42,7 @@ impl Time {
         let (types, tensors) = class_text(def, spec);
         let record = records.of_kernel(def.name);
         let is_own = record.is_some_and(|r| r.tune == tune_hash(def));
-        let row = record.and_then(|r| r.at(&types, &tensors, &dims_text(def, dims))).cloned();
+        let row = record.and_then(|r| r.at(&types, &tensors, &def.dims_text(dims))).cloned();
         let recorded = row.map(|row| match selection.source {
             Source::Record if is_own && is_fresh(def, &row) => Ok(row),
             // A later record of these sizes is followed.
@@ -147,11 +147,6 @@ fn is_fresh(def: &'static KernelDef, size: &TunedSize) -> bool {
         build_kernel(def, &job.spec, &config).ok().map(|kernel| ir_hash(&kernel) == size.ir)
     };
     size.chosen().config.parse().ok().and_then(is_own).unwrap_or(false)
-}
-
-/// `N=32768 D=8192`.
-fn dims_text(def: &KernelDef, dims: &[u64]) -> String {
-    def.dims.iter().zip(dims).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ")
 }
 
 /// Times at each of some sizes; sizes at which nothing is legal are left out.

@@ -12,7 +12,7 @@ pub(super) fn path(folder: &Path, gpu: &str, kernel: &str) -> PathBuf {
     folder.join(slug(gpu)).join(format!("{kernel}.toml"))
 }
 
-/// The text of each record in a folder and in those within it, read; `flag` is what the user gave the folder with.
+/// Each record in a folder and in those within it, or why it is none; `flag` is what the user gave the folder with.
 ///
 /// # Errors
 /// If there are none, or the folder cannot be read.
@@ -99,7 +99,7 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
         tune: tune.to_owned(),
         sizes: Vec::new(),
     });
-    record.sizes.retain(|s| (&s.types, &s.tensors, &s.dims) != (&size.types, &size.tensors, &size.dims));
+    record.sizes.retain(|s| !s.is_of(&size.types, &size.tensors, &size.dims));
     if record.sizes.len() >= MOST_SIZES {
         bail!("{} has {MOST_SIZES} sizes, and cannot have more", path.display());
     }
