@@ -2,13 +2,14 @@
 
 #[path = "passes/filetests.rs"]
 mod filetests;
+#[path = "passes/work.rs"]
+mod work;
 
-use atlas_codegen::analysis::WorkFormula;
+use atlas_codegen::Target;
 use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
 use atlas_codegen::passes::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
 use atlas_codegen::pipeline::run;
-use atlas_codegen::{CompileError, Machine, Target};
-use atlas_dsl::{Schedule, parse_kernel, verify};
+use atlas_dsl::Schedule;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -115,48 +116,4 @@ fn a_chain_of_choices_is_no_tree() {
     let lowered = run(&tile, &Schedule::default(), sm_80, |_, _| {}).expect("a kernel that no GPU refuses");
     let choices = lowered.insts.values().filter(|op| matches!(op, Op::Select(..))).count();
     assert_eq!(choices, 40, "{}", *lowered);
-}
-
-/// The work of a kernel of one tile with this body, or why no GPU runs it; all within the stack of a thread.
-fn work(body: &str) -> Result<WorkFormula, CompileError> {
-    let text = format!(
-        "kernel @deep(%x: f32[N], %y: out f16[N], %s: i32)\ndims N: ?16\ngrid (%n) = (tiles(N, 128)) {{\n\
-         %from = splat 0 : i32\n%to = scalar %s : i32\n%t = load %x[%n : 128] : f32[128]\n{body}\n\
-         %h = cast %r0 : f16[128]\nstore %y[%n : 128], %h\n}}"
-    );
-    let kernel = parse_kernel(&text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let machine: Machine = "sm_90".parse().unwrap();
-    run(&kernel, &Schedule::default(), machine, |_, _| {}).map(|lowered| WorkFormula::of(&lowered))
-}
-
-/// Each loop starts with what is known to be zero and leaves what is not, so that all around it are walked again.
-#[test]
-fn loops_in_loops_are_not_walked_by_powers_of_two() {
-    const DEPTH: usize = 40;
-    for (start, op) in [("splat 0.0", "add"), ("load %x[%n : 128]", "max")] {
-        let mut body = String::from("%u = tanh %t : f32[128]\n");
-        for i in 0..DEPTH {
-            body += &format!("%z{i} = {start} : f32[128]\n");
-            body += &format!("%r{i} = loop %j{i} in %from..%to carry (%c{i}: f32[128] = %z{i}) {{\n");
-        }
-        for i in (0..DEPTH).rev() {
-            let inner = if i == DEPTH - 1 { "%u".to_owned() } else { format!("%r{}", i + 1) };
-            body += &format!("%a{i} = {op} %c{i}, {inner} : f32[128]\nyield %a{i}\n}}\n");
-        }
-        // The first carry more than registers hold, which is found out after the walks.
-        if let Err(e) = work(&body) {
-            assert!(e.to_string().contains("registers"), "{e}");
-        }
-    }
-}
-
-/// What stands deeper than a stack can hold is not known, and breaks nothing.
-#[test]
-fn a_bound_of_very_many_operations_is_not_known() {
-    let mut body = String::from("%one = splat 1 : i32\n%b0 = add %to, %one : i32\n");
-    for i in 0..20_000 {
-        body += &format!("%b{} = add %b{i}, %one : i32\n", i + 1);
-    }
-    body += "%r0 = loop %j in %from..%b20000 carry (%c: f32[128] = %t) {\n%a = add %c, %t : f32[128]\nyield %a\n}";
-    work(&body).expect("a kernel that no GPU refuses");
 }

@@ -23,7 +23,7 @@ macro_rules! of_gpu {
 of_gpu! { "nvidia-h200":
     "attention" "block_attention" "decode_join" "decode_parts" "favor_features" "fourier_features" "fourier_pairs"
     "fused_descent" "fused_forward" "fused_optimization" "group_norm" "inverse" "layer_combine" "layer_gate"
-    "layer_norm" "lerp_forward" "lerp_gate" "log_sum_exp" "mag_forward" "matmul" "memory_errors" "memory_gated_errors"
+    "layer_norm" "lerp_forward" "lerp_gate" "linear_gelu" "log_sum_exp" "mag_forward" "matmul" "memory_errors" "memory_gated_errors"
     "memory_gated_grads" "memory_input_grad" "memory_read" "memory_read_gated" "memory_read_normed"
     "memory_weight_grads" "monomials2" "monomials3" "muon_apply" "muon_momentum" "newton_schulz_small" "ns_apply"
     "ns_gram" "ns_normalise" "ns_product" "ns_squares" "omega_copy_gates" "omega_copy_tokens" "omega_decay_gates"

@@ -27,13 +27,13 @@
 //! depends on anything but its arguments.
 
 use atlas_codegen::Machine;
-use atlas_codegen::analysis::{Counts, Read, Work};
+use atlas_codegen::analysis::{Counts, Read, Sample, Work};
 use atlas_dsl::ir::GridExtent;
 use std::fmt;
 
 /// Which cost model this is. Records correct the model by how it erred, so that cycles of another are of no use: it changes with
 /// every change of cycles here or of what is counted for them, and `atlas tune --recount` has records follow.
-pub const MODEL: u32 = 3;
+pub const MODEL: u32 = 4;
 
 /// What an SM of a generation does in a clock, and how many programs it tracks.
 struct Rates {
@@ -214,8 +214,10 @@ pub(crate) struct Terms {
     /// Programs of a multiprocessor, and those that it holds at once.
     per_sm: u64,
     held: u64,
-    /// Cycles of a program that has the machine to itself, of the units that programs side by side share, and of memory.
+    /// Cycles of a program that has the machine to itself, of the longest of them, of the units that programs side by side share,
+    /// and of memory.
     alone: f64,
+    longest: f64,
     busy: f64,
     data: f64,
     /// By what measurements nearby correct the cycles.
@@ -234,15 +236,22 @@ impl Terms {
         let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
         let alone = |c: &Counts, barriers: f64| c.rounds * LATENCY + barriers + busy(c) / share.min(1.0);
         let refills = |c: &Counts| c.barriers * REFILL;
-        // What loads that run ahead leave open of a trip, and what they move.
-        let open = work.prefetched.iter().map(|l| {
-            let arrives = AHEAD_LATENCY + l.body.global / PORT_BYTES;
-            l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
-        });
-        let of_bodies = |of: fn(&Counts) -> f64| work.prefetched.iter().map(|l| l.trips * of(&l.body)).sum::<f64>();
-        let waits = (work.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
-        let inside = of_bodies(|c| c.barriers).min(work.total.barriers);
-        let barriers = inside * REFILL + (work.total.barriers - inside) * BARRIER;
+        // A program that has the machine to itself.
+        let alone = |sample: &Sample| {
+            // What loads that run ahead leave open of a trip, and what they move.
+            let open = sample.prefetched.iter().map(|l| {
+                let arrives = AHEAD_LATENCY + l.body.global / PORT_BYTES;
+                l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
+            });
+            let of_bodies =
+                |of: fn(&Counts) -> f64| sample.prefetched.iter().map(|l| l.trips * of(&l.body)).sum::<f64>();
+            let waits = (sample.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
+            let inside = of_bodies(|c| c.barriers).min(sample.total.barriers);
+            let barriers = inside * REFILL + (sample.total.barriers - inside) * BARRIER;
+            (START + alone(&sample.total, barriers) + waits).max(sample.total.global / PORT_BYTES)
+        };
+        let samples = work.samples.len().max(1) as f64;
+        let longest = work.samples.iter().map(&alone).fold(0.0, f64::max);
         Terms {
             programs: work.programs,
             threads: work.threads,
@@ -250,7 +259,8 @@ impl Terms {
             registers: work.registers,
             per_sm: work.programs.div_ceil(sms).max(1),
             held,
-            alone: (START + alone(&work.total, barriers) + waits).max(work.total.global / PORT_BYTES),
+            alone: work.samples.iter().map(&alone).sum::<f64>() / samples,
+            longest,
             busy: busy(&work.total),
             data: data(work, machine, rates, held),
             factor: 1.0,
@@ -274,7 +284,7 @@ impl Terms {
             let few = (MANY_WARPS / (n as f64 * warps)).max(1.0).powf(FEW_WARPS);
             n as f64 * (smooth_max(self.busy * few, self.data, UNITS_OVERLAP) + CTA)
         };
-        let together = |n: u64| self.alone + share(n);
+        let together = |n: u64| self.longest + share(n);
         let (rounds, last) = (self.per_sm / self.held, self.per_sm % self.held);
         if rounds == 0 {
             return together(last);
@@ -366,7 +376,7 @@ mod tests {
             shared_bytes: 16,
             registers: 88,
             total,
-            prefetched: Vec::new(),
+            samples: vec![Sample { total, prefetched: Vec::new() }],
             reads: vec![Read { bytes: 16384.0, tensor: 16384.0 * programs as f64, past_l1: 0.0 }],
             written: 16384.0,
         }
@@ -378,6 +388,7 @@ mod tests {
         let cycles = |change: fn(&mut Work)| {
             let mut work = base.clone();
             change(&mut work);
+            work.samples[0].total = work.total;
             estimate(&work, &hopper()).cycles
         };
         let least = cycles(|_| {});
@@ -444,7 +455,9 @@ mod tests {
         let with = |element_wise: f64| {
             let body = Counts { element_wise, ..Counts::default() };
             let prefetched = vec![atlas_codegen::analysis::Prefetched { trips: 10.0, ahead: 1.0, body }];
-            estimate(&Work { prefetched, ..rows(100) }, &hopper()).cycles
+            let base = rows(100);
+            let samples = vec![Sample { total: base.total, prefetched }];
+            estimate(&Work { samples, ..base }, &hopper()).cycles
         };
         assert!(with(1e6) < with(1e3));
         assert_eq!(with(1e6), with(1e7));

@@ -398,7 +398,7 @@ impl fmt::Display for Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::analysis::{Counts, Read, Work};
+    use atlas_codegen::analysis::{Counts, Read, Sample, Work};
     use proptest::prelude::*;
 
     fn work() -> impl Strategy<Value = Work> {
@@ -419,6 +419,7 @@ mod tests {
                 shared_bytes: shared * 1024,
                 registers,
                 total,
+                samples: vec![Sample { total, prefetched: Vec::new() }],
                 reads: vec![Read { bytes: total.global, tensor: 1e9, past_l1: 0.0 }],
                 ..Work::default()
             }

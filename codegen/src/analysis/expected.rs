@@ -1,12 +1,12 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
-//! Grid coordinates are a position in the grid, which who works the numbers out chooses. A whole number that the caller
+//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. A whole number that the caller
 //! gives counts for so many elements as [`UNKNOWN_ELEMENTS`] says: it is a window or a length more often than not. What
 //! stands in memory is not known, and where it limits what is known, `max(row - window, load(first[m]))`, it is taken to
 //! limit nothing. Of tiles the least and the greatest element are told, which is what folds make of them.
 
 use super::formula::{Formula, Formulas};
-use crate::gpu::{Kernel, Op, SharedRef, Value, ValueDef};
+use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp};
 use std::collections::BTreeMap;
@@ -39,13 +39,47 @@ pub(super) struct Expected<'a> {
     k: &'a Kernel,
     known: BTreeMap<(Value, End), Option<Formula>>,
     divisors: BTreeMap<Value, Option<f64>>,
+    /// The grid axis of each coordinate.
+    axes: BTreeMap<Inst, u32>,
+    /// Of the body of each loop its bounds, and how many loops are around it.
+    loops: BTreeMap<Block, (Value, Value, u32)>,
     /// How deep the walk is; nothing is known of what is deeper than [`MOST_DEEP`].
     depth: u32,
 }
 
 impl Expected<'_> {
     pub(super) fn new(k: &Kernel) -> Expected<'_> {
-        Expected { k, known: BTreeMap::new(), divisors: BTreeMap::new(), depth: 0 }
+        let (known, divisors) = (BTreeMap::new(), BTreeMap::new());
+        let mut expected = Expected { k, known, divisors, axes: BTreeMap::new(), loops: BTreeMap::new(), depth: 0 };
+        for role in k.roles.values() {
+            expected.look_around(role.body, &mut 0, 0);
+        }
+        expected
+    }
+
+    /// Notes coordinates and loops. Coordinates stand in the order of their axes: each is of the next axis of its extent,
+    /// from `axis` on.
+    fn look_around(&mut self, block: Block, axis: &mut usize, depth: u32) {
+        let axes = self.k.index_map.axes();
+        for &inst in &self.k.blocks[block].insts {
+            match &self.k.insts[inst] {
+                Op::Coordinate(_, extent) => {
+                    let next = (*axis..axes.len()).chain(0..*axis).find(|&a| axes[a] == *extent);
+                    let found = next.unwrap_or(*axis);
+                    self.axes.insert(inst, found as u32);
+                    *axis = found + 1;
+                }
+                Op::Loop { lo, hi, body, .. } => {
+                    self.loops.insert(*body, (*lo, *hi, depth));
+                    self.look_around(*body, axis, depth + 1);
+                }
+                op => {
+                    if let Some(body) = op.body() {
+                        self.look_around(body, axis, depth);
+                    }
+                }
+            }
+        }
     }
 
     /// The value of a scalar; `None` if nothing is known of it.
@@ -102,8 +136,33 @@ impl Expected<'_> {
         made
     }
 
+    /// The coordinate of a grid axis. Of a triangle the last one counts the columns up to the row before.
+    fn coordinate(&self, f: &mut Formulas, axis: u32, extent: GridExtent) -> Option<Formula> {
+        let IndexMap::Triangular(axes) = &self.k.index_map else { return Some(f.coordinate(axis, extent)) };
+        let row = (axes.len() as u32).checked_sub(2)?;
+        if axis < row {
+            return Some(f.coordinate(axis, extent));
+        }
+        let at = f.row(row, extent);
+        if axis == row {
+            return Some(at);
+        }
+        let one = f.constant(1.0);
+        let columns = f.binary(BinaryOp::Add, true, at, one)?;
+        Some(f.column(axis, columns))
+    }
+
     fn make(&mut self, f: &mut Formulas, v: Value, end: End) -> Option<Formula> {
-        let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
+        let inst = match self.k.values[v].def {
+            ValueDef::Result(inst, _) => inst,
+            // The index of a loop; what loops carry is not known.
+            ValueDef::BlockParam(block, 0) => {
+                let &(lo, hi, depth) = self.loops.get(&block)?;
+                let (lo, hi) = (self.end(f, lo, end)?, self.end(f, hi, end)?);
+                return Some(f.index(depth, lo, hi));
+            }
+            _ => return None,
+        };
         let (dtype, layout) = self.k.values[v].ty.tile()?;
         match &self.k.insts[inst] {
             Op::Const(x) => Some(f.constant(*x)),
@@ -113,8 +172,13 @@ impl Expected<'_> {
             }
             Op::DimSize(dim) => Some(f.size(*dim)),
             Op::DimTiles(dim, size) => Some(f.count(GridExtent::Tiles { dim: *dim, size: *size })),
-            Op::Coordinate(_, axis) => Some(f.coordinate(*axis)),
+            Op::Coordinate(_, extent) => self.coordinate(f, *self.axes.get(&inst)?, *extent),
             Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(UNKNOWN_ELEMENTS)),
+            // Conditions and whole numbers stay what they are.
+            Op::Cast(x) if dtype.is_int() && self.k.tile(*x).0.is_float() => {
+                let x = self.end(f, *x, end)?;
+                Some(f.trunc(x))
+            }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.end(f, *x, end),
             Op::Reduce { op: ReduceOp::Max, value, .. } => self.end(f, *value, End::Greatest),
             Op::Reduce { op: ReduceOp::Min, value, .. } => self.end(f, *value, End::Least),
@@ -126,7 +190,7 @@ impl Expected<'_> {
             Op::Binary(op, _, a, b) => {
                 let (op, of_b) = (*op, if *op == BinaryOp::Sub { end.other() } else { end });
                 match (self.end(f, *a, end), self.end(f, *b, of_b)) {
-                    (Some(a), Some(b)) => f.binary(op, a, b),
+                    (Some(a), Some(b)) => f.binary(op, dtype.is_int(), a, b),
                     (one, other) if matches!(op, BinaryOp::Min | BinaryOp::Max) => one.or(other),
                     _ => None,
                 }

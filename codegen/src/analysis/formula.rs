@@ -1,7 +1,10 @@
 //! Numbers that follow from the sizes of a kernel's dims: written down once, worked out for each size.
 //!
-//! An expression that is not known for some sizes (a quotient by 0) is NaN for them, and so is all that is made of it.
+//! Where a program stands in the grid, and at which trip a loop is, is what a [`Place`] says; some of them stand for all. An
+//! expression that is not known for some sizes (a quotient by 0, a whole number of the kernel's that i32 cannot hold) is
+//! NaN for them, and so is all that is made of it.
 
+use super::place::Place;
 use atlas_dsl::Dim;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::BinaryOp;
@@ -15,16 +18,26 @@ pub(crate) type Formula = u32;
 enum Expr {
     /// A number by its bits.
     Const(u64),
-    /// The coordinate along a grid axis of a program at a position from 0 to 1.
-    Coordinate(GridExtent),
+    /// A program's coordinate along a grid axis, by the axis's number.
+    Coordinate(u32, GridExtent),
+    /// The same of the rows of a triangle, which have the more columns the further down they are.
+    Row(u32, GridExtent),
+    /// The column of a program of a triangle, of so many that its row has.
+    Column(u32, Formula),
+    /// The index of a loop from one number to another, by how many loops are around it.
+    Index { depth: u32, lo: Formula, hi: Formula },
     /// Coordinates of a grid axis: a dim's size, or its number of tiles.
     Count(GridExtent),
     /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
     Inside { dim: Dim, tiles: Formula, size: u32, len: u32 },
     /// A dim's size, or `len` if that is less.
     AtMost(Dim, u32),
-    /// `Div` is the quotient of integers.
-    Binary(BinaryOp, Formula, Formula),
+    /// Of real numbers.
+    Real(BinaryOp, Formula, Formula),
+    /// Of the kernel's whole numbers: those that i32 holds. `Div` is the whole part of the quotient.
+    Whole(BinaryOp, Formula, Formula),
+    /// The whole part of a number, if i32 holds it.
+    Trunc(Formula),
     /// 1 if the first is less, else 0.
     Less(Formula, Formula),
 }
@@ -35,8 +48,11 @@ pub(crate) struct Formulas {
     exprs: Vec<Expr>,
     /// Only looked up, never iterated.
     places: HashMap<Expr, Formula>,
-    /// Those that depend on where a program stands, rising.
+    /// Those that depend on the place, rising.
     moving: Vec<Formula>,
+    /// The axes and the depths of loops on which some depend, as bits; those past the last count as the last.
+    axes: u32,
+    depths: u32,
 }
 
 impl Formulas {
@@ -44,13 +60,25 @@ impl Formulas {
         self.add(Expr::Const(x.to_bits()))
     }
 
-    pub(crate) fn coordinate(&mut self, extent: GridExtent) -> Formula {
-        self.add(Expr::Coordinate(extent))
+    pub(crate) fn coordinate(&mut self, axis: u32, extent: GridExtent) -> Formula {
+        self.add(Expr::Coordinate(axis, extent))
     }
 
-    /// True if some number depends on where a program stands.
-    pub(crate) fn has_coordinates(&self) -> bool {
-        !self.moving.is_empty()
+    pub(crate) fn row(&mut self, axis: u32, extent: GridExtent) -> Formula {
+        self.add(Expr::Row(axis, extent))
+    }
+
+    pub(crate) fn column(&mut self, axis: u32, columns: Formula) -> Formula {
+        self.add(Expr::Column(axis, columns))
+    }
+
+    pub(crate) fn index(&mut self, depth: u32, lo: Formula, hi: Formula) -> Formula {
+        self.add(Expr::Index { depth, lo, hi })
+    }
+
+    /// On how many axes some depend, and on the indices of loops at how many depths.
+    pub(crate) fn variables(&self) -> (u32, u32) {
+        (self.axes.count_ones(), self.depths.count_ones())
     }
 
     pub(crate) fn size(&mut self, dim: Dim) -> Formula {
@@ -74,21 +102,26 @@ impl Formulas {
         self.add(Expr::Less(a, b))
     }
 
-    /// `None` for an operation that no expression has.
-    pub(crate) fn binary(&mut self, op: BinaryOp, a: Formula, b: Formula) -> Option<Formula> {
+    pub(crate) fn trunc(&mut self, a: Formula) -> Formula {
+        self.add(Expr::Trunc(a))
+    }
+
+    /// Of the kernel's whole numbers, if `whole`, else of real ones or of conditions, which are 0 or 1. `None` for an operation
+    /// that no expression has.
+    pub(crate) fn binary(&mut self, op: BinaryOp, whole: bool, a: Formula, b: Formula) -> Option<Formula> {
         use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Sub};
-        // Of conditions, which are 0 or 1.
-        let op = match op {
-            And => Mul,
-            Or => Max,
-            op => op,
-        };
-        matches!(op, Add | Sub | Mul | Div | Min | Max).then(|| self.add(Expr::Binary(op, a, b)))
+        Some(self.add(match op {
+            Add | Sub | Mul | Div | Min | Max if whole => Expr::Whole(op, a, b),
+            Add | Sub | Mul | Div | Min | Max => Expr::Real(op, a, b),
+            And if !whole => Expr::Real(Mul, a, b),
+            Or if !whole => Expr::Real(Max, a, b),
+            _ => return None,
+        }))
     }
 
     pub(crate) fn product(&mut self, factors: impl IntoIterator<Item = Formula>) -> Formula {
         let one = self.constant(1.0);
-        factors.into_iter().fold(one, |a, b| if a == one { b } else { self.add(Expr::Binary(BinaryOp::Mul, a, b)) })
+        factors.into_iter().fold(one, |a, b| if a == one { b } else { self.add(Expr::Real(BinaryOp::Mul, a, b)) })
     }
 
     fn add(&mut self, expr: Expr) -> Formula {
@@ -97,10 +130,17 @@ impl Formulas {
         }
         let moves = |f: Formula| self.moving.binary_search(&f).is_ok();
         let depends = match expr {
-            Expr::Coordinate(_) => true,
+            Expr::Coordinate(axis, _) | Expr::Row(axis, _) | Expr::Column(axis, _) => {
+                self.axes |= bit(axis);
+                true
+            }
+            Expr::Index { depth, .. } => {
+                self.depths |= bit(depth);
+                true
+            }
             Expr::Const(_) | Expr::Count(_) | Expr::AtMost(..) => false,
-            Expr::Inside { tiles, .. } => moves(tiles),
-            Expr::Binary(_, a, b) | Expr::Less(a, b) => moves(a) || moves(b),
+            Expr::Inside { tiles: a, .. } | Expr::Trunc(a) => moves(a),
+            Expr::Real(_, a, b) | Expr::Whole(_, a, b) | Expr::Less(a, b) => moves(a) || moves(b),
         };
         let place = self.exprs.len() as Formula;
         self.exprs.push(expr);
@@ -117,9 +157,13 @@ impl Formulas {
         for expr in &other.exprs {
             let of = |f: Formula| places[f as usize];
             let here = match *expr {
-                Expr::Const(_) | Expr::Coordinate(_) | Expr::Count(_) | Expr::AtMost(..) => *expr,
+                Expr::Const(_) | Expr::Coordinate(..) | Expr::Row(..) | Expr::Count(_) | Expr::AtMost(..) => *expr,
+                Expr::Column(axis, columns) => Expr::Column(axis, of(columns)),
+                Expr::Index { depth, lo, hi } => Expr::Index { depth, lo: of(lo), hi: of(hi) },
                 Expr::Inside { dim, tiles, size, len } => Expr::Inside { dim, tiles: of(tiles), size, len },
-                Expr::Binary(op, a, b) => Expr::Binary(op, of(a), of(b)),
+                Expr::Real(op, a, b) => Expr::Real(op, of(a), of(b)),
+                Expr::Whole(op, a, b) => Expr::Whole(op, of(a), of(b)),
+                Expr::Trunc(a) => Expr::Trunc(of(a)),
                 Expr::Less(a, b) => Expr::Less(of(a), of(b)),
             };
             places.push(self.add(here));
@@ -127,41 +171,62 @@ impl Formulas {
         places
     }
 
-    /// The value of every expression for these sizes of the dims, in the signature's order, and a position in the grid.
-    pub(crate) fn values(&self, dims: &[u64], position: f64) -> Vec<f64> {
+    /// The value of every expression for these sizes of the dims, in the signature's order, and a place.
+    pub(crate) fn values(&self, dims: &[u64], place: Place) -> Vec<f64> {
         let mut values: Vec<f64> = Vec::with_capacity(self.exprs.len());
         for expr in &self.exprs {
-            values.push(expr.value(&values, dims, position));
+            values.push(expr.value(&values, dims, place));
         }
         values
     }
 
-    /// The same for another position, given the values for one.
-    pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], position: f64) -> Vec<f64> {
+    /// The same for another place, given the values for one.
+    pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], place: Place) -> Vec<f64> {
         for &f in &self.moving {
-            values[f as usize] = self.exprs[f as usize].value(&values, dims, position);
+            values[f as usize] = self.exprs[f as usize].value(&values, dims, place);
         }
         values
     }
 }
 
+/// The bit of an axis or a depth.
+fn bit(number: u32) -> u32 {
+    1 << number.min(31)
+}
+
 impl Expr {
     /// Its value, given those of its operands.
-    fn value(&self, values: &[f64], dims: &[u64], position: f64) -> f64 {
+    fn value(&self, values: &[f64], dims: &[u64], place: Place) -> f64 {
         let of = |f: Formula| values[f as usize];
         match *self {
             Expr::Const(bits) => f64::from_bits(bits),
-            Expr::Coordinate(extent) => (extent.count(dims) as f64 * position).floor(),
+            Expr::Coordinate(axis, extent) => (extent.count(dims) as f64 * place.along_axis(axis)).floor(),
+            Expr::Row(axis, extent) => (extent.count(dims) as f64 * place.along_axis(axis).sqrt()).floor(),
+            Expr::Column(axis, columns) => (of(columns) * place.along_axis(axis)).floor(),
+            Expr::Index { depth, lo, hi } => {
+                let trips = of(hi) - of(lo);
+                // `max` would make 0 of what is not known.
+                let trips = if trips < 0.0 { 0.0 } else { trips };
+                of(lo) + (trips * place.along_loop(depth)).floor()
+            }
             Expr::Count(extent) => extent.count(dims) as f64,
             Expr::Inside { dim, tiles, size, len } => {
                 size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
             }
             Expr::AtMost(dim, len) => f64::from(len).min(size_of(dim, dims) as f64),
-            Expr::Binary(op, a, b) => binary(op, of(a), of(b)),
+            Expr::Real(op, a, b) => binary(op, of(a), of(b)),
+            Expr::Whole(op, a, b) => whole(binary(op, of(a), of(b))),
+            Expr::Trunc(a) => whole(of(a)),
             Expr::Less(a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
             Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
         }
     }
+}
+
+/// The whole part of a number; one that i32 cannot hold has wrapped, and is not known.
+fn whole(x: f64) -> f64 {
+    let x = x.trunc();
+    if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&x) { x } else { f64::NAN }
 }
 
 fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
@@ -170,7 +235,7 @@ fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
         BinaryOp::Mul => a * b,
-        BinaryOp::Div if b != 0.0 => (a / b).trunc(),
+        BinaryOp::Div if b != 0.0 => a / b,
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
         _ => f64::NAN,
@@ -183,77 +248,113 @@ fn size_of(dim: Dim, dims: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::{Places, programs};
     use super::*;
+
+    fn dim(n: u32) -> Dim {
+        Dim::from_u32(n)
+    }
+
+    /// The values of expressions at the first place.
+    fn at<const N: usize>(f: &Formulas, dims: &[u64], of: [Formula; N]) -> [f64; N] {
+        let values = f.values(dims, Place::FIRST);
+        of.map(|x| values[x as usize])
+    }
 
     #[test]
     fn what_is_not_known_stays_so() {
         let mut f = Formulas::default();
-        let n = f.size(Dim::from_u32(0));
+        let n = f.size(dim(0));
         let seven = f.constant(7.0);
-        let quotient = f.binary(BinaryOp::Div, seven, n).unwrap();
-        let least = f.binary(BinaryOp::Min, quotient, seven).unwrap();
+        let quotient = f.binary(BinaryOp::Div, true, seven, n).unwrap();
+        let least = f.binary(BinaryOp::Min, true, quotient, seven).unwrap();
         let less = f.less(least, seven);
-        assert_eq!(f.binary(BinaryOp::Rem, seven, n), None);
-        let at = |n: u64| {
-            let values = f.values(&[n], 0.5);
-            [quotient, least, less].map(|x| values[x as usize])
-        };
-        assert_eq!(at(2), [3.0, 3.0, 1.0]);
-        assert_eq!(at(1), [7.0, 7.0, 0.0]);
-        assert!(at(0).iter().all(|x| x.is_nan()));
+        let index = f.index(0, seven, quotient);
+        assert_eq!(f.binary(BinaryOp::Rem, true, seven, n), None);
+        assert_eq!(at(&f, &[2], [quotient, least, less, index]), [3.0, 3.0, 1.0, 7.0]);
+        assert_eq!(at(&f, &[1], [quotient, least, less, index]), [7.0, 7.0, 0.0, 7.0]);
+        assert!(at(&f, &[0], [quotient, least, less, index]).iter().all(|x| x.is_nan()));
+    }
+
+    /// The kernel's whole numbers are cut, and wrap; real numbers do neither.
+    #[test]
+    fn whole_numbers_are_those_of_i32() {
+        let mut f = Formulas::default();
+        let (n, seven) = (f.size(dim(0)), f.constant(7.0));
+        let real = f.binary(BinaryOp::Div, false, n, seven).unwrap();
+        let back = f.binary(BinaryOp::Mul, false, real, seven).unwrap();
+        let (cut, square) = (f.trunc(real), f.binary(BinaryOp::Mul, true, n, n).unwrap());
+        let [cut_real, back, square_of_n] = at(&f, &[20], [cut, back, square]);
+        assert_eq!([cut_real, back.round(), square_of_n], [2.0, 20.0, 400.0]);
+        let [cut, square] = at(&f, &[1 << 20], [cut, square]);
+        assert_eq!(cut, 149_796.0);
+        assert!(square.is_nan());
+        let bytes = f.product([n, n]);
+        assert_eq!(at(&f, &[1 << 20], [bytes]), [f64::from(1 << 20).powi(2)]);
     }
 
     #[test]
     fn an_expression_stands_once() {
         let mut f = Formulas::default();
-        let dim = Dim::from_u32(1);
-        let tiles = GridExtent::Tiles { dim, size: 16 };
+        let tiles = GridExtent::Tiles { dim: dim(1), size: 16 };
         assert_eq!(f.count(tiles), f.count(tiles));
-        let (a, b) = (f.inside(dim, 16, 8), f.at_most(dim, 100));
+        let (a, b) = (f.inside(dim(1), 16, 8), f.at_most(dim(1), 100));
         let product = f.product([a, b]);
         assert_eq!(f.product([a, b]), product);
         // 40 elements are 3 tiles of 13 1/3 elements on average, of which half are asked for.
-        let values = f.values(&[0, 40], 0.5);
-        assert_eq!(values[product as usize].round(), 267.0);
+        assert_eq!(at(&f, &[0, 40], [product])[0].round(), 267.0);
     }
 
-    /// However few there are, their mean is that of all.
+    /// However few there are, their mean is that of all: coordinates, rows of a triangle, and indices of loops.
     #[test]
-    fn coordinates_are_whole() {
+    fn means_of_places_are_those_of_all() {
+        let points = GridExtent::Points(dim(0));
         let mut f = Formulas::default();
-        let at = f.coordinate(GridExtent::Points(Dim::from_u32(0)));
-        assert!(f.has_coordinates() && !Formulas::default().has_coordinates());
+        let (coordinate, row) = (f.coordinate(0, points), f.row(1, points));
+        let (zero, size) = (f.constant(0.0), f.size(dim(0)));
+        let index = f.index(0, zero, size);
+        assert_eq!(f.variables(), (2, 1));
+        assert_eq!(Formulas::default().variables(), (0, 0));
         for n in [1, 2, 3, 4, 1000] {
-            let mean = [0.125, 0.375, 0.625, 0.875].map(|p| f.values(&[n], p)[at as usize]).iter().sum::<f64>() / 4.0;
-            assert!((mean - (n - 1) as f64 / 2.0).abs() <= 0.5, "{n}: {mean}");
+            let places = Places::of(f.variables());
+            let means = [coordinate, row, index].map(|x| {
+                let sum: f64 = programs(places).flatten().map(|p| f.values(&[n], p)[x as usize]).sum();
+                sum / programs(places).flatten().count() as f64
+            });
+            let (last, rows) = ((n - 1) as f64, n as f64);
+            // Row i has i + 1 of the n (n + 1) / 2 columns.
+            let of_rows = (0..n).map(|i| (i * (i + 1)) as f64).sum::<f64>() / (rows * (rows + 1.0) / 2.0);
+            for (mean, all) in means.into_iter().zip([last / 2.0, of_rows, last / 2.0]) {
+                assert!((mean - all).abs() <= 0.51 + 0.01 * all, "{n}: {mean} for {all}");
+            }
         }
     }
 
     #[test]
     fn elsewhere_only_what_depends_on_the_place_is_worked_out_again() {
         let mut f = Formulas::default();
-        let (n, at) = (f.size(Dim::from_u32(0)), f.coordinate(GridExtent::Points(Dim::from_u32(0))));
+        let (n, at) = (f.size(dim(0)), f.coordinate(0, GridExtent::Points(dim(0))));
         let product = f.product([n, at]);
         let (_, less) = (f.product([n, n]), f.less(product, n));
-        assert_eq!(f.moving, [at, product, less]);
+        let index = f.index(0, n, product);
+        assert_eq!(f.moving, [at, product, less, index]);
+        let last = programs(Places::of(f.variables())).flatten().last().unwrap();
         for n in [1, 7, 1000] {
-            let first = f.values(&[n], 0.125);
-            assert_eq!(f.moved(first, &[n], 0.875), f.values(&[n], 0.875));
+            let first = f.values(&[n], Place::FIRST);
+            assert_eq!(f.moved(first, &[n], last), f.values(&[n], last));
         }
     }
 
     #[test]
     fn lists_share_what_both_have() {
-        let dim = Dim::from_u32(0);
         let (mut f, mut g) = (Formulas::default(), Formulas::default());
-        let n = f.size(dim);
+        let n = f.size(dim(0));
         let seven = g.constant(7.0);
-        let m = g.size(dim);
+        let m = g.size(dim(0));
         let product = g.product([m, seven]);
         let places = f.extend(&g);
         assert_eq!(places[m as usize], n);
         assert_eq!(f.extend(&g), places);
-        let values = f.values(&[6], 0.5);
-        assert_eq!(values[places[product as usize] as usize], 42.0);
+        assert_eq!(at(&f, &[6], [places[product as usize]]), [42.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! How much work one program of a lowered kernel does, by the unit of the multiprocessor that does it.
 //!
 //! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops
-//! count by their trips, on average over the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
+//! count by their trips, for a few programs that stand for the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
 //! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
 
 use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
@@ -111,14 +111,23 @@ pub struct Work {
     pub shared_bytes: u32,
     /// Registers of a thread, about; past 255 they spill.
     pub registers: u32,
-    /// One program, all in all.
+    /// A program, on average.
+    pub total: Counts,
+    /// Programs that stand for all: one, where all do the same.
+    pub samples: Vec<Sample>,
+    /// By tensor, on average.
+    pub reads: Vec<Read>,
+    /// Bytes that one program writes, on average.
+    pub written: f64,
+}
+
+/// The work of one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// All in all.
     pub total: Counts,
     /// Its loops with loads that run ahead; `total` holds them too.
     pub prefetched: Vec<Prefetched>,
-    /// By tensor.
-    pub reads: Vec<Read>,
-    /// Bytes that one program writes.
-    pub written: f64,
 }
 
 /// The work of a kernel as it follows from the sizes of its dims: counted once on GPU IR, worked out for each size by a

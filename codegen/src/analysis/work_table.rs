@@ -4,12 +4,13 @@
 //! list, each once, and are worked out once for a size; what a kernel has of its own is a short list of items.
 
 use super::formula::{Formula, Formulas};
-use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Work, WorkFormula};
+use super::place::{Places, programs};
+use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Sample, Work, WorkFormula};
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
 
-/// Where programs stand whose mean is that of all: loops may be longer at the end of the grid, or there alone.
-const POSITIONS: [f64; 4] = [0.125, 0.375, 0.625, 0.875];
+/// What a launch may count at the most: beyond, all kernels take too long.
+const MOST: f64 = 1e30;
 
 /// The work of kernels of one signature, by their numbers.
 #[derive(Clone, Debug, Default)]
@@ -115,15 +116,19 @@ impl WorkTable {
 
     /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
-        let mut values = vec![self.formulas.values(dims, POSITIONS[0])];
-        if self.formulas.has_coordinates() {
-            for &position in &POSITIONS[1..] {
-                values.push(self.formulas.moved(values[0].clone(), dims, position));
-            }
+        let places = Places::of(self.formulas.variables());
+        let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
+        for program in programs(places) {
+            let trips = program.map(|place| match samples.first().and_then(|p| p.first()) {
+                None => self.formulas.values(dims, place),
+                Some(first) => self.formulas.moved(first.clone(), dims, place),
+            });
+            let trips = trips.collect();
+            samples.push(trips);
         }
         let count = |grid: &Vec<GridExtent>| GridExtent::programs(grid, dims);
         let programs = self.grids.iter().map(count).collect();
-        WorkAt { table: self, values, programs, work: Work::default() }
+        WorkAt { table: self, samples, programs, work: Work::default() }
     }
 }
 
@@ -131,8 +136,8 @@ impl WorkTable {
 #[derive(Debug)]
 pub struct WorkAt<'t> {
     table: &'t WorkTable,
-    /// The value of each formula, by position in the grid.
-    values: Vec<Vec<f64>>,
+    /// The value of each formula, by program and by trip.
+    samples: Vec<Vec<Vec<f64>>>,
     /// The programs of each grid; saturate.
     programs: Vec<u64>,
     work: Work,
@@ -144,83 +149,101 @@ impl WorkAt<'_> {
     /// # Panics
     /// If the table has no kernel of that number.
     pub fn of(&mut self, kernel: usize) -> &Work {
-        let WorkAt { table, values, programs, work } = self;
+        let WorkAt { table, samples, programs, work } = self;
         let row = &table.kernels[kernel];
         work.programs = programs[row.grid];
         (work.threads, work.shared_bytes, work.registers) = (row.threads, row.shared_bytes, row.registers);
         work.written = 0.0;
-        work.prefetched.clear();
+        work.total = Counts::default();
+        work.samples.resize_with(samples.len(), Sample::default);
         work.reads.clear();
-        let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| values[0][t as usize]);
+        let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| samples[0][0][t as usize]);
         work.reads.extend(bytes.map(|tensor| Read { tensor, ..Read::default() }));
-        work.total = run(&table.items, row.items.clone(), row.fixed, (1.0, 1.0), values, work);
+        for (at, trips) in samples.iter().enumerate() {
+            let sample = &mut work.samples[at];
+            sample.total = Counts::default();
+            sample.prefetched.clear();
+            let share = 1.0 / trips.len() as f64;
+            let of_reads = share / samples.len() as f64;
+            for values in trips {
+                let mut run =
+                    Run { items: &table.items, values, share, of_reads, sample, reads: &mut work.reads, written: 0.0 };
+                let counts = run.part(row.items.clone(), row.fixed, (1.0, 1.0));
+                work.written += of_reads * run.written;
+                sample.total.plus_times(counts, share);
+            }
+            work.total.plus_times(sample.total, 1.0 / samples.len() as f64);
+        }
         work
     }
 }
 
-/// The work of one run of some items; what programs read, write and run ahead is noted for all its trips.
-fn run(
-    items: &[Step],
-    range: Range<usize>,
-    fixed: Counts,
-    (trips, of_loop): (f64, f64),
-    values: &[Vec<f64>],
-    work: &mut Work,
-) -> Counts {
-    let mut counts = fixed;
-    // Programs stand in all places alike.
-    let mean = |of: &dyn Fn(&[f64]) -> f64| values.iter().map(|v| of(v)).sum::<f64>() / values.len() as f64;
-    let of = |f: Formula| values[0][f as usize];
-    let mut at = range.start;
-    while at < range.end {
-        let inside = at + 1;
-        at = match &items[at] {
-            Step::Bytes { amount, each, moved } => {
-                let bytes = of(*amount);
-                counts.global += bytes * each.global;
-                counts.shared += bytes * each.shared;
-                counts.element_wise += bytes * each.element_wise;
-                counts.sectors += bytes * each.sectors;
-                counts.lines += bytes * each.lines;
-                counts.rounds += bytes * each.rounds;
-                match moved {
-                    Moved::Read(tensor) => {
-                        let read = &mut work.reads[*tensor];
-                        read.bytes += trips * bytes;
-                        read.past_l1 += trips * bytes * each.past_l1;
+/// One run of a program's items; what it reads, writes and runs ahead is noted for all its trips.
+struct Run<'w> {
+    items: &'w [Step],
+    values: &'w [f64],
+    /// What of the sample this run stands for, and of all programs.
+    share: f64,
+    of_reads: f64,
+    sample: &'w mut Sample,
+    reads: &'w mut [Read],
+    written: f64,
+}
+
+impl Run<'_> {
+    /// The work of one run of some items, of which there are so many in all, in a loop of so many trips.
+    fn part(&mut self, range: Range<usize>, fixed: Counts, (trips, of_loop): (f64, f64)) -> Counts {
+        let mut counts = fixed;
+        let values = self.values;
+        let of = |f: Formula| values[f as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let inside = at + 1;
+            at = match &self.items[at] {
+                Step::Bytes { amount, each, moved } => {
+                    let bytes = of(*amount);
+                    counts.global += bytes * each.global;
+                    counts.shared += bytes * each.shared;
+                    counts.element_wise += bytes * each.element_wise;
+                    counts.sectors += bytes * each.sectors;
+                    counts.lines += bytes * each.lines;
+                    counts.rounds += bytes * each.rounds;
+                    match moved {
+                        Moved::Read(tensor) => {
+                            let read = &mut self.reads[*tensor];
+                            read.bytes += self.of_reads * trips * bytes;
+                            read.past_l1 += self.of_reads * trips * bytes * each.past_l1;
+                        }
+                        Moved::Written => self.written += trips * bytes,
+                        Moved::Again => {}
                     }
-                    Moved::Written => work.written += trips * bytes,
-                    Moved::Again => {}
+                    inside
                 }
-                inside
-            }
-            Step::Loop { bounds, else_trips, ahead, body } => {
-                let trips_at = |v: &[f64], (lo, hi): (Formula, Formula)| match v[hi as usize] - v[lo as usize] {
-                    n if n.is_nan() => n,
-                    n => n.max(0.0).ceil(),
-                };
-                // No loop has more trips than a whole number counts: such bounds have wrapped, and are not known.
-                let known = bounds.map(|b| mean(&|v| trips_at(v, b))).filter(|n| *n <= f64::from(i32::MAX));
-                let own = known.unwrap_or(*else_trips);
-                let inner = run(items, inside..body.end, body.fixed, (trips * own, own), values, work);
-                if let Some(ahead) = *ahead {
-                    work.prefetched.push(Prefetched { trips: trips * own, ahead, body: inner });
+                Step::Loop { bounds, else_trips, ahead, body } => {
+                    let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
+                    // The trips of loops in loops are a number still.
+                    let own = known.map_or(*else_trips, |n| n.max(0.0).ceil()).min(MOST / trips.max(1.0));
+                    let inner = self.part(inside..body.end, body.fixed, (trips * own, own));
+                    if let Some(ahead) = *ahead {
+                        let prefetched = Prefetched { trips: self.share * trips * own, ahead, body: inner };
+                        self.sample.prefetched.push(prefetched);
+                    }
+                    counts.plus_times(inner, own);
+                    body.end
                 }
-                counts.plus_times(inner, own);
-                body.end
-            }
-            Step::If { ahead, condition, body } => {
-                // A guard of loads that run ahead is false at the end of each run of the loop.
-                let share = match (ahead, condition.map(|c| mean(&|v| v[c as usize])).filter(|x| !x.is_nan())) {
-                    (Some(ahead), _) => (of_loop - ahead).max(0.0) / of_loop.max(1.0),
-                    (None, Some(holds)) => holds,
-                    (None, None) => 1.0,
-                };
-                let inner = run(items, inside..body.end, body.fixed, (trips * share, of_loop), values, work);
-                counts.plus_times(inner, share);
-                body.end
-            }
-        };
+                Step::If { ahead, condition, body } => {
+                    // A guard of loads that run ahead is false at the end of each run of the loop.
+                    let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
+                        (Some(ahead), _) => (of_loop - ahead).max(0.0) / of_loop.max(1.0),
+                        (None, Some(holds)) => holds,
+                        (None, None) => 1.0,
+                    };
+                    let inner = self.part(inside..body.end, body.fixed, (trips * share, of_loop));
+                    counts.plus_times(inner, share);
+                    body.end
+                }
+            };
+        }
+        counts
     }
-    counts
 }

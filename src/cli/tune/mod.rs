@@ -25,7 +25,6 @@ use atlas_dsl::Config;
 use atlas_runtime::records::{Records, class_text};
 use atlas_runtime::{Candidate, Device, choose_with};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The share of a kernel's legal configs that is measured; 1 for all.
-    #[arg(long, default_value_t = 0.14)]
+    #[arg(long, default_value_t = 0.11)]
     share: f64,
     /// Where the records are: FOLDER/GPU/KERNEL.toml.
     #[arg(long, value_name = "FOLDER", default_value = "records")]
@@ -195,13 +194,9 @@ fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidat
 fn of_other_sizes(job: &Job, without: &[Task], folder: &Path, gpu: &str) -> Records {
     let mut records = Records::none(gpu);
     if let Some(mut record) = file::read(folder, gpu, job.def.name) {
-        let name = |job: &Job| {
-            let (types, tensors) = class_text(job.def, &job.spec);
-            (types, tensors, job.dims_text())
-        };
         let same = without.iter().map(|t| &t.job).filter(|j| j.def.name == job.def.name);
-        let without: HashSet<(String, String, String)> = same.map(name).collect();
-        record.sizes.retain(|s| !without.contains(&(s.types.clone(), s.tensors.clone(), s.dims.clone())));
+        let without: Vec<_> = same.map(|j| (class_text(j.def, &j.spec), j.dims_text())).collect();
+        record.sizes.retain(|s| !without.iter().any(|((types, tensors), dims)| s.is_of(types, tensors, dims)));
         records.insert(record);
     }
     records

@@ -1,0 +1,84 @@
+//! Places that stand for all: programs of a grid, and trips of their loops.
+//!
+//! Loops may be longer at the end of the grid, or there alone, and inner loops depend on the outer one's index. What numbers are
+//! is worked out at a few places, whose mean is that of all. Along each axis the places are spread evenly; those of one axis
+//! are in another order than those of the next, so that they tell apart what depends on both.
+
+/// Programs that stand for all where some do more than others, and trips where the index decides what they do.
+const MANY: u32 = 8;
+/// Steps from one place to the next, by variable: odd, so that each place is met.
+const STEPS: [u32; 4] = [1, 3, 5, 7];
+
+/// How many programs stand for all, and how many trips of their loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    programs: u32,
+    trips: u32,
+}
+
+/// One program and one trip of its loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    of: Places,
+    program: u32,
+    trip: u32,
+}
+
+impl Places {
+    /// Those of formulas that depend on so many axes, and on the indices of loops at so many depths.
+    pub(crate) fn of((axes, depths): (u32, u32)) -> Places {
+        let along = |variables: u32| if variables == 0 { 1 } else { MANY };
+        Places { programs: along(axes), trips: along(depths) }
+    }
+}
+
+/// The places of each program, one program after the other.
+pub(crate) fn programs(of: Places) -> impl Iterator<Item = impl Iterator<Item = Place>> {
+    (0..of.programs).map(move |program| (0..of.trips).map(move |trip| Place { of, program, trip }))
+}
+
+impl Place {
+    /// Where nothing depends on the place.
+    #[cfg(test)]
+    pub(crate) const FIRST: Place = Place { of: Places { programs: 1, trips: 1 }, program: 0, trip: 0 };
+
+    /// The position along a grid axis, from 0 to 1.
+    pub(crate) fn along_axis(self, axis: u32) -> f64 {
+        position(self.program, self.of.programs, axis)
+    }
+
+    /// The position in a loop by how many are around it, from 0 to 1.
+    pub(crate) fn along_loop(self, depth: u32) -> f64 {
+        position(self.trip, self.of.trips, depth)
+    }
+}
+
+/// The position of a number of so many along a variable.
+fn position(number: u32, of: u32, variable: u32) -> f64 {
+    let at = number * STEPS[variable as usize % STEPS.len()] % of;
+    (f64::from(at) + 0.5) / f64::from(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each position is met once along every axis, and no two axes go together.
+    #[test]
+    fn places_are_spread_along_every_axis() {
+        for (axes, count) in [(1, 8), (2, 8), (4, 8)] {
+            let of: Vec<Place> = programs(Places::of((axes, 0))).flatten().collect();
+            assert_eq!(of.len(), count);
+            let along = |axis: u32| of.iter().map(|p| p.along_axis(axis)).collect::<Vec<_>>();
+            for axis in 0..axes {
+                let mut sorted = along(axis);
+                sorted.sort_by(f64::total_cmp);
+                let even = (0..count).map(|i| (i as f64 + 0.5) / count as f64);
+                assert!(sorted.iter().copied().eq(even), "{axis}: {sorted:?}");
+                assert!((0..axis).all(|other| along(other) != along(axis)));
+            }
+        }
+        assert_eq!(programs(Places::of((1, 1))).flatten().count(), 64);
+        assert_eq!(programs(Places::of((0, 0))).flatten().count(), 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! The work that is counted of kernels: trips of loops above all.
+
+use atlas_codegen::analysis::{Work, WorkFormula, WorkTable};
+use atlas_codegen::pipeline::run;
+use atlas_codegen::{CompileError, Machine};
+use atlas_dsl::{Schedule, parse_kernel, verify};
+
+fn of_text(text: &str) -> Result<WorkFormula, CompileError> {
+    let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let machine: Machine = "sm_90".parse().unwrap();
+    run(&kernel, &Schedule::default(), machine, |_, _| {}).map(|lowered| WorkFormula::of(&lowered))
+}
+
+/// The work of a kernel at these sizes.
+fn at(text: &str, dims: &[u64]) -> Work {
+    let mut table = WorkTable::default();
+    let number = table.push(&of_text(text).expect("a kernel that no GPU refuses"));
+    table.at(dims).of(number).clone()
+}
+
+/// A kernel of pairs of tiles whose programs `(i, j)` read 16 numbers in each trip of a loop over these bounds, and after it.
+fn in_pairs(bounds: &str) -> String {
+    format!(
+        "kernel @pairs(%x: f32[N], %y: out f32[N, N], %s: i32)\ndims N: ?16\ngrid (%i, %j) = (tiles(N, 16), upto(N, 16)) {{\n\
+         %one = splat 1 : i32\n%zero = splat 0 : i32\n%t = load %x[%i : 16] : f32[16]\n{bounds}\n\
+         %r = loop %k in %from..%to carry (%c: f32[16] = %t) {{\n%v = load %x[%k : 16] : f32[16]\n%u = other %v, 0.0 : f32[16]\n%a = add %c, %u : f32[16]\n\
+         yield %a\n}}\n%w = reshape %r : f32[16, 1]\n%b = broadcast %w : f32[16, 16]\nstore %y[%i : 16, %j : 16], %b\n}}"
+    )
+}
+
+/// Trips of a loop of [`in_pairs`], by what it reads.
+fn trips(bounds: &str, n: u64) -> f64 {
+    at(&in_pairs(bounds), &[n]).reads[0].bytes / 64.0 - 1.0
+}
+
+/// A loop from one coordinate to the other has as many trips as the pairs are apart on average: a third of the tiles.
+#[test]
+fn coordinates_of_two_axes_are_not_the_same() {
+    for tiles in [32, 128, 1000] {
+        let (n, rows) = (16 * tiles, (tiles - 1) as f64);
+        for (bounds, expected) in [
+            ("%from = add %j, %zero : i32\n%to = add %i, %zero : i32", rows / 3.0),
+            ("%from = add %zero, %zero : i32\n%to = add %i, %one : i32", 1.0 + 2.0 * rows / 3.0),
+            ("%from = add %zero, %zero : i32\n%to = add %j, %one : i32", 1.0 + rows / 3.0),
+        ] {
+            let trips = trips(bounds, n);
+            assert!((trips / expected - 1.0).abs() < 0.15, "{n}: {trips} for {expected} of {bounds}");
+        }
+    }
+}
+
+/// A bound that depends on the loop around it, and one that follows from real numbers.
+#[test]
+fn loops_in_loops_and_quotients_are_counted() {
+    let text = |to: &str| {
+        format!(
+            "kernel @inner(%x: f32[N], %y: out f32[M], %s: i32)\ndims N: ?16, M: ?16\ngrid (%m) = (tiles(M, 16)) {{\n%one = splat 1 : i32\n\
+             %zero = splat 0 : i32\n%n = tiles(N, 16) : i32\n%t = splat 0.0 : f32[16]\n\
+             %r = loop %i in %zero..%n carry (%c: f32[16] = %t) {{\n{to}\n\
+             %q = loop %k in %zero..%to carry (%d: f32[16] = %c) {{\n%v = load %x[%k : 16] : f32[16]\n%u = other %v, 0.0 : f32[16]\n\
+             %a = add %d, %u : f32[16]\nyield %a\n}}\nyield %q\n}}\nstore %y[%m : 16], %r\n}}"
+        )
+    };
+    for tiles in [8, 64, 1000] {
+        let trips = |to: &str| at(&text(to), &[16 * tiles, 16]).reads[0].bytes / 64.0;
+        let n = tiles as f64;
+        for (to, expected) in [
+            ("%to = add %i, %one : i32", n * (n + 1.0) / 2.0),
+            // 3 / 4 of them, by numbers that are not whole.
+            (
+                "%f = cast %n : f32\n%three = splat 3.0 : f32\n%four = splat 4.0 : f32\n%share = div %three, %four : f32\n\
+                 %g = mul %f, %share : f32\n%to = cast %g : i32",
+                n * 0.75 * n,
+            ),
+        ] {
+            let trips = trips(to);
+            assert!((trips / expected - 1.0).abs() < 0.1, "{n}: {trips} for {expected} of {to}");
+        }
+    }
+}
+
+/// What i32 cannot hold has wrapped, and is not known; so many loops in loops that their trips are past counting are a number.
+#[test]
+fn what_wraps_is_not_known() {
+    let mut square = String::from("%from = add %zero, %zero : i32\n%n = tiles(N, 1) : i32\n%to0 = add %n, %zero : i32");
+    for i in 0..4_000 {
+        square += &format!("\n%to{} = mul %to{i}, %n : i32", i + 1);
+        if i == 2 {
+            let bounds = format!("{square}\n%to = add %to3, %zero : i32");
+            assert!(trips(&bounds, 16) < 70_000.0);
+        }
+    }
+    square += "\n%to = add %to4000, %zero : i32";
+    // As many as where a bound is the caller's.
+    let unknown = trips("%from = add %zero, %zero : i32\n%f = splat 1e20 : f32\n%to = cast %f : i32", 1600);
+    assert_eq!(trips(&square, 1600), unknown);
+}
+
+/// Programs that do more than others: each counts for itself.
+#[test]
+fn each_program_counts_its_own_trips() {
+    let work = at(&in_pairs("%from = add %zero, %zero : i32\n%to = add %i, %one : i32"), &[16 * 64]);
+    let of: Vec<f64> = work.samples.iter().map(|s| s.total.global).collect();
+    let mean = of.iter().sum::<f64>() / of.len() as f64;
+    assert!((mean / work.total.global - 1.0).abs() < 1e-9);
+    assert!(of.iter().fold(0.0, |a, &b| f64::max(a, b)) > 1.3 * mean, "{of:?}");
+    let even = at(&in_pairs("%from = add %zero, %zero : i32\n%to = add %one, %one : i32"), &[16 * 64]);
+    assert_eq!(even.samples.len(), 1);
+}
+
+/// The work of a kernel of one tile with this body, or why no GPU runs it; all within the stack of a thread.
+fn deep(body: &str) -> Result<WorkFormula, CompileError> {
+    let text = format!(
+        "kernel @deep(%x: f32[N], %y: out f16[N], %s: i32)\ndims N: ?16\ngrid (%n) = (tiles(N, 128)) {{\n\
+         %from = splat 0 : i32\n%to = scalar %s : i32\n%t = load %x[%n : 128] : f32[128]\n{body}\n\
+         %h = cast %r0 : f16[128]\nstore %y[%n : 128], %h\n}}"
+    );
+    of_text(&text)
+}
+
+/// Each loop starts with what is known to be zero and leaves what is not, so that all around it are walked again.
+#[test]
+fn loops_in_loops_are_not_walked_by_powers_of_two() {
+    const DEPTH: usize = 40;
+    for (start, op) in [("splat 0.0", "add"), ("load %x[%n : 128]", "max")] {
+        let mut body = String::from("%u = tanh %t : f32[128]\n");
+        for i in 0..DEPTH {
+            body += &format!("%z{i} = {start} : f32[128]\n");
+            body += &format!("%r{i} = loop %j{i} in %from..%to carry (%c{i}: f32[128] = %z{i}) {{\n");
+        }
+        for i in (0..DEPTH).rev() {
+            let inner = if i == DEPTH - 1 { "%u".to_owned() } else { format!("%r{}", i + 1) };
+            body += &format!("%a{i} = {op} %c{i}, {inner} : f32[128]\nyield %a{i}\n}}\n");
+        }
+        // The first carry more than registers hold, which is found out after the walks.
+        if let Err(e) = deep(&body) {
+            assert!(e.to_string().contains("registers"), "{e}");
+        }
+    }
+}
+
+/// What stands deeper than a stack can hold is not known, and breaks nothing.
+#[test]
+fn a_bound_of_very_many_operations_is_not_known() {
+    let mut body = String::from("%one = splat 1 : i32\n%b0 = add %to, %one : i32\n");
+    for i in 0..20_000 {
+        body += &format!("%b{} = add %b{i}, %one : i32\n", i + 1);
+    }
+    body += "%r0 = loop %j in %from..%b20000 carry (%c: f32[128] = %t) {\n%a = add %c, %t : f32[128]\nyield %a\n}";
+    deep(&body).expect("a kernel that no GPU refuses");
+}
