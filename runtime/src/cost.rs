@@ -27,7 +27,7 @@
 //! depends on anything but its arguments.
 
 use atlas_codegen::Machine;
-use atlas_codegen::analysis::{Counts, Read, Sample, Work};
+use atlas_codegen::analysis::{Counts, Prefetched, Read, Sample, Work};
 use atlas_dsl::ir::GridExtent;
 use std::fmt;
 
@@ -49,8 +49,8 @@ struct Rates {
 }
 
 /// Of data sheets, but for Hopper's, which are fitted as all numbers below are: to the times of all configs of 54 kernels at
-/// 1044 sizes on an H200 (`benches/results/h200-tune`), so that what is chosen is the least slower than what is best. Of
-/// DRAM a generation gets the share of its data sheet that Hopper gets of its own, where there is a comment. Kernels use no
+/// 1044 sizes on an H200 (`benches/results/h200-tune` has 72 at 1404), so that what is chosen is the least slower than what is
+/// best. Of DRAM a generation gets the share of its data sheet that Hopper gets of its own, where there is a comment. Kernels use no
 /// instruction that tensor cores of data centres have gained since Hopper, so that those count as Hopper's.
 const RATES: [Rates; 9] = [
     Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, copied_bytes: 12.0, programs: 32 },
@@ -240,13 +240,12 @@ impl Terms {
         let alone = |sample: &Sample| {
             // What loads that run ahead leave open of a trip, and what they move.
             let open = sample.prefetched.iter().map(|l| {
-                let arrives = AHEAD_LATENCY + l.body.global / PORT_BYTES;
+                let arrives = AHEAD_LATENCY + l.own.0 / PORT_BYTES;
                 l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
             });
-            let of_bodies =
-                |of: fn(&Counts) -> f64| sample.prefetched.iter().map(|l| l.trips * of(&l.body)).sum::<f64>();
-            let waits = (sample.total.global - of_bodies(|c| c.global)).max(0.0) / PORT_BYTES + open.sum::<f64>();
-            let inside = of_bodies(|c| c.barriers).min(sample.total.barriers);
+            let ahead = |of: fn(&Prefetched) -> f64| sample.prefetched.iter().map(|l| l.trips * of(l)).sum::<f64>();
+            let waits = (sample.total.global - ahead(|l| l.own.0)).max(0.0) / PORT_BYTES + open.sum::<f64>();
+            let inside = ahead(|l| l.own.1).min(sample.total.barriers);
             let barriers = inside * REFILL + (sample.total.barriers - inside) * BARRIER;
             (START + alone(&sample.total, barriers) + waits).max(sample.total.global / PORT_BYTES)
         };
@@ -454,7 +453,7 @@ mod tests {
     fn loads_that_run_ahead_hide_behind_long_trips_only() {
         let with = |element_wise: f64| {
             let body = Counts { element_wise, ..Counts::default() };
-            let prefetched = vec![atlas_codegen::analysis::Prefetched { trips: 10.0, ahead: 1.0, body }];
+            let prefetched = vec![Prefetched { trips: 10.0, ahead: 1.0, body, own: (0.0, 0.0) }];
             let base = rows(100);
             let samples = vec![Sample { total: base.total, prefetched }];
             estimate(&Work { samples, ..base }, &hopper()).cycles

@@ -1,14 +1,16 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
-//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. A whole number that the caller
-//! gives counts for so many elements as [`UNKNOWN_ELEMENTS`] says: it is a window or a length more often than not. What
-//! stands in memory is not known, and where it limits what is known, `max(row - window, load(first[m]))`, it is taken to
-//! limit nothing. Of tiles the least and the greatest element are told, which is what folds make of them.
+//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. Of what is not known
+//! otherwise the least and the greatest value are told: of tiles those of their elements, which is what folds make of them, and
+//! of a whole number that the caller gives 0 and so many elements as [`UNKNOWN_ELEMENTS`] says, since it is a window or a
+//! length more often than not. A loop goes from the least to the greatest. What stands in memory is not known; where it only
+//! narrows what is known, as in a loop from `max(row - window, load(first[m]))` on, it is taken to narrow nothing.
 
-use super::formula::{Formula, Formulas};
+use super::formula::{Formula, Formulas, Numbers};
 use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
+use atlas_dsl::DType;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp};
+use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
 use std::collections::BTreeMap;
 
 /// Trips of a loop whose bounds are not known.
@@ -18,7 +20,7 @@ pub(super) const UNKNOWN_ELEMENTS: f64 = 512.0;
 /// Operations, one of the other, through which numbers are followed: a stack holds them.
 const MOST_DEEP: u32 = 1000;
 
-/// Which element of a tile.
+/// Which value of those that are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Least,
@@ -82,12 +84,17 @@ impl Expected<'_> {
         }
     }
 
-    /// The value of a scalar; `None` if nothing is known of it.
-    pub(super) fn scalar(&mut self, f: &mut Formulas, v: Value) -> Option<Formula> {
+    /// The bounds of a loop; `None` if nothing is known of one of them.
+    pub(super) fn bounds(&mut self, f: &mut Formulas, lo: Value, hi: Value) -> Option<(Formula, Formula)> {
+        self.end(f, lo, End::Least).zip(self.end(f, hi, End::Greatest))
+    }
+
+    /// Whether a condition can hold; `None` if nothing is known of it.
+    pub(super) fn condition(&mut self, f: &mut Formulas, v: Value) -> Option<Formula> {
         self.end(f, v, End::Greatest)
     }
 
-    /// The number by which a count of tiles was divided: the extent of one.
+    /// The extent of a tile of those that a number counts.
     pub(super) fn divisor(&mut self, v: Value) -> Option<f64> {
         // By many ways one comes to the same number, and looks at it once.
         if let Some(&known) = self.divisors.get(&v) {
@@ -109,9 +116,9 @@ impl Expected<'_> {
                 },
                 _ => None,
             },
-            Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b) => {
-                self.divisor(a).or_else(|| self.divisor(b))
-            }
+            Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b)
+            | Op::Select(_, a, b) => self.divisor(a).or_else(|| self.divisor(b)),
+            Op::DimTiles(_, size) | Op::Coordinate(_, GridExtent::Tiles { size, .. }) => Some(f64::from(size)),
             _ => None,
         }
     }
@@ -148,7 +155,7 @@ impl Expected<'_> {
             return Some(at);
         }
         let one = f.constant(1.0);
-        let columns = f.binary(BinaryOp::Add, true, at, one)?;
+        let columns = f.binary(BinaryOp::Add, Numbers::I32, at, one);
         Some(f.column(axis, columns))
     }
 
@@ -158,7 +165,7 @@ impl Expected<'_> {
             // The index of a loop; what loops carry is not known.
             ValueDef::BlockParam(block, 0) => {
                 let &(lo, hi, depth) = self.loops.get(&block)?;
-                let (lo, hi) = (self.end(f, lo, end)?, self.end(f, hi, end)?);
+                let (lo, hi) = self.bounds(f, lo, hi)?;
                 return Some(f.index(depth, lo, hi));
             }
             _ => return None,
@@ -173,26 +180,48 @@ impl Expected<'_> {
             Op::DimSize(dim) => Some(f.size(*dim)),
             Op::DimTiles(dim, size) => Some(f.count(GridExtent::Tiles { dim: *dim, size: *size })),
             Op::Coordinate(_, extent) => self.coordinate(f, *self.axes.get(&inst)?, *extent),
-            Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(UNKNOWN_ELEMENTS)),
-            // Conditions and whole numbers stay what they are.
-            Op::Cast(x) if dtype.is_int() && self.k.tile(*x).0.is_float() => {
+            Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(match end {
+                End::Least => 0.0,
+                End::Greatest => UNKNOWN_ELEMENTS,
+            })),
+            // Conditions and what i64 has of i32 stay what they are.
+            Op::Cast(x) if dtype.is_int() && !matches!(self.k.tile(*x).0, DType::Bool | DType::I32) => {
                 let x = self.end(f, *x, end)?;
-                Some(f.trunc(x))
+                Some(f.cast(Numbers::of(dtype), x))
             }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.end(f, *x, end),
             Op::Reduce { op: ReduceOp::Max, value, .. } => self.end(f, *value, End::Greatest),
             Op::Reduce { op: ReduceOp::Min, value, .. } => self.end(f, *value, End::Least),
             Op::LoadShared(from) => self.stored(*from).and_then(|x| self.end(f, x, end)),
-            Op::Compare(Predicate::Lt, a, b) => {
+            // It holds the more the less what is to be less is.
+            Op::Compare(predicate, a, b) => {
+                let (of_a, of_b) = match predicate {
+                    Predicate::Lt | Predicate::Le => (end.other(), end),
+                    Predicate::Gt | Predicate::Ge => (end, end.other()),
+                    Predicate::Eq | Predicate::Ne => (end, end),
+                };
+                let (a, b) = (self.end(f, *a, of_a)?, self.end(f, *b, of_b)?);
+                Some(f.compare(*predicate, a, b))
+            }
+            Op::Select(c, a, b) => {
                 let (a, b) = (self.end(f, *a, end)?, self.end(f, *b, end)?);
-                Some(f.less(a, b))
+                let c = self.end(f, *c, End::Greatest)?;
+                Some(f.select(c, a, b))
+            }
+            Op::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), _, x) => {
+                let all = f.constant(if *op == UnaryOp::Not { 1.0 } else { 0.0 });
+                let x = self.end(f, *x, end.other())?;
+                Some(f.binary(BinaryOp::Sub, Numbers::of(dtype), all, x))
             }
             Op::Binary(op, _, a, b) => {
-                let (op, of_b) = (*op, if *op == BinaryOp::Sub { end.other() } else { end });
+                let of_b = if matches!(op, BinaryOp::Sub | BinaryOp::Div) { end.other() } else { end };
                 match (self.end(f, *a, end), self.end(f, *b, of_b)) {
-                    (Some(a), Some(b)) => f.binary(op, dtype.is_int(), a, b),
-                    (one, other) if matches!(op, BinaryOp::Min | BinaryOp::Max) => one.or(other),
-                    _ => None,
+                    (Some(a), Some(b)) => Some(f.binary(*op, Numbers::of(dtype), a, b)),
+                    // The greatest of the lesser ones is not above that which is known, and so the other way.
+                    (one, other) => match (op, end) {
+                        (BinaryOp::Min, End::Greatest) | (BinaryOp::Max, End::Least) => one.or(other),
+                        _ => None,
+                    },
                 }
             }
             _ => None,

@@ -1,17 +1,49 @@
 //! Numbers that follow from the sizes of a kernel's dims: written down once, worked out for each size.
 //!
 //! Where a program stands in the grid, and at which trip a loop is, is what a [`Place`] says; some of them stand for all. An
-//! expression that is not known for some sizes (a quotient by 0, a whole number of the kernel's that i32 cannot hold) is
+//! expression that is not known for some sizes (a quotient by 0, a whole number that the kernel's type cannot hold) is
 //! NaN for them, and so is all that is made of it.
 
 use super::place::Place;
+use atlas_dsl::DType;
 use atlas_dsl::Dim;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::op::BinaryOp;
+use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::HashMap;
 
 /// An expression, by its place in [`Formulas`].
 pub(crate) type Formula = u32;
+
+/// What numbers an operation is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Numbers {
+    /// Real ones, and conditions, which are 0 or 1.
+    Real,
+    /// The kernel's whole numbers.
+    I32,
+    I64,
+}
+
+impl Numbers {
+    pub(crate) fn of(dtype: DType) -> Numbers {
+        match dtype {
+            DType::I32 => Numbers::I32,
+            DType::I64 => Numbers::I64,
+            _ => Numbers::Real,
+        }
+    }
+
+    /// A result: of whole numbers its whole part. One that they cannot hold has wrapped, and is not known.
+    fn hold(self, x: f64) -> f64 {
+        let least = match self {
+            Numbers::Real => return x,
+            Numbers::I32 => f64::from(i32::MIN),
+            Numbers::I64 => i64::MIN as f64,
+        };
+        let x = x.trunc();
+        if (least..-least).contains(&x) { x } else { f64::NAN }
+    }
+}
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,14 +64,14 @@ enum Expr {
     Inside { dim: Dim, tiles: Formula, size: u32, len: u32 },
     /// A dim's size, or `len` if that is less.
     AtMost(Dim, u32),
-    /// Of real numbers.
-    Real(BinaryOp, Formula, Formula),
-    /// Of the kernel's whole numbers: those that i32 holds. `Div` is the whole part of the quotient.
-    Whole(BinaryOp, Formula, Formula),
-    /// The whole part of a number, if i32 holds it.
-    Trunc(Formula),
-    /// 1 if the first is less, else 0.
-    Less(Formula, Formula),
+    /// Of whole numbers, `Div` is the whole part of the quotient.
+    Binary(Numbers, BinaryOp, Formula, Formula),
+    /// The number as one of these.
+    Cast(Numbers, Formula),
+    /// 1 if it holds, else 0.
+    Compare(Predicate, Formula, Formula),
+    /// The second if the first is not 0, else the third.
+    Select(Formula, Formula, Formula),
 }
 
 /// Expressions, each after its operands; none stands here twice.
@@ -98,30 +130,31 @@ impl Formulas {
         self.add(Expr::AtMost(dim, len))
     }
 
-    pub(crate) fn less(&mut self, a: Formula, b: Formula) -> Formula {
-        self.add(Expr::Less(a, b))
+    pub(crate) fn compare(&mut self, predicate: Predicate, a: Formula, b: Formula) -> Formula {
+        self.add(Expr::Compare(predicate, a, b))
     }
 
-    pub(crate) fn trunc(&mut self, a: Formula) -> Formula {
-        self.add(Expr::Trunc(a))
+    pub(crate) fn select(&mut self, condition: Formula, a: Formula, b: Formula) -> Formula {
+        self.add(Expr::Select(condition, a, b))
     }
 
-    /// Of the kernel's whole numbers, if `whole`, else of real ones or of conditions, which are 0 or 1. `None` for an operation
-    /// that no expression has.
-    pub(crate) fn binary(&mut self, op: BinaryOp, whole: bool, a: Formula, b: Formula) -> Option<Formula> {
-        use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Sub};
-        Some(self.add(match op {
-            Add | Sub | Mul | Div | Min | Max if whole => Expr::Whole(op, a, b),
-            Add | Sub | Mul | Div | Min | Max => Expr::Real(op, a, b),
-            And if !whole => Expr::Real(Mul, a, b),
-            Or if !whole => Expr::Real(Max, a, b),
-            _ => return None,
-        }))
+    pub(crate) fn cast(&mut self, to: Numbers, a: Formula) -> Formula {
+        self.add(Expr::Cast(to, a))
+    }
+
+    pub(crate) fn binary(&mut self, op: BinaryOp, of: Numbers, a: Formula, b: Formula) -> Formula {
+        // Of 0 and 1, the least holds if both do, and the greatest if one does.
+        let op = match op {
+            BinaryOp::And => BinaryOp::Min,
+            BinaryOp::Or => BinaryOp::Max,
+            op => op,
+        };
+        self.add(Expr::Binary(of, op, a, b))
     }
 
     pub(crate) fn product(&mut self, factors: impl IntoIterator<Item = Formula>) -> Formula {
         let one = self.constant(1.0);
-        factors.into_iter().fold(one, |a, b| if a == one { b } else { self.add(Expr::Real(BinaryOp::Mul, a, b)) })
+        factors.into_iter().fold(one, |a, b| if a == one { b } else { self.binary(BinaryOp::Mul, Numbers::Real, a, b) })
     }
 
     fn add(&mut self, expr: Expr) -> Formula {
@@ -139,8 +172,9 @@ impl Formulas {
                 true
             }
             Expr::Const(_) | Expr::Count(_) | Expr::AtMost(..) => false,
-            Expr::Inside { tiles: a, .. } | Expr::Trunc(a) => moves(a),
-            Expr::Real(_, a, b) | Expr::Whole(_, a, b) | Expr::Less(a, b) => moves(a) || moves(b),
+            Expr::Inside { tiles: a, .. } | Expr::Cast(_, a) => moves(a),
+            Expr::Binary(_, _, a, b) | Expr::Compare(_, a, b) => moves(a) || moves(b),
+            Expr::Select(c, a, b) => moves(c) || moves(a) || moves(b),
         };
         let place = self.exprs.len() as Formula;
         self.exprs.push(expr);
@@ -161,10 +195,10 @@ impl Formulas {
                 Expr::Column(axis, columns) => Expr::Column(axis, of(columns)),
                 Expr::Index { depth, lo, hi } => Expr::Index { depth, lo: of(lo), hi: of(hi) },
                 Expr::Inside { dim, tiles, size, len } => Expr::Inside { dim, tiles: of(tiles), size, len },
-                Expr::Real(op, a, b) => Expr::Real(op, of(a), of(b)),
-                Expr::Whole(op, a, b) => Expr::Whole(op, of(a), of(b)),
-                Expr::Trunc(a) => Expr::Trunc(of(a)),
-                Expr::Less(a, b) => Expr::Less(of(a), of(b)),
+                Expr::Binary(numbers, op, a, b) => Expr::Binary(numbers, op, of(a), of(b)),
+                Expr::Cast(numbers, a) => Expr::Cast(numbers, of(a)),
+                Expr::Compare(predicate, a, b) => Expr::Compare(predicate, of(a), of(b)),
+                Expr::Select(c, a, b) => Expr::Select(of(c), of(a), of(b)),
             };
             places.push(self.add(here));
         }
@@ -214,19 +248,14 @@ impl Expr {
                 size_of(dim, dims) as f64 / of(tiles).max(1.0) * f64::from(len) / f64::from(size.max(1))
             }
             Expr::AtMost(dim, len) => f64::from(len).min(size_of(dim, dims) as f64),
-            Expr::Real(op, a, b) => binary(op, of(a), of(b)),
-            Expr::Whole(op, a, b) => whole(binary(op, of(a), of(b))),
-            Expr::Trunc(a) => whole(of(a)),
-            Expr::Less(a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
-            Expr::Less(a, b) => f64::from(u8::from(of(a) < of(b))),
+            Expr::Binary(numbers, op, a, b) => numbers.hold(binary(op, of(a), of(b))),
+            Expr::Cast(numbers, a) => numbers.hold(of(a)),
+            Expr::Compare(_, a, b) if of(a).is_nan() || of(b).is_nan() => f64::NAN,
+            Expr::Compare(predicate, a, b) => f64::from(u8::from(predicate.holds(&of(a), &of(b)))),
+            Expr::Select(c, ..) if of(c).is_nan() => f64::NAN,
+            Expr::Select(c, a, b) => of(if of(c) == 0.0 { b } else { a }),
         }
     }
-}
-
-/// The whole part of a number; one that i32 cannot hold has wrapped, and is not known.
-fn whole(x: f64) -> f64 {
-    let x = x.trunc();
-    if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&x) { x } else { f64::NAN }
 }
 
 fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
@@ -236,6 +265,7 @@ fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Sub => a - b,
         BinaryOp::Mul => a * b,
         BinaryOp::Div if b != 0.0 => a / b,
+        BinaryOp::Rem => a % b,
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
         _ => f64::NAN,
@@ -266,14 +296,15 @@ mod tests {
         let mut f = Formulas::default();
         let n = f.size(dim(0));
         let seven = f.constant(7.0);
-        let quotient = f.binary(BinaryOp::Div, true, seven, n).unwrap();
-        let least = f.binary(BinaryOp::Min, true, quotient, seven).unwrap();
-        let less = f.less(least, seven);
+        let quotient = f.binary(BinaryOp::Div, Numbers::I32, seven, n);
+        let least = f.binary(BinaryOp::Min, Numbers::I32, quotient, seven);
+        let less = f.compare(Predicate::Lt, least, seven);
         let index = f.index(0, seven, quotient);
-        assert_eq!(f.binary(BinaryOp::Rem, true, seven, n), None);
-        assert_eq!(at(&f, &[2], [quotient, least, less, index]), [3.0, 3.0, 1.0, 7.0]);
-        assert_eq!(at(&f, &[1], [quotient, least, less, index]), [7.0, 7.0, 0.0, 7.0]);
-        assert!(at(&f, &[0], [quotient, least, less, index]).iter().all(|x| x.is_nan()));
+        let rest = f.binary(BinaryOp::Rem, Numbers::I32, seven, n);
+        let either = f.select(less, rest, seven);
+        assert_eq!(at(&f, &[2], [quotient, least, less, index, rest, either]), [3.0, 3.0, 1.0, 7.0, 1.0, 1.0]);
+        assert_eq!(at(&f, &[1], [quotient, least, less, index, rest, either]), [7.0, 7.0, 0.0, 7.0, 0.0, 7.0]);
+        assert!(at(&f, &[0], [quotient, least, less, index, rest, either]).iter().all(|x| x.is_nan()));
     }
 
     /// The kernel's whole numbers are cut, and wrap; real numbers do neither.
@@ -281,14 +312,19 @@ mod tests {
     fn whole_numbers_are_those_of_i32() {
         let mut f = Formulas::default();
         let (n, seven) = (f.size(dim(0)), f.constant(7.0));
-        let real = f.binary(BinaryOp::Div, false, n, seven).unwrap();
-        let back = f.binary(BinaryOp::Mul, false, real, seven).unwrap();
-        let (cut, square) = (f.trunc(real), f.binary(BinaryOp::Mul, true, n, n).unwrap());
+        let real = f.binary(BinaryOp::Div, Numbers::Real, n, seven);
+        let back = f.binary(BinaryOp::Mul, Numbers::Real, real, seven);
+        let (cut, square) = (f.cast(Numbers::I32, real), f.binary(BinaryOp::Mul, Numbers::I32, n, n));
+        let wide = f.binary(BinaryOp::Mul, Numbers::I64, n, n);
+        let (narrow, fourth) = (f.cast(Numbers::I32, wide), f.binary(BinaryOp::Mul, Numbers::I64, wide, wide));
         let [cut_real, back, square_of_n] = at(&f, &[20], [cut, back, square]);
         assert_eq!([cut_real, back.round(), square_of_n], [2.0, 20.0, 400.0]);
         let [cut, square] = at(&f, &[1 << 20], [cut, square]);
         assert_eq!(cut, 149_796.0);
         assert!(square.is_nan());
+        let [wide, narrow, fourth] = at(&f, &[1 << 20], [wide, narrow, fourth]);
+        assert_eq!(wide, f64::from(1 << 20).powi(2));
+        assert!(narrow.is_nan() && fourth.is_nan());
         let bytes = f.product([n, n]);
         assert_eq!(at(&f, &[1 << 20], [bytes]), [f64::from(1 << 20).powi(2)]);
     }
@@ -335,7 +371,7 @@ mod tests {
         let mut f = Formulas::default();
         let (n, at) = (f.size(dim(0)), f.coordinate(0, GridExtent::Points(dim(0))));
         let product = f.product([n, at]);
-        let (_, less) = (f.product([n, n]), f.less(product, n));
+        let (_, less) = (f.product([n, n]), f.compare(Predicate::Lt, product, n));
         let index = f.index(0, n, product);
         assert_eq!(f.moving, [at, product, less, index]);
         let last = programs(Places::of(f.variables())).flatten().last().unwrap();

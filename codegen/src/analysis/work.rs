@@ -14,7 +14,7 @@ use crate::limits::registers_per_thread;
 use crate::math::Count;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
-use atlas_dsl::op::BinaryOp;
+use atlas_dsl::op::{BinaryOp, Predicate};
 use std::ops::AddAssign;
 
 /// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
@@ -87,6 +87,8 @@ pub struct Prefetched {
     pub ahead: f64,
     /// One trip.
     pub body: Counts,
+    /// The bytes of global memory and the barriers of one trip, but for those of loops inside whose loads run ahead too.
+    pub own: (f64, f64),
 }
 
 /// What one launch reads of one tensor.
@@ -162,8 +164,8 @@ pub(super) enum Item {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
     /// A loop from one number to another, or of so many trips where data decide them, and the trips that its loads run ahead.
     Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Part },
-    /// What runs in some trips or for some programs: where loads run so many trips ahead, else where the condition holds.
-    If { ahead: Option<f64>, condition: Option<Formula>, body: Part },
+    /// What runs in all but so many last trips of the loop around it, or where the condition holds.
+    If { but_last: Option<f64>, condition: Option<Formula>, body: Part },
 }
 
 /// The work for one byte of a tensor.
@@ -219,6 +221,15 @@ impl WorkFormula {
     }
 }
 
+/// The loop around a block.
+#[derive(Clone, Copy)]
+struct Around {
+    /// The trips that its loads run ahead, if they do.
+    ahead: Option<f64>,
+    index: Value,
+    hi: Value,
+}
+
 struct Walk<'a> {
     k: &'a Kernel,
     formulas: Formulas,
@@ -235,9 +246,9 @@ impl Walk<'_> {
         f64::from(u8::from(std::mem::take(&mut self.pending)))
     }
 
-    /// The work of one run of a block; `ahead` are the trips that loads of the surrounding loop run ahead, `None` outside
-    /// of such loops.
-    fn block(&mut self, block: Block, ahead: Option<f64>) -> Part {
+    /// The work of one run of a block in a loop.
+    fn block(&mut self, block: Block, around: Option<Around>) -> Part {
+        let ahead = around.and_then(|l| l.ahead);
         let k = self.k;
         let mut part = Part::default();
         for &inst in &k.blocks[block].insts {
@@ -245,9 +256,13 @@ impl Walk<'_> {
             match op {
                 Op::Loop { lo, hi, body, .. } => self.repeat(*lo, *hi, *body, &mut part),
                 Op::If(condition, body, _) => {
-                    let condition = self.expected.scalar(&mut self.formulas, *condition);
-                    let body = self.block(*body, ahead);
-                    part.rest.push(Item::If { ahead, condition, body });
+                    let but_last = around.and_then(|l| self.but_last(*condition, l));
+                    let condition = match but_last {
+                        Some(_) => None,
+                        None => self.expected.condition(&mut self.formulas, *condition),
+                    };
+                    let body = self.block(*body, around);
+                    part.rest.push(Item::If { but_last, condition, body });
                 }
                 Op::Barrier => {
                     part.fixed.barriers += 1.0;
@@ -264,18 +279,41 @@ impl Walk<'_> {
     }
 
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
-        let f = &mut self.formulas;
-        let bounds = self.expected.scalar(f, lo).zip(self.expected.scalar(f, hi));
+        let bounds = self.expected.bounds(&mut self.formulas, lo, hi);
         part.fixed.rounds += self.round();
         let stages = self.k.blocks[body].insts.iter().filter_map(|&i| match self.k.insts[i] {
             Op::Wait(ring, _) => Some(self.k.rings[ring].stages),
             _ => None,
         });
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
-        let else_trips = self.expected.divisor(hi).map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
-        let mut body = self.block(body, ahead);
+        let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
+        let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
+        let around = Around { ahead, index: self.k.blocks[body].params[0], hi };
+        let mut body = self.block(body, Some(around));
         body.fixed.rounds += self.round();
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
+    }
+
+    /// In all but how many last trips of a loop a condition holds: `3 < hi - index` and `index + 3 < hi` in all but 3.
+    fn but_last(&self, condition: Value, around: Around) -> Option<f64> {
+        let made_by = |v: Value| match self.k.values[v].def {
+            ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
+            _ => None,
+        };
+        let constant = |v: Value| match made_by(v) {
+            Some(Op::Const(x)) if *x >= 0.0 => Some(*x),
+            _ => None,
+        };
+        let Some(Op::Compare(Predicate::Lt, a, b)) = made_by(condition) else { return None };
+        match (made_by(*a), made_by(*b)) {
+            (_, Some(Op::Binary(BinaryOp::Sub, _, hi, index))) if (*index, *hi) == (around.index, around.hi) => {
+                constant(*a)
+            }
+            (Some(Op::Binary(BinaryOp::Add, _, index, step)), _) if (*index, *b) == (around.index, around.hi) => {
+                constant(*step)
+            }
+            _ => None,
+        }
     }
 
     /// Accesses of global memory.

@@ -42,7 +42,7 @@ struct Row {
 enum Step {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
     Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Body },
-    If { ahead: Option<f64>, condition: Option<Formula>, body: Body },
+    If { but_last: Option<f64>, condition: Option<Formula>, body: Body },
 }
 
 /// What a loop or a condition holds: the items up to `end`.
@@ -99,9 +99,9 @@ impl WorkTable {
                         Some(body),
                     )
                 }
-                Item::If { ahead, condition, body } => {
+                Item::If { but_last, condition, body } => {
                     let condition = condition.map(of);
-                    (Step::If { ahead: *ahead, condition, body: Body { fixed: body.fixed, end: at } }, Some(body))
+                    (Step::If { but_last: *but_last, condition, body: Body { fixed: body.fixed, end: at } }, Some(body))
                 }
             };
             self.items.push(step);
@@ -223,18 +223,25 @@ impl Run<'_> {
                     let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
                     // The trips of loops in loops are a number still.
                     let own = known.map_or(*else_trips, |n| n.max(0.0).ceil()).min(MOST / trips.max(1.0));
+                    let first = self.sample.prefetched.len();
                     let inner = self.part(inside..body.end, body.fixed, (trips * own, own));
                     if let Some(ahead) = *ahead {
-                        let prefetched = Prefetched { trips: self.share * trips * own, ahead, body: inner };
-                        self.sample.prefetched.push(prefetched);
+                        let trips = self.share * trips * own;
+                        let mut of_others = (0.0, 0.0);
+                        for other in &self.sample.prefetched[first..] {
+                            of_others.0 += other.trips * other.own.0;
+                            of_others.1 += other.trips * other.own.1;
+                        }
+                        let own = |all: f64, of_others: f64| (all - of_others / trips.max(1e-30)).max(0.0);
+                        let own = (own(inner.global, of_others.0), own(inner.barriers, of_others.1));
+                        self.sample.prefetched.push(Prefetched { trips, ahead, body: inner, own });
                     }
                     counts.plus_times(inner, own);
                     body.end
                 }
-                Step::If { ahead, condition, body } => {
-                    // A guard of loads that run ahead is false at the end of each run of the loop.
-                    let share = match (ahead, condition.map(of).filter(|x| !x.is_nan())) {
-                        (Some(ahead), _) => (of_loop - ahead).max(0.0) / of_loop.max(1.0),
+                Step::If { but_last, condition, body } => {
+                    let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
+                        (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
                         (None, Some(holds)) => holds,
                         (None, None) => 1.0,
                     };

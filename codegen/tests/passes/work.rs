@@ -21,7 +21,7 @@ fn at(text: &str, dims: &[u64]) -> Work {
 /// A kernel of pairs of tiles whose programs `(i, j)` read 16 numbers in each trip of a loop over these bounds, and after it.
 fn in_pairs(bounds: &str) -> String {
     format!(
-        "kernel @pairs(%x: f32[N], %y: out f32[N, N], %s: i32)\ndims N: ?16\ngrid (%i, %j) = (tiles(N, 16), upto(N, 16)) {{\n\
+        "kernel @pairs(%x: f32[N], %z: i32[N], %y: out f32[N, N], %s: i32)\ndims N: ?16\ngrid (%i, %j) = (tiles(N, 16), upto(N, 16)) {{\n\
          %one = splat 1 : i32\n%zero = splat 0 : i32\n%t = load %x[%i : 16] : f32[16]\n{bounds}\n\
          %r = loop %k in %from..%to carry (%c: f32[16] = %t) {{\n%v = load %x[%k : 16] : f32[16]\n%u = other %v, 0.0 : f32[16]\n%a = add %c, %u : f32[16]\n\
          yield %a\n}}\n%w = reshape %r : f32[16, 1]\n%b = broadcast %w : f32[16, 16]\nstore %y[%i : 16, %j : 16], %b\n}}"
@@ -148,4 +148,75 @@ fn a_bound_of_very_many_operations_is_not_known() {
     }
     body += "%r0 = loop %j in %from..%b20000 carry (%c: f32[128] = %t) {\n%a = add %c, %t : f32[128]\nyield %a\n}";
     deep(&body).expect("a kernel that no GPU refuses");
+}
+
+/// What a kernel reads of memory and the caller gives limits a loop no more than it says.
+#[test]
+fn what_is_not_known_of_a_bound_does_not_end_a_loop() {
+    let read = "%any = load %z[%i] : i32\n%p = scalar %s : i32\n%n = tiles(N, 1) : i32\n";
+    let unknown = 8.0;
+    for (bounds, expected) in [
+        // Neither at 0 nor at the size does a number end that may be anything.
+        ("%from = add %zero, %zero : i32\n%to = max %any, %zero : i32", unknown),
+        ("%from = min %any, %n : i32\n%to = min %any, %n : i32", 512.0),
+        ("%from = max %any, %zero : i32\n%to = min %any, %n : i32", 4096.0),
+        // What the caller gives is 0 or more, and ends no loop where it begins.
+        ("%from = add %p, %zero : i32\n%to = add %n, %zero : i32", 4096.0),
+        ("%from = add %p, %zero : i32\n%to = add %p, %zero : i32", 512.0),
+        // A loop over tiles is one over as many elements, whichever of its bounds says so.
+        ("%from = add %any, %zero : i32\n%to = add %i, %one : i32", 512.0 / 16.0),
+        ("%tile = splat 32 : i32\n%from = div %any, %tile : i32\n%to = add %p, %one : i32", 512.0 / 32.0),
+    ] {
+        let trips = trips(&format!("{read}{bounds}"), 4096);
+        assert!((trips - expected).abs() < 1e-3 * expected, "{trips} for {expected} of {bounds}");
+    }
+}
+
+/// Numbers of 64 bits are as long as that.
+#[test]
+fn wide_numbers_do_not_wrap_where_narrow_ones_do() {
+    let n = 16 << 20;
+    let of = |t: &str| {
+        format!(
+            "%ti = cast %i : {t}\n%ni = tiles(N, 1) : i32\n%nt = cast %ni : {t}\n%p = mul %ti, %nt : {t}\n%q = div %p, %nt : {t}\n\
+             %from = add %zero, %zero : i32\n%to = cast %q : i32"
+        )
+    };
+    let all = trips("%from = add %zero, %zero : i32\n%to = add %i, %zero : i32", n);
+    assert_eq!(trips(&of("i64"), n), all);
+    assert_ne!(trips(&of("i32"), n), all);
+}
+
+/// However many stages a loop has, it reads as much; in a loop whose loads run ahead too.
+#[test]
+fn stages_do_not_change_what_is_read() {
+    let text = "kernel @mlp(%x: bf16[M, D] strides [?8, 1] align 16, %w: bf16[H, D] strides [?8, 1] align 16, \
+                %v: bf16[O, H] strides [?8, 1] align 16, %y: out bf16[M, O] strides [?8, 1] align 16)\n\
+                dims M: ?8, D: ?8, H: ?8, O: ?8\ngrid (%m, %o) = (tiles(M, 64), tiles(O, 64)) {\n\
+                %none = splat 0.0 : f32[64, 64]\n%zero = splat 0 : i32\n%hs = tiles(H, 64)\n%ds = tiles(D, 64)\n\
+                %r = pipeline %h in %zero..%hs carry (%c = %none) {\n\
+                %s = pipeline %d in %zero..%ds carry (%e = %none) {\n\
+                %xt = load %x[%m : 64, %d : 64] : bf16[64, 64]\n%wt = load %w[%h : 64, %d : 64] : bf16[64, 64]\n\
+                %wtt = transpose %wt : bf16[64, 64]\n%p = dot %xt, %wtt acc %e : f32[64, 64]\nyield %p\n}\n\
+                %sh = cast %s : bf16[64, 64]\n%vt = load %v[%o : 64, %h : 64] : bf16[64, 64]\n\
+                %vtt = transpose %vt : bf16[64, 64]\n%q = dot %sh, %vtt acc %c : f32[64, 64]\nyield %q\n}\n\
+                %out = cast %r : bf16[64, 64]\nstore %y[%m : 64, %o : 64], %out\n}";
+    let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    for (sm, dims) in [("sm_80", [64, 128, 128, 64]), ("sm_90", [64, 128, 128, 64]), ("sm_80", [64, 256, 256, 64])] {
+        let read = |stages: u32| {
+            let schedule = Schedule { stages, ..Schedule::default() };
+            let machine: Machine = sm.parse().unwrap();
+            let lowered = run(&kernel, &schedule, machine, |_, _| {}).expect("a kernel that no GPU refuses");
+            let mut table = WorkTable::default();
+            let number = table.push(&WorkFormula::of(&lowered));
+            let work = table.at(&dims).of(number).clone();
+            work.reads.iter().map(|r| r.bytes).sum::<f64>()
+        };
+        let (outer, inner) = (dims[2] as f64 / 64.0, dims[1] as f64 / 64.0);
+        let expected = 64.0 * 64.0 * 2.0 * outer * (2.0 * inner + 1.0);
+        for stages in 2..=4 {
+            let read = read(stages);
+            assert!((read / expected - 1.0).abs() < 0.02, "{sm}, {dims:?}, {stages} stages: {read} for {expected}");
+        }
+    }
 }
