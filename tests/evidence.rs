@@ -70,6 +70,38 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
+    /// Products with the first of four numbers each.
+    kernel first_of_fours<T: Float>(x: &Tensor<T, [N, P, F]>, q: &Tensor<i32, [P, M]>, y: &mut Tensor<T, [N, M]>)
+    tune { BN: [16, 32], BM: [32], BP: [16], stages: 2..=3, warps: [4] }
+    require { F == 4 }
+    {
+        for (n, m) in grid(tiles(N, BN), tiles(M, BM)) {
+            let mut sum = zeros::<f32>([BN, BM]);
+            for p in pipeline(tiles(P, BP)) {
+                sum += dot(load(x[n, p, 0]), load(q[p, m]).cast::<T>());
+            }
+            store(y[n, m], sum.cast::<T>());
+        }
+    }
+
+    /// Rows of blocks, those that are there.
+    kernel of_blocks<T: Float>(
+        a: &Tensor<T, [E, S, S]>, col: &Tensor<i32, [E]>, ptr: &Tensor<i32, [P]>, x: &Tensor<T, [N, M]>, y: &mut Tensor<T, [R, S, M]>,
+    )
+    tune { BM: [16, 32], stages: 2..=3, warps: [4, 1] }
+    require { P == R + 1, N % S == 0 }
+    {
+        for (r, m) in grid(R, tiles(M, BM)) {
+            let mut sum = zeros::<f32>([S, BM]);
+            for e in load(ptr[r + 0])..load(ptr[r + 1]) {
+                sum += dot(load(a[e, .., ..]), load(x[span(load(col[e]) * size(S), S), m]));
+            }
+            store(y[r, .., m], sum.cast::<T>());
+        }
+    }
+}
+
+atlas_kernel! {
     /// Of two element types.
     kernel of_two_types<T: Float, U: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<U, [N]>)
     tune { BN: [256] }
@@ -137,11 +169,25 @@ fn changed(from: &Path, kernel: &str, to: &Path, change: impl Fn(&str) -> String
 fn sizes_are_found_that_a_kernel_demands() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.atlas");
-    for (kernel, dims) in [("sums_of_two", "N=4096,M=2048,D=32"), ("sums_of_rows", "P=4097,R=4096,Z=20000,D=32")] {
-        assert_eq!(bundle(&file, &[kernel, "--dims", dims, "--arch", "sm_80"]), Ok(Vec::new()));
+    for (kernel, dims) in [
+        ("sums_of_two", "N=4096,M=2048,D=32"),
+        ("sums_of_rows", "P=4097,R=4096,Z=20000,D=32"),
+        ("first_of_fours", "N=1000,P=900,F=4,M=300"),
+        ("of_blocks", "E=40,S=16,P=11,R=10,N=160,M=300"),
+    ] {
+        let only = ["--variants", "2", "--only-these"];
+        let args = [&[kernel, "--dims", dims, "--arch", "sm_80"][..], &only].concat();
+        assert_eq!(bundle(&file, &args), Ok(Vec::new()), "{kernel}");
         let variants = variants(&file, kernel);
         assert!(variants.iter().all(|v| v.evidence.len() == 3), "{variants:?}");
         assert!(verifies(&file));
+        if kernel == "first_of_fours" {
+            // More than a tile of each dim, and none that divides it.
+            for sizes in variants.iter().map(|v| &v.evidence[0].sizes) {
+                let of = |name: &str| sizes.split(' ').find_map(|s| s.strip_prefix(name)?.parse::<u64>().ok()).unwrap();
+                assert!(of("N=") > 16 && of("P=") > 16 && of("M=") > 32 && of("F=") == 4, "{sizes}");
+            }
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use std::fmt;
 /// What every fallible function of this crate returns.
 pub type Result<T> = std::result::Result<T, RuntimeError>;
 
-/// Anything that can go wrong between a problem and a launched kernel.
-#[derive(Clone, Debug, PartialEq)]
+/// Anything that can go wrong between a problem and a launched kernel. `{:?}` says the same as `{}`, since it is what a `main` prints
+/// that returns one.
+#[derive(Clone, PartialEq)]
 pub enum RuntimeError {
     /// A device cannot be opened.
     Device(DeviceError),
@@ -62,6 +63,12 @@ impl RuntimeError {
             #[cfg(feature = "sim")]
             RuntimeError::Fault(_) => Code(627),
         }
+    }
+}
+
+impl fmt::Debug for RuntimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

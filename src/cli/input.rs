@@ -6,9 +6,11 @@ use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, DType, KernelDef, Requirement, Specialization, distance};
 use atlas_ops::Problem;
+use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::Records;
 use atlas_runtime::{Device, LaunchError, Selection, choose_with};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Once;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -123,12 +125,16 @@ pub(super) fn types_text(types: &Types) -> String {
 pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<String, u64>> {
     let usual = if atlas_ops::op::ships(def) { atlas_ops::cases::usual_dims(def.name) } else { Vec::new() };
     let mut dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(usual).collect();
+    let mut given = BTreeSet::new();
     for pair in text.unwrap_or("").split([',', ' ']).filter(|p| !p.is_empty()) {
         let (name, size) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=SIZE"))?;
         let size = size.parse().map_err(|_| anyhow!("`{size}` in `{pair}` is not a size"))?;
         if !def.dims.iter().any(|d| d.name == name) {
             let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
             bail!("`{}` has no dim `{name}`; its dims are {}", def.name, names.join(", "));
+        }
+        if !given.insert(name) {
+            bail!("`{name}` is given twice in `{}`; --dims once for each problem", text.unwrap_or(""));
         }
         dims.insert(name.to_owned(), size);
     }
@@ -199,6 +205,16 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
 
 /// A device by name: cpu, cuda:N, sim:ARCH or best; `sim` is sim:sm_90.
 pub(super) fn device(name: &str) -> Result<Device> {
+    // A launch goes on without them.
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        for problem in Bundles::of_program().problems() {
+            eprintln!("warning: {problem}");
+        }
+        for problem in Records::of_gpu("").problems() {
+            eprintln!("warning: {problem}");
+        }
+    });
     if let Some(arch) = (name == "sim").then_some("sm_90").or(name.strip_prefix("sim:")) {
         return Ok(Device::sim(arch)?);
     }

@@ -2,7 +2,7 @@
 
 use super::input;
 use anyhow::{Context, Result, bail};
-use atlas_dsl::def::ParamDef;
+use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
@@ -68,7 +68,8 @@ impl Asked {
             let mut is_known = false;
             for job in &mut jobs {
                 for (name, value) in &numbers {
-                    if has_scalar(job.def, name) {
+                    if let Some(dtype) = scalar_of(job.def, name) {
+                        holds(dtype, name, *value).context("--set")?;
                         job.scalars.insert(name.clone(), *value);
                         is_known = true;
                     }
@@ -139,8 +140,25 @@ pub(super) fn scalars_text(scalars: &Scalars) -> String {
     scalars.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-fn has_scalar(def: &KernelDef, name: &str) -> bool {
-    def.params.iter().any(|p| matches!(p, ParamDef::Scalar { name: n, .. } if *n == name))
+/// The element type of a number that a kernel is given by value.
+fn scalar_of(def: &KernelDef, name: &str) -> Option<DTypeRef> {
+    def.params.iter().find_map(|p| match p {
+        ParamDef::Scalar { name: n, dtype, .. } if *n == name => Some(*dtype),
+        _ => None,
+    })
+}
+
+/// Refuses a number that an element type does not hold.
+fn holds(dtype: DTypeRef, name: &str, value: f64) -> Result<()> {
+    let least = match dtype {
+        DTypeRef::Fixed(DType::I32) => f64::from(i32::MIN),
+        DTypeRef::Fixed(DType::I64) => i64::MIN as f64,
+        _ => return Ok(()),
+    };
+    if value.fract() != 0.0 || !(least..-least).contains(&value) {
+        bail!("`{name}` is a whole number, and {value} is none that it holds");
+    }
+    Ok(())
 }
 
 impl Job {
@@ -298,7 +316,7 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
     let one = |l: &Launched| {
         let mut job = Job::of_class(&l.kernel, &l.types, &l.dims, &l.tensors, l.dtype.as_deref())?;
         job.scalars = scalars(&l.set).with_context(|| format!("`{}` is not NAME=VALUE", l.set))?;
-        if let Some(name) = job.scalars.keys().find(|name| !has_scalar(job.def, name)) {
+        if let Some(name) = job.scalars.keys().find(|name| scalar_of(job.def, name).is_none()) {
             bail!("`{}` takes no number `{name}` by value", job.def.name);
         }
         let configs = l.configs.iter().map(|c| c.parse::<Config>().map_err(anyhow::Error::msg));

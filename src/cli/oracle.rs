@@ -13,9 +13,11 @@ use atlas_runtime::{Device, Launch, build_kernel};
 /// The product of all dims, and elements of one tensor, past which a problem is too large to try.
 const MOST_WORK: u64 = 1 << 28;
 const MOST_ELEMENTS: u64 = 1 << 21;
-/// Multiples of what divides a dim that are tried for what a kernel demands of its dims, and the sizes that are tried in all.
+/// Multiples of what divides a dim that are tried for what a kernel demands of its dims, and the sizes that are tried of each scale.
 const MOST_MULTIPLES: u64 = 1024;
-const MOST_TRIES: u32 = 1 << 20;
+const MOST_TRIES: u32 = 1 << 18;
+/// How often the sizes that are wanted are halved where none fit.
+const HALVINGS: u32 = 7;
 /// How much further one element may lie apart than all together, in bounds.
 pub(super) const ELEMENT: f64 = 16.0;
 
@@ -103,25 +105,45 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
         });
         own.unwrap_or_else(|| ragged(largest))
     };
-    let most = def.dims.iter().map(&wanted).max().unwrap_or(1);
     // An odd multiple of the divisor is of no narrower class.
     let odd = |divisor: u64, at_least: u64| divisor * (at_least.div_ceil(divisor) | 1);
-    let sizes = |d: &DimDef| -> Vec<u64> {
+    let is_free = |d: &DimDef| !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
+    // The nearest to what is wanted first, in its logarithm, and larger ones before smaller: with other dims, some fit.
+    let sizes = |d: &DimDef, usual: [u64; 2]| -> Vec<u64> {
         let divisor = match spec.dims.get(d.name) {
             Some(DimFact::Const(n)) => return vec![*n],
             Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
             None => 1,
         };
-        let usual = [wanted(d), most, 1].map(|least| odd(divisor, least));
-        let is_free = !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
-        let others = (1..=if is_free { 0 } else { MOST_MULTIPLES }).map(|n| n * divisor).filter(|n| !usual.contains(n));
+        let usual = usual.map(|least| odd(divisor, least));
+        if is_free(d) {
+            return usual.into_iter().chain([divisor]).collect();
+        }
+        let mut others: Vec<u64> = (1..=MOST_MULTIPLES).map(|n| n * divisor).filter(|n| !usual.contains(n)).collect();
+        let far = |n: u64| match n as f64 / usual[0] as f64 {
+            times if times < 1.0 => 2.0 / times,
+            times => times,
+        };
+        others.sort_by(|&a, &b| far(a).total_cmp(&far(b)));
         usual.into_iter().chain(others).collect()
     };
-    let options: Vec<Vec<u64>> = def.dims.iter().map(sizes).collect();
-    let usual = (0..3).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
-    let fits = |dims: &Vec<u64>| (1..=dims.len()).all(|known| is_small(def, &dims[..known]));
-    let mut tries = MOST_TRIES;
-    usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
+    // What is demanded of dims together is met by sizes that are alike.
+    let divisors = def.dims.iter().filter(|d| !is_free(d)).map(|d| match spec.dims.get(d.name) {
+        Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
+        _ => 1,
+    });
+    let alike = divisors.max().unwrap_or(1);
+    let wanted = |d: &DimDef| if is_free(d) { wanted(d) } else { wanted(d).max(alike) };
+    // Smaller and smaller ones, since the first dims that a search tries may leave the last no room.
+    (0..HALVINGS).find_map(|halved| {
+        let wanted = |d: &DimDef| (wanted(d) >> halved).max(1);
+        let most = def.dims.iter().map(&wanted).max().unwrap_or(1);
+        let options: Vec<Vec<u64>> = def.dims.iter().map(|d| sizes(d, [wanted(d), most])).collect();
+        let usual = (0..2).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
+        let fits = |dims: &Vec<u64>| (1..=dims.len()).all(|known| is_small(def, &dims[..known]));
+        let mut tries = MOST_TRIES;
+        usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
+    })
 }
 
 /// The first sizes, one of each dim's, that fit; none after so many tries.

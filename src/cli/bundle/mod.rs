@@ -68,6 +68,9 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.records.is_some() && !args.arch.iter().any(|a| a.contains(':')) {
         bail!("--records are of a GPU: name it, such as --arch \"sm_90:NVIDIA H200\"");
     }
+    if let Some(twice) = args.arch.iter().enumerate().find(|(at, a)| args.arch[..*at].contains(a)) {
+        bail!("--arch names {} twice", twice.1);
+    }
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,
@@ -98,6 +101,9 @@ fn size(path: &Path) -> u64 {
 
 /// A machine to compile for, and the records of a GPU of its kind: those of the folder that the user named come first.
 fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Result<(Platform, Records)> {
+    if text.ends_with(':') {
+        bail!("--arch {text} names no GPU: leave the colon out, or write such as \"{text}NVIDIA H200\"");
+    }
     let Some((arch, gpu)) = text.split_once(':') else { return Ok((compile::platform(text)?, Records::default())) };
     let mut known = Records::none(gpu);
     if let Some(folder) = folder {

@@ -130,8 +130,12 @@ impl Time {
         }
         if let Some(Ok(r)) = &self.recorded {
             let first = r.chosen();
-            text +=
-                &format!("record   {}: {:.2} us, {:.2} of a copy; {}\n", first.config, first.us, r.of_copy, r.measured);
+            // The simulator has no time, and counts.
+            let took = match r.of_copy {
+                0.0 => format!("{} warp instructions in the simulator", first.us),
+                share => format!("{:.2} us, {share:.2} of a copy", first.us),
+            };
+            text += &format!("record   {}: {took}; {}\n", first.config, r.measured);
             if let Some(t) = r.configs.get(1) {
                 text += &format!("         then {}: {:.1} % more\n", t.config, 100.0 * (t.us / first.us - 1.0));
             }

@@ -25,6 +25,7 @@ use atlas_dsl::Config;
 use atlas_runtime::records::{Records, class_text};
 use atlas_runtime::{Candidate, Device, choose_with};
 use serde_json::{Value, json};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +44,11 @@ pub(super) struct Args {
     asked: jobs::Asked,
     /// cuda:N. To try the search out without a GPU, sim or sim:ARCH: warp instructions that the simulator counts stand for time
     /// there, and find no config for any GPU.
-    #[arg(long, default_value = "cuda:0")]
+    #[arg(long, default_value = "cuda:0", conflicts_with_all = ["pack", "replay", "recount"])]
     device: String,
     /// Tune so many sizes drawn at random around each one given, in place of that one.
     #[arg(long, value_name = "COUNT")]
-    draw: Option<usize>,
+    draw: Option<NonZeroUsize>,
     /// Of the sizes drawn at random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -58,7 +59,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "records")]
     records: PathBuf,
     /// Measure sizes again that are recorded.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     again: bool,
     /// Stop after so many seconds; what is known by then is recorded.
     #[arg(long, value_name = "SECONDS")]
@@ -84,7 +85,7 @@ pub(super) struct Args {
     arch: String,
     /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
     #[arg(long)]
-    jobs: Option<usize>,
+    jobs: Option<NonZeroUsize>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -133,6 +134,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         None => jobs(args)?.into_iter().map(|job| Task { job, only: None }).collect(),
     };
     let device = input::device(&args.device)?;
+    if let (Some(file), Some(machine)) = (&args.measure, device.machine()) {
+        pack::check_target(file, machine)?;
+    }
     tuner(args, &device)?.run(tasks)
 }
 
@@ -164,15 +168,15 @@ fn jobs(args: &Args) -> Result<Vec<Job>> {
     match args.draw {
         None => Ok(jobs),
         Some(count) => {
-            let drawn = jobs.iter().map(|j| jobs::drawn(j, count, args.seed)).collect::<Result<Vec<_>>>()?;
+            let drawn = jobs.iter().map(|j| jobs::drawn(j, count.get(), args.seed)).collect::<Result<Vec<_>>>()?;
             Ok(drawn.concat())
         }
     }
 }
 
 /// How many processes compile: one a core, but each takes some of the GPU's memory.
-fn workers(asked: Option<usize>, cores: usize) -> usize {
-    asked.unwrap_or(cores.min(MOST_JOBS)).max(1)
+fn workers(asked: Option<NonZeroUsize>, cores: usize) -> usize {
+    asked.map_or(cores.clamp(1, MOST_JOBS), NonZeroUsize::get)
 }
 
 /// How many of so many legal configs are measured.
@@ -224,9 +228,10 @@ fn measured_text(device: &Device) -> String {
 #[cfg(test)]
 mod tests {
     use super::workers;
+    use std::num::NonZeroUsize;
 
     #[test]
     fn a_host_of_many_cores_has_few_workers_unless_it_is_asked_for_more() {
-        assert_eq!([workers(None, 224), workers(None, 2), workers(Some(20), 2), workers(Some(0), 2)], [8, 2, 20, 1]);
+        assert_eq!([workers(None, 224), workers(None, 2), workers(NonZeroUsize::new(20), 2)], [8, 2, 20]);
     }
 }

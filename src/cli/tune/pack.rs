@@ -6,12 +6,12 @@ use super::super::jobs::{self, Job};
 use super::super::{ptxas, show, stages};
 use super::{measured, ranked};
 use anyhow::{Context, Result, bail};
-use atlas_codegen::Platform;
+use atlas_codegen::{Machine, Platform, Target};
 use atlas_dsl::Config;
 use atlas_runtime::bundle::{Bundle, BundleWriter, ClassEntry, KernelEntry, Table, Variant};
 use atlas_runtime::records::Records;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A problem to tune, and the configs that alone are tried; whatever the model puts first without.
@@ -119,6 +119,27 @@ pub(super) fn tasks(file: &Path) -> Result<Vec<Task>> {
     };
     let listed = jobs::launches(&text).with_context(|| format!("the problems of {}", file.display()))?;
     Ok(listed.into_iter().map(|(job, configs)| Task { job, only: Some(configs) }).collect())
+}
+
+/// Refuses a pack of which nothing runs on a GPU.
+pub(super) fn check_target(file: &Path, machine: Machine) -> Result<()> {
+    let bundle = Bundle::open(file)?;
+    let mut targets = BTreeSet::new();
+    for name in bundle.kernels() {
+        let entry = bundle.entry(name).transpose()?.unwrap_or_default();
+        targets.extend(entry.classes.iter().flat_map(|c| &c.variants).map(|v| v.target.clone()));
+    }
+    let on = |t: Target| if t.specific { t.sm == machine.sm } else { t.sm <= machine.sm };
+    let runs = |text: &String| text.parse().is_ok_and(on);
+    if !targets.is_empty() && !targets.iter().any(runs) {
+        let targets: Vec<String> = targets.into_iter().collect();
+        bail!(
+            "{} is a pack for {}, and this GPU is {machine}: `atlas tune --pack FILE --arch {machine}` makes one",
+            file.display(),
+            targets.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// The compiled kernel of a config in a pack.

@@ -14,7 +14,7 @@ use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,11 @@ impl Tuner<'_> {
         let (maker, ready) = self.ready_ahead(tasks, todo, done);
         let (mut rows, mut failures) = (Vec::new(), 0);
         let end = loop {
-            let Ok((at, ready)) = ready.recv() else { break End::Done };
+            let (at, ready) = match self.wait_for(&ready) {
+                Ok(next) => next,
+                Err(RecvTimeoutError::Timeout) => break End::Spent,
+                Err(RecvTimeoutError::Disconnected) => break End::Done,
+            };
             let tuned = ready.and_then(|ready| {
                 progress.step(&ready.job.text());
                 match self.is_over() {
@@ -138,9 +142,10 @@ impl Tuner<'_> {
                 "known": known, "sizes": rows,
             })),
             false => show::say(&format!(
-                "{} sizes tuned, {} known before, in {seconds:.1} s, of which the GPU was asked for {:.1} s",
+                "{} sizes tuned, {} known before, in {seconds:.1} s, of which the {} was asked for {:.1} s",
                 rows.len(),
                 known,
+                if self.device.simulates() { "simulator" } else { "GPU" },
                 self.busy.as_secs_f64()
             )),
         }
@@ -181,6 +186,14 @@ impl Tuner<'_> {
         (maker, ready)
     }
 
+    /// The next problem that is ready, if one is before the time that the user gave is over.
+    fn wait_for<T>(&self, ready: &Receiver<T>) -> std::result::Result<T, RecvTimeoutError> {
+        match self.deadline {
+            Some(deadline) => ready.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => ready.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
     /// Whether the time that the user gave is over.
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|d| Instant::now() >= d)
@@ -207,7 +220,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// Times some candidates, past those that fail. False, and no times, if the time was over before all were tried.
+    /// Times some candidates, past those that fail. False, and no times, if the time was over before all were known.
     pub(super) fn measure(
         &mut self,
         job: &Job,
@@ -235,18 +248,28 @@ impl Tuner<'_> {
             return Ok(true);
         }
         let mut lost: Vec<usize> = Vec::new();
+        // The simulator counts, the same each time.
+        let mut counted: BTreeMap<usize, f64> = BTreeMap::new();
         let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
             let mut all = vec![Vec::new(); alive.len()];
             for run in 0..runs {
                 // A request each, which has the time that one may take. None is always behind the same one.
                 for i in (0..alive.len()).map(|i| (i + run) % alive.len()) {
                     let at = good[alive[i]];
-                    if lost.contains(&at) {
+                    if lost.contains(&at) || self.is_over() {
+                        continue;
+                    }
+                    if let Some(&count) = counted.get(&at) {
+                        all[i].push(count);
                         continue;
                     }
                     let why = match self.ask(&json!({ "verb": "time", "config": name(at) }))? {
                         Answer::Done(answer) => {
-                            all[i].extend(answer["us"].as_f64());
+                            let us = answer["us"].as_f64();
+                            all[i].extend(us);
+                            if self.device.simulates() {
+                                counted.extend(us.map(|us| (at, us)));
+                            }
                             continue;
                         }
                         Answer::Refused(why) => why,
@@ -271,6 +294,9 @@ impl Tuner<'_> {
             }
             Ok(all)
         })?;
+        if self.is_over() {
+            return Ok(false);
+        }
         for (at, t) in good.into_iter().zip(found) {
             times.insert(at, t);
         }
@@ -375,7 +401,7 @@ impl Tuner<'_> {
         };
         let summary = format!(
             "{config}: {took}{}, {} of {} configs measured",
-            gain.map_or_else(String::new, |g| format!(", {g:.2} of the model's choice")),
+            gain.map_or_else(String::new, |g| format!(" (the model's choice takes {g:.2} times as long)")),
             times.len(),
             candidates.len(),
         );
