@@ -1,10 +1,11 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
-//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. Of what is not known
-//! otherwise the least and the greatest value are told: of tiles those of their elements, which is what folds make of them, and
-//! of a whole number that the caller gives 0 and so many elements as [`UNKNOWN_ELEMENTS`] says, since it is a window or a
-//! length more often than not. A loop goes from the least to the greatest. What stands in memory is not known; where it only
-//! narrows what is known, as in a loop from `max(row - window, load(first[m]))` on, it is taken to narrow nothing.
+//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. Of tiles the least and
+//! the greatest element are told, which is what folds make of them. A whole number that the caller gives is between 0 and
+//! so many elements as [`UNKNOWN_ELEMENTS`] says, since it is a window or a length more often than not. What stands in memory is not
+//! known; where it only narrows what is known, as in a loop from `max(row - window, load(first[m]))` on, it is taken to narrow
+//! nothing. A loop goes from the least to the greatest, unless both bounds hang on the same unknown number: that has one
+//! value then, the greatest.
 
 use super::formula::{Formula, Formulas, Numbers};
 use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
@@ -20,7 +21,7 @@ pub(super) const UNKNOWN_ELEMENTS: f64 = 512.0;
 /// Operations, one of the other, through which numbers are followed: a stack holds them.
 const MOST_DEEP: u32 = 1000;
 
-/// Which value of those that are possible.
+/// Which of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Least,
@@ -36,10 +37,31 @@ impl End {
     }
 }
 
+/// What is asked of a value: of a tile which element, and where numbers are not known whether the least or the greatest that
+/// it may be, or its value where each of them has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ask {
+    element: End,
+    possible: Option<End>,
+}
+
+impl Ask {
+    fn of(possible: Option<End>) -> Ask {
+        Ask { element: End::Greatest, possible }
+    }
+
+    /// Of what a value falls with.
+    fn other(self) -> Ask {
+        Ask { element: self.element.other(), possible: self.possible.map(End::other) }
+    }
+}
+
 /// The numbers of a kernel, as far as asked.
 pub(super) struct Expected<'a> {
     k: &'a Kernel,
-    known: BTreeMap<(Value, End), Option<Formula>>,
+    known: BTreeMap<(Value, Ask), Option<Formula>>,
+    /// On which unknown numbers values depend, as bits.
+    unknowns: BTreeMap<Value, u64>,
     divisors: BTreeMap<Value, Option<f64>>,
     /// The grid axis of each coordinate.
     axes: BTreeMap<Inst, u32>,
@@ -51,8 +73,15 @@ pub(super) struct Expected<'a> {
 
 impl Expected<'_> {
     pub(super) fn new(k: &Kernel) -> Expected<'_> {
-        let (known, divisors) = (BTreeMap::new(), BTreeMap::new());
-        let mut expected = Expected { k, known, divisors, axes: BTreeMap::new(), loops: BTreeMap::new(), depth: 0 };
+        let mut expected = Expected {
+            k,
+            known: BTreeMap::new(),
+            unknowns: BTreeMap::new(),
+            divisors: BTreeMap::new(),
+            axes: BTreeMap::new(),
+            loops: BTreeMap::new(),
+            depth: 0,
+        };
         for role in k.roles.values() {
             expected.look_around(role.body, &mut 0, 0);
         }
@@ -86,12 +115,16 @@ impl Expected<'_> {
 
     /// The bounds of a loop; `None` if nothing is known of one of them.
     pub(super) fn bounds(&mut self, f: &mut Formulas, lo: Value, hi: Value) -> Option<(Formula, Formula)> {
-        self.end(f, lo, End::Least).zip(self.end(f, hi, End::Greatest))
+        let (least, greatest) = match self.unknowns(lo) & self.unknowns(hi) {
+            0 => (Some(End::Least), Some(End::Greatest)),
+            _ => (None, None),
+        };
+        self.ask(f, lo, Ask::of(least)).zip(self.ask(f, hi, Ask::of(greatest)))
     }
 
     /// Whether a condition can hold; `None` if nothing is known of it.
     pub(super) fn condition(&mut self, f: &mut Formulas, v: Value) -> Option<Formula> {
-        self.end(f, v, End::Greatest)
+        self.ask(f, v, Ask::of(Some(End::Greatest)))
     }
 
     /// The extent of a tile of those that a number counts.
@@ -134,12 +167,53 @@ impl Expected<'_> {
         made
     }
 
-    fn end(&mut self, f: &mut Formulas, v: Value, end: End) -> Option<Formula> {
-        if let Some(&known) = self.known.get(&(v, end)) {
+    fn ask(&mut self, f: &mut Formulas, v: Value, ask: Ask) -> Option<Formula> {
+        if let Some(&known) = self.known.get(&(v, ask)) {
             return known;
         }
-        let made = self.deeper(|e| e.make(f, v, end));
-        self.known.insert((v, end), made);
+        let made = self.deeper(|e| e.make(f, v, ask));
+        self.known.insert((v, ask), made);
+        made
+    }
+
+    /// On which numbers that are not known a value depends, as bits; two of very many may have the same one.
+    fn unknowns(&mut self, v: Value) -> u64 {
+        if let Some(&known) = self.unknowns.get(&v) {
+            return known;
+        }
+        let own = 1 << (v.as_u32() % 64);
+        let made = self.deeper(|e| {
+            let inst = match e.k.values[v].def {
+                ValueDef::Result(inst, _) => inst,
+                ValueDef::BlockParam(block, 0) => {
+                    let &(lo, hi, _) = e.loops.get(&block)?;
+                    return Some(e.unknowns(lo) | e.unknowns(hi));
+                }
+                _ => return None,
+            };
+            match &e.k.insts[inst] {
+                Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::Coordinate(..) => Some(0),
+                Op::ScalarParam(param) => Some(1 << (param.as_u32() % 64)),
+                Op::LoadShared(from) => e.stored(*from).map(|x| e.unknowns(x)),
+                op @ (Op::Cast(_)
+                | Op::Broadcast(_)
+                | Op::Reshape(_)
+                | Op::Transpose(_)
+                | Op::Again(_)
+                | Op::Reduce { .. }
+                | Op::Compare(..)
+                | Op::Select(..)
+                | Op::Unary(..)
+                | Op::Binary(..)) => {
+                    let mut operands = Vec::new();
+                    op.visit_operands(|x| operands.push(x));
+                    Some(operands.into_iter().fold(0, |all, x| all | e.unknowns(x)))
+                }
+                _ => None,
+            }
+        });
+        let made = made.unwrap_or(own);
+        self.unknowns.insert(v, made);
         made
     }
 
@@ -159,7 +233,7 @@ impl Expected<'_> {
         Some(f.column(axis, columns))
     }
 
-    fn make(&mut self, f: &mut Formulas, v: Value, end: End) -> Option<Formula> {
+    fn make(&mut self, f: &mut Formulas, v: Value, ask: Ask) -> Option<Formula> {
         let inst = match self.k.values[v].def {
             ValueDef::Result(inst, _) => inst,
             // The index of a loop; what loops carry is not known.
@@ -175,56 +249,84 @@ impl Expected<'_> {
             Op::Const(x) => Some(f.constant(*x)),
             Op::Iota { axis, offset } => {
                 let last = layout.shape.get(usize::from(*axis)).map_or(0, |n| n.saturating_sub(1));
-                Some(f.constant(f64::from(offset + if end == End::Greatest { last } else { 0 })))
+                Some(f.constant(f64::from(offset + if ask.element == End::Greatest { last } else { 0 })))
             }
             Op::DimSize(dim) => Some(f.size(*dim)),
             Op::DimTiles(dim, size) => Some(f.count(GridExtent::Tiles { dim: *dim, size: *size })),
             Op::Coordinate(_, extent) => self.coordinate(f, *self.axes.get(&inst)?, *extent),
-            Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(match end {
-                End::Least => 0.0,
-                End::Greatest => UNKNOWN_ELEMENTS,
+            Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(match ask.possible {
+                Some(End::Least) => 0.0,
+                Some(End::Greatest) | None => UNKNOWN_ELEMENTS,
             })),
             // Conditions and what i64 has of i32 stay what they are.
             Op::Cast(x) if dtype.is_int() && !matches!(self.k.tile(*x).0, DType::Bool | DType::I32) => {
-                let x = self.end(f, *x, end)?;
+                let x = self.ask(f, *x, ask)?;
                 Some(f.cast(Numbers::of(dtype), x))
             }
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.end(f, *x, end),
-            Op::Reduce { op: ReduceOp::Max, value, .. } => self.end(f, *value, End::Greatest),
-            Op::Reduce { op: ReduceOp::Min, value, .. } => self.end(f, *value, End::Least),
-            Op::LoadShared(from) => self.stored(*from).and_then(|x| self.end(f, x, end)),
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.ask(f, *x, ask),
+            Op::Reduce { op: ReduceOp::Max, value, .. } => self.ask(f, *value, Ask { element: End::Greatest, ..ask }),
+            Op::Reduce { op: ReduceOp::Min, value, .. } => self.ask(f, *value, Ask { element: End::Least, ..ask }),
+            Op::LoadShared(from) => self.stored(*from).and_then(|x| self.ask(f, x, ask)),
             // It holds the more the less what is to be less is.
             Op::Compare(predicate, a, b) => {
                 let (of_a, of_b) = match predicate {
-                    Predicate::Lt | Predicate::Le => (end.other(), end),
-                    Predicate::Gt | Predicate::Ge => (end, end.other()),
-                    Predicate::Eq | Predicate::Ne => (end, end),
+                    Predicate::Lt | Predicate::Le => (ask.other(), ask),
+                    Predicate::Gt | Predicate::Ge => (ask, ask.other()),
+                    Predicate::Eq | Predicate::Ne => (ask, ask),
                 };
-                let (a, b) = (self.end(f, *a, of_a)?, self.end(f, *b, of_b)?);
+                let (a, b) = (self.ask(f, *a, of_a)?, self.ask(f, *b, of_b)?);
                 Some(f.compare(*predicate, a, b))
             }
             Op::Select(c, a, b) => {
-                let (a, b) = (self.end(f, *a, end)?, self.end(f, *b, end)?);
-                let c = self.end(f, *c, End::Greatest)?;
+                let (a, b) = (self.ask(f, *a, ask)?, self.ask(f, *b, ask)?);
+                let c = self.ask(f, *c, Ask::of(ask.possible.map(|_| End::Greatest)))?;
                 Some(f.select(c, a, b))
             }
             Op::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), _, x) => {
                 let all = f.constant(if *op == UnaryOp::Not { 1.0 } else { 0.0 });
-                let x = self.end(f, *x, end.other())?;
+                let x = self.ask(f, *x, ask.other())?;
                 Some(f.binary(BinaryOp::Sub, Numbers::of(dtype), all, x))
             }
             Op::Binary(op, _, a, b) => {
-                let of_b = if matches!(op, BinaryOp::Sub | BinaryOp::Div) { end.other() } else { end };
-                match (self.end(f, *a, end), self.end(f, *b, of_b)) {
-                    (Some(a), Some(b)) => Some(f.binary(*op, Numbers::of(dtype), a, b)),
+                let (of_a, of_b) = match op {
+                    BinaryOp::Sub | BinaryOp::Div => (ask, ask.other()),
+                    BinaryOp::Mul if self.is_negative(*a) => (ask, ask.other()),
+                    BinaryOp::Mul if self.is_negative(*b) => (ask.other(), ask),
+                    _ => (ask, ask),
+                };
+                let numbers = Numbers::of(dtype);
+                // Of a number that is not known, any remainder is possible.
+                let is_open = *op == BinaryOp::Rem && self.unknowns(*a) != 0;
+                match (self.ask(f, *a, of_a), self.ask(f, *b, of_b)) {
+                    (Some(_), Some(_)) if is_open && ask.possible == Some(End::Least) => Some(f.constant(0.0)),
+                    (Some(a), Some(b)) if is_open => {
+                        let one = f.constant(1.0);
+                        let most = f.binary(BinaryOp::Sub, numbers, b, one);
+                        Some(f.binary(BinaryOp::Min, numbers, a, most))
+                    }
+                    (Some(a), Some(b)) => Some(f.binary(*op, numbers, a, b)),
                     // The greatest of the lesser ones is not above that which is known, and so the other way.
-                    (one, other) => match (op, end) {
-                        (BinaryOp::Min, End::Greatest) | (BinaryOp::Max, End::Least) => one.or(other),
+                    (one, other) => match (op, ask.possible) {
+                        (BinaryOp::Min, Some(End::Greatest) | None) | (BinaryOp::Max, Some(End::Least) | None) => {
+                            one.or(other)
+                        }
                         _ => None,
                     },
                 }
             }
             _ => None,
+        }
+    }
+
+    /// Whether it is a number below 0 that the kernel has written down.
+    fn is_negative(&self, v: Value) -> bool {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+        match self.k.insts[inst] {
+            Op::Const(x) => x < 0.0,
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => {
+                matches!(self.k.values[x].def, ValueDef::Result(of, _) if matches!(self.k.insts[of], Op::Const(x) if x < 0.0))
+            }
+            _ => false,
         }
     }
 

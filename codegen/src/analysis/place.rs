@@ -17,6 +17,11 @@ const ORDERS: [[u8; MANY as usize]; 6] = [
     [0, 6, 4, 1, 7, 2, 3, 5],
 ];
 
+/// Where in its part of a variable a place is: not in the middle, since what repeats evenly (`p % size(T)`) would be the same at all
+/// places. Their mean is in the middle.
+const OFFSETS: [f64; MANY as usize] =
+    [0.462_117_1, 0.080_151_1, 0.698_185_1, 0.316_219_1, 0.934_253_1, 0.552_287_1, 0.170_321_1, 0.786_466_3];
+
 /// How many programs stand for all, and how many trips of their loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
@@ -66,8 +71,9 @@ fn position(number: u32, of: u32, variable: u32) -> f64 {
     if of == 1 {
         return 0.5;
     }
-    let order = ORDERS[variable as usize % ORDERS.len()];
-    (f64::from(order[number as usize]) + 0.5) / f64::from(of)
+    let part = ORDERS[variable as usize % ORDERS.len()][number as usize];
+    let offset = OFFSETS[(u32::from(part) + 3 * variable) as usize % OFFSETS.len()];
+    (f64::from(part) + offset) / f64::from(of)
 }
 
 #[cfg(test)]
@@ -84,13 +90,13 @@ mod tests {
             for axis in 0..axes {
                 let mut sorted = along(axis);
                 sorted.sort_by(f64::total_cmp);
-                let even = (0..count).map(|i| (i as f64 + 0.5) / count as f64);
-                assert!(sorted.iter().copied().eq(even), "{axis}: {sorted:?}");
+                assert!((0..count).all(|i| (sorted[i] * count as f64).floor() == i as f64), "{axis}: {sorted:?}");
+                assert!((sorted.iter().sum::<f64>() / count as f64 - 0.5).abs() < 1e-6);
                 // Of all pairs of eight places, the difference is 21 / 128 on average, where it is above 0.
                 for other in 0..axis {
                     let apart = along(axis).into_iter().zip(along(other)).map(|(a, b)| (a - b).max(0.0));
                     let mean = apart.sum::<f64>() / count as f64;
-                    assert!((mean - 21.0 / 128.0).abs() < 0.04, "{axis}, {other}: {mean}");
+                    assert!((mean - 21.0 / 128.0).abs() < 0.05, "{axis}, {other}: {mean}");
                 }
             }
         }

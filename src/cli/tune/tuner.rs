@@ -250,13 +250,15 @@ impl Tuner<'_> {
         let mut lost: Vec<usize> = Vec::new();
         // The simulator counts, the same each time.
         let mut counted: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut is_cut = false;
         let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
             let mut all = vec![Vec::new(); alive.len()];
             for run in 0..runs {
                 // A request each, which has the time that one may take. None is always behind the same one.
                 for i in (0..alive.len()).map(|i| (i + run) % alive.len()) {
                     let at = good[alive[i]];
-                    if lost.contains(&at) || self.is_over() {
+                    is_cut |= self.is_over();
+                    if is_cut || lost.contains(&at) {
                         continue;
                     }
                     if let Some(&count) = counted.get(&at) {
@@ -294,7 +296,7 @@ impl Tuner<'_> {
             }
             Ok(all)
         })?;
-        if self.is_over() {
+        if is_cut {
             return Ok(false);
         }
         for (at, t) in good.into_iter().zip(found) {
