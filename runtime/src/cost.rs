@@ -49,7 +49,7 @@ struct Rates {
 }
 
 /// Of data sheets, but for Hopper's, which are fitted as all numbers below are: to the times of all configs of 54 kernels at
-/// 1044 sizes on an H200 (`benches/results/h200-tune` has 72 at 1404), so that what is chosen is the least slower than what is
+/// 1044 sizes on an H200 (`benches/results/h200-tune` has 72 at 1440), so that what is chosen is the least slower than what is
 /// best. Of DRAM a generation gets the share of its data sheet that Hopper gets of its own, where there is a comment. Kernels use no
 /// instruction that tensor cores of data centres have gained since Hopper, so that those count as Hopper's.
 const RATES: [Rates; 9] = [
