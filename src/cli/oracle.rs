@@ -108,13 +108,16 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
     // An odd multiple of the divisor is of no narrower class.
     let odd = |divisor: u64, at_least: u64| divisor * (at_least.div_ceil(divisor) | 1);
     let is_free = |d: &DimDef| !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
+    let divisor = |d: &DimDef| match spec.dims.get(d.name) {
+        Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
+        _ => 1,
+    };
     // The nearest to what is wanted first, in its logarithm, and larger ones before smaller: with other dims, some fit.
     let sizes = |d: &DimDef, usual: [u64; 2]| -> Vec<u64> {
-        let divisor = match spec.dims.get(d.name) {
-            Some(DimFact::Const(n)) => return vec![*n],
-            Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
-            None => 1,
-        };
+        if let Some(DimFact::Const(n)) = spec.dims.get(d.name) {
+            return vec![*n];
+        }
+        let divisor = divisor(d);
         let usual = usual.map(|least| odd(divisor, least));
         if is_free(d) {
             return usual.into_iter().chain([divisor]).collect();
@@ -128,11 +131,7 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
         usual.into_iter().chain(others).collect()
     };
     // What is demanded of dims together is met by sizes that are alike.
-    let divisors = def.dims.iter().filter(|d| !is_free(d)).map(|d| match spec.dims.get(d.name) {
-        Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
-        _ => 1,
-    });
-    let alike = divisors.max().unwrap_or(1);
+    let alike = def.dims.iter().filter(|d| !is_free(d)).map(divisor).max().unwrap_or(1);
     let wanted = |d: &DimDef| if is_free(d) { wanted(d) } else { wanted(d).max(alike) };
     // Smaller and smaller ones, since the first dims that a search tries may leave the last no room.
     (0..HALVINGS).find_map(|halved| {
