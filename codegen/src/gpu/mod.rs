@@ -10,18 +10,21 @@
 
 mod access;
 pub mod atom;
+mod declare;
+mod effects;
 mod features;
+mod fields;
 mod form;
 mod kernel;
 mod legal;
+mod mentions;
 mod op;
-mod operands;
 mod parse;
-mod parse_op;
 mod part;
 mod print;
-mod print_op;
 pub(crate) mod slices;
+mod text_fields;
+mod text_forms;
 mod vectors;
 mod verify;
 mod verify_features;
@@ -35,7 +38,12 @@ mod warp_grid;
 pub use access::{accessed, moves_by_matrix, widest, writable};
 pub use atlas_dsl::reach::Reach;
 pub use atom::Side;
+pub use declare::Mention;
+pub use effects::Effects;
 pub use features::Features;
+pub use fields::{
+    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
+};
 pub use form::Form;
 pub use kernel::{
     Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
@@ -43,9 +51,7 @@ pub use kernel::{
 };
 pub(crate) use legal::verify;
 pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
-pub use op::{
-    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Op, Operand, SharedRef, Slice, UnsignedOp, Valid,
-};
+pub use op::Op;
 pub use parse::parse_gpu;
 pub use part::part_layout;
 #[cfg(feature = "llvm")]

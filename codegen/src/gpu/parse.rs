@@ -309,10 +309,6 @@ impl<'s> Parser<'s> {
         self.kernel.head().read_dim(&mut self.text)
     }
 
-    pub(super) fn dim_tiles(&mut self) -> Parsed<(Dim, u32)> {
-        self.kernel.head().read_tiles(&mut self.text)
-    }
-
     /// `{`, statements and `}`.
     pub(super) fn body(&mut self, block: Block) -> Parsed<()> {
         self.text.expect(T::LBrace)?;

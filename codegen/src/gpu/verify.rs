@@ -38,11 +38,11 @@
 //!
 //! 460 is the rule of phases (`verify_features.rs`): nothing stands in a kernel that its phase does not have.
 
-use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Operand, Role, SharedRef, Type, Value, ValueDef};
+use super::{Block, IndexMap, Inst, Kernel, Mention, Op, Role, Type, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::ir::{Loc, ParamKind};
 use atlas_dsl::verify::Invariants;
-use atlas_dsl::{Diagnostic, Diagnostics, Dim, Param};
+use atlas_dsl::{Diagnostic, Diagnostics};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::collections::BTreeSet;
 
@@ -119,16 +119,16 @@ impl<'k> Verifier<'k> {
         let k = self.kernel;
         for p in k.params.values() {
             if let ParamKind::Tensor { dims, .. } = &p.kind {
-                dims.iter().for_each(|&d| self.dim_exists(d, Loc::default()));
+                dims.iter().for_each(|&d| self.exists(Mention::Dim(d), Loc::default()));
             }
         }
         for axis in k.index_map.axes() {
             let d = axis.dim();
-            self.dim_exists(d, Loc::default());
+            self.exists(Mention::Dim(d), Loc::default());
         }
         k.coords.iter().for_each(|&v| self.value_exists(v, Loc::default()));
         for ring in k.rings.values() {
-            ring.buffers.iter().for_each(|&b| self.buffer_exists(b, Loc::default()));
+            ring.buffers.iter().for_each(|&b| self.exists(Mention::Buffer(b), Loc::default()));
         }
         for b in k.buffers.values() {
             self.buffer_size(b);
@@ -161,65 +161,34 @@ impl<'k> Verifier<'k> {
                 continue;
             }
             self.place[inst] = Some((block, at));
-            op.visit_operands(|v| {
-                self.value_exists(v, loc);
-                self.uses[v].push(inst);
+            op.mentions(&mut |mention| {
+                self.exists(mention, loc);
+                if let Mention::Value(v) = mention {
+                    self.uses[v].push(inst);
+                }
             });
             k.results[inst].iter().for_each(|&v| self.value_exists(v, loc));
-            self.op_ids(op, loc);
             if let Some(body) = op.body() {
                 self.block_ids(body, Some(inst), seen);
             }
         }
     }
 
-    fn op_ids(&mut self, op: &Op, loc: Loc) {
+    /// 401 for one thing that is named.
+    fn exists(&mut self, mention: Mention, loc: Loc) {
         let k = self.kernel;
-        match op {
-            Op::DimSize(d) | Op::DimTiles(d, _) => self.dim_exists(*d, loc),
-            Op::Coordinate(_, extent) => self.dim_exists(extent.dim(), loc),
-            Op::Refill { valid, .. } => valid.iter().for_each(|v| self.dim_exists(v.dim, loc)),
-            Op::ScalarParam(p) | Op::LoadGlobal { param: p, .. } | Op::StoreGlobal { param: p, .. } => {
-                self.param_exists(*p, loc);
-            }
-            Op::Copy { param, to, .. } => {
-                self.param_exists(*param, loc);
-                self.buffer_exists(to.buffer, loc);
-            }
-            Op::TableGet(t, _) if !k.tables.is_valid(*t) => self.error(401, loc, format!("there is no table {t}")),
-            Op::LoadShared(SharedRef { buffer, .. })
-            | Op::LoadMatrix { from: SharedRef { buffer, .. }, .. }
-            | Op::StoreShared { to: SharedRef { buffer, .. }, .. }
-            | Op::ZeroShared(buffer) => self.buffer_exists(*buffer, loc),
-            Op::Mma { a, b, .. } => {
-                for o in [a, b] {
-                    if let Operand::Shared(r) = o {
-                        self.buffer_exists(r.buffer, loc);
-                    }
-                }
-            }
-            Op::Acquire(r, _) | Op::Commit(r, _) | Op::Wait(r, _) | Op::Drain(r) if !k.rings.is_valid(*r) => {
-                self.error(401, loc, format!("there is no ring {r}"));
-            }
-            _ => {}
-        }
-    }
-
-    fn dim_exists(&mut self, d: Dim, loc: Loc) {
-        if !self.kernel.dims.is_valid(d) {
-            self.error(401, loc, format!("there is no dim {d}"));
-        }
-    }
-
-    fn param_exists(&mut self, p: Param, loc: Loc) {
-        if !self.kernel.params.is_valid(p) {
-            self.error(401, loc, format!("there is no parameter {p}"));
-        }
-    }
-
-    fn buffer_exists(&mut self, b: Buffer, loc: Loc) {
-        if !self.kernel.buffers.is_valid(b) {
-            self.error(401, loc, format!("there is no buffer {b}"));
+        let (is_there, what) = match mention {
+            Mention::Value(v) => return self.value_exists(v, loc),
+            Mention::Dim(d) => (k.dims.is_valid(d), format!("dim {d}")),
+            Mention::Param(p) => (k.params.is_valid(p), format!("parameter {p}")),
+            Mention::Table(t) => (k.tables.is_valid(t), format!("table {t}")),
+            Mention::Buffer(b) => (k.buffers.is_valid(b), format!("buffer {b}")),
+            Mention::Ring(r) => (k.rings.is_valid(r), format!("ring {r}")),
+            // Whoever walks into it says so.
+            Mention::Body(_) => return,
+        };
+        if !is_there {
+            self.error(401, loc, format!("there is no {what}"));
         }
     }
 

@@ -57,23 +57,7 @@ impl<'k> Verifier<'k> {
     pub(super) fn op(&mut self, inst: Inst, op: &'k Op, loc: Loc) {
         let k = self.kernel;
         let results = &k.results[inst];
-        let wanted = match op {
-            Op::Loop { inits, .. } => inits.len(),
-            Op::StoreGlobal { .. }
-            | Op::Copy { .. }
-            | Op::StoreShared { .. }
-            | Op::ZeroShared(_)
-            | Op::Commit(..)
-            | Op::Release(_)
-            | Op::Drain(_)
-            | Op::CopyWait(_)
-            | Op::Barrier
-            | Op::Fence(_)
-            | Op::Programs(_)
-            | Op::Yield(_) => 0,
-            Op::If(_, _, others) => others.len(),
-            _ => 1,
-        };
+        let wanted = op.result_count();
         if results.len() != wanted {
             return self.error(
                 420,

@@ -1,0 +1,254 @@
+//! What GPU IR operations are made of beside values: places in tensors and in shared memory, and choices of instructions.
+
+use super::effects::Effects;
+use super::{Buffer, Value};
+use atlas_dsl::reach::Reach;
+use atlas_dsl::{DType, Dim};
+
+/// How one axis of a tensor is addressed. `At` gives no tile axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// One element; `in_bounds` if the coordinate is known to lie inside the dim.
+    At {
+        /// i32 scalar.
+        coord: Value,
+        /// Known to be inside the dim.
+        in_bounds: bool,
+    },
+    /// `len` elements from `index * size + offset`.
+    Tile {
+        /// i32 scalar: number of the tile.
+        index: Value,
+        /// Elements per tile of the kernel.
+        size: u32,
+        /// First element within the tile.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+        /// How far the whole tile may reach out of the dim.
+        reach: Reach,
+    },
+    /// `len` elements from `start + offset`, which may lie outside the dim.
+    Span {
+        /// i32 scalar.
+        start: Value,
+        /// First element within the span.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+    },
+    /// `len` elements of a constant dim from `offset`.
+    Whole {
+        /// First element.
+        offset: u32,
+        /// Elements accessed.
+        len: u32,
+    },
+}
+
+impl Slice {
+    /// Elements along the tile axis; `None` where there is no tile axis.
+    #[allow(clippy::len_without_is_empty, reason = "an extent along one axis, not a count of items")]
+    pub fn len(&self) -> Option<u32> {
+        match *self {
+            Slice::At { .. } => None,
+            Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => Some(len),
+        }
+    }
+
+    /// `len` of its elements, from the `first` on.
+    #[must_use]
+    pub fn part(self, first: u32, len: u32) -> Slice {
+        match self {
+            Slice::At { .. } => self,
+            Slice::Tile { index, size, offset, reach, .. } => {
+                Slice::Tile { index, size, offset: offset + first, len, reach }
+            }
+            Slice::Span { start, offset, .. } => Slice::Span { start, offset: offset + first, len },
+            Slice::Whole { offset, .. } => Slice::Whole { offset: offset + first, len },
+        }
+    }
+}
+
+/// Up to where a tile's elements are real along an axis: those with `0 <= base + i < dim`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Valid {
+    /// Tile axis.
+    pub axis: u8,
+    /// What position 0 of the axis is in the tensor: a slice of the dim.
+    pub slice: Slice,
+    /// The dim.
+    pub dim: Dim,
+}
+
+/// A rectangle of a stage of a shared buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedRef {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The token whose stage is meant; `None` for a buffer of one stage.
+    pub token: Option<Value>,
+    /// First row and column.
+    pub origin: (u32, u32),
+    /// True if the tile is the transpose of the rectangle.
+    pub transposed: bool,
+}
+
+impl SharedRef {
+    /// The rectangle that begins so many rows and columns of the tile further on.
+    #[must_use]
+    pub fn further(self, rows: u32, cols: u32) -> SharedRef {
+        let (rows, cols) = if self.transposed { (cols, rows) } else { (rows, cols) };
+        SharedRef { origin: (self.origin.0 + rows, self.origin.1 + cols), ..self }
+    }
+}
+
+/// What the L2 cache does with the lines that a load brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// As it sees fit.
+    Normal,
+    /// Evicts them last.
+    Keep,
+    /// Evicts them first: nothing will read them again.
+    Drop,
+}
+
+impl Cache {
+    /// All of them.
+    pub const ALL: [Cache; 3] = [Cache::Normal, Cache::Keep, Cache::Drop];
+
+    /// The word of the text form.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Cache::Normal => "",
+            Cache::Keep => ".keep",
+            Cache::Drop => ".drop",
+        }
+    }
+}
+
+/// Where an `mma` finds an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// In shared memory.
+    Shared(SharedRef),
+    /// In registers, in the atom's operand layout.
+    Fragment(Value),
+}
+
+/// Chunks of a thread that a copy writes out one after the other. Of narrow chunks there may be more; a loop then goes over
+/// groups of so many, for the addresses of all of them would be kept in registers around the loop that the copy is in.
+pub const COPIED_AT_ONCE: u32 = 8;
+
+/// How a `copy` moves bytes from global to shared memory, or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CopyAtom {
+    /// Not settled yet.
+    Open,
+    /// `cp.async` of 4, 8 or 16 bytes per thread; out-of-bounds elements are zero-filled.
+    CpAsync(u32),
+    /// `ld.global` and `st.shared`, element by element, for tensors that no vector fits.
+    Direct,
+    /// The tensor copy engine, one thread issuing.
+    Tma,
+    /// The same, delivered to every CTA of the cluster.
+    TmaMulticast,
+    /// The copy engine from shared to global memory.
+    TmaStore,
+}
+
+impl CopyAtom {
+    /// What a copy by it does.
+    pub const fn effects(self) -> Effects {
+        let to_shared = Effects::READS_GLOBAL.and(Effects::WRITES_SHARED).and(Effects::ASYNC);
+        match self {
+            CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => to_shared,
+            CopyAtom::Tma | CopyAtom::TmaMulticast => to_shared.and(Effects::ENGINE),
+            CopyAtom::TmaStore => {
+                Effects::READS_SHARED.and(Effects::WRITES_GLOBAL).and(Effects::ASYNC).and(Effects::ENGINE)
+            }
+        }
+    }
+
+    /// Bytes that a thread moves at once; `None` where the copy engine moves them, or nobody yet.
+    pub fn chunk_bytes(self, dtype: DType) -> Option<u32> {
+        match self {
+            CopyAtom::CpAsync(bytes) => Some(bytes),
+            CopyAtom::Direct => Some(dtype.bytes()),
+            CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => None,
+        }
+    }
+}
+
+/// Which stage of a ring is meant: an i32 scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of an iteration, by its number.
+    Iteration(Value),
+    /// That of this number, below the ring's stages.
+    Slot(Value),
+}
+
+/// An operation on i32 scalars that are taken for unsigned numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnsignedOp {
+    /// Quotient, rounded down. The divisor is not 0.
+    Div,
+    /// The smaller one.
+    Min,
+}
+
+impl UnsignedOp {
+    /// All of them.
+    pub const ALL: [UnsignedOp; 2] = [UnsignedOp::Div, UnsignedOp::Min];
+
+    /// The word of the text form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnsignedOp::Div => "udiv",
+            UnsignedOp::Min => "umin",
+        }
+    }
+}
+
+/// A fence between kinds of access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FenceKind {
+    /// Generic accesses before, async-proxy accesses after.
+    ProxyAsync,
+}
+
+impl FenceKind {
+    /// All of them.
+    pub const ALL: [FenceKind; 1] = [FenceKind::ProxyAsync];
+
+    /// The word of the text form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FenceKind::ProxyAsync => "proxy.async",
+        }
+    }
+}
+
+/// Which form of an elementary function or of a quotient computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accuracy {
+    /// Within 2 ulp; the only form of most operations.
+    Precise,
+    /// [`math::approximate`](crate::math::approximate), or the hardware's quick division.
+    Approximate,
+}
+
+impl Accuracy {
+    /// Both.
+    pub const ALL: [Accuracy; 2] = [Accuracy::Precise, Accuracy::Approximate];
+
+    /// The word of the text form.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Accuracy::Precise => "",
+            Accuracy::Approximate => ".approx",
+        }
+    }
+}
