@@ -2,6 +2,7 @@
 
 use crate::tile::{Arithmetic, Tile, count, next, steps};
 use atlas_codegen::gpu::{Kernel, Op, Type, UnsignedOp, Value};
+use atlas_codegen::gpu_ops;
 use atlas_codegen::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::op::ReduceOp;
@@ -107,7 +108,9 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
             let source = k.values[*value].ty.tile().map(|(_, l)| l).ok_or("a fold of no tile")?;
             fold(a, *op, &*tile(*value)?, axes, source, layout)?
         }
-        _ => return Ok(None),
+        // What needs more than operands, or has effects.
+        Op::CtaNumber | Op::CtaCount | Op::Refill { .. } => return Ok(None),
+        gpu_ops!(global shared products rings orders control) => return Ok(None),
     }))
 }
 

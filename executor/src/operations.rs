@@ -9,6 +9,7 @@ use atlas_codegen::gpu::{
     Block, CopyAtom, Form, Inst, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice, Type, Valid, Value,
     writable,
 };
+use atlas_codegen::gpu_ops;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{Dim, Param};
 use std::ops::Range;
@@ -108,7 +109,7 @@ impl Cta<'_> {
             Op::Acquire(..) | Op::Commit(..) | Op::Wait(..) | Op::Release(_) | Op::Drain(_) | Op::CopyWait(_) => {
                 self.protocol(r, op)
             }
-            _ => {
+            gpu_ops!(sources elementwise views) | Op::Reduce { .. } | Op::Convert(_) => {
                 let result = k.results[inst].first().map(|&v| &k.values[v].ty);
                 let tile = |v: Value| self.tile(r, v);
                 match result.map(|ty: &Type| evaluate(k, self.launch, op, ty, &tile)).transpose()?.flatten() {
@@ -315,12 +316,17 @@ impl Cta<'_> {
             Op::Drain(ring) if !self.rings.is_drained(*ring) => {
                 return Err(Stop::Blocked("a slot was never released".to_owned()));
             }
+            Op::Drain(_) => None,
             Op::CopyWait(pending) => {
                 let copies = self.roles[r].groups.wait(*pending);
                 self.arrive(copies)?;
                 None
             }
-            _ => None,
+            Op::Barrier
+            | Op::Fence(_)
+            | gpu_ops!(sources elementwise views fragments global shared products control) => {
+                return Err("no step of a ring's protocol".to_owned().into());
+            }
         };
         Ok(Next::On(token.map(Held::Token).into_iter().collect()))
     }

@@ -9,6 +9,7 @@ use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::peak_registers;
 use crate::analysis::sectors::{line_share, sector_share};
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
+use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 use crate::limits::registers_per_thread;
 use crate::math::Count;
@@ -427,7 +428,11 @@ impl Walk<'_> {
                     }
                 }
             }
-            _ => {}
+            // No instruction, or part of another; copies and accesses of global memory are counted with their bytes.
+            Op::Again(_) | Op::Convert(_) | Op::WaitMma(..) => {}
+            Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => {}
+            Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) => {}
+            gpu_ops!(views global rings orders control) => {}
         }
         c
     }

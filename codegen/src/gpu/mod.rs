@@ -15,6 +15,7 @@ mod effects;
 mod features;
 mod fields;
 mod form;
+mod groups;
 mod kernel;
 mod legal;
 mod mentions;

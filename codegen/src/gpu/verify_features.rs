@@ -7,6 +7,7 @@
 use super::access::accessed;
 use super::atom::MmaAtom;
 use super::{At, Block, Cache, CopyAtom, Features, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::UnaryOp;
 use atlas_dsl::{DType, Diagnostic, Diagnostics};
@@ -128,7 +129,8 @@ fn standing(op: &Op) -> Option<(Features, &'static str)> {
         Op::LoadGlobal { cache: Cache::Keep | Cache::Drop, .. } => (Features::HINTS, "a load with a cache hint"),
         Op::Barrier => (Features::BARRIERS, "`barrier`"),
         Op::CopyWait(_) => (Features::BARRIERS, "a wait for copies"),
-        _ => return None,
+        Op::Refill { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
+        gpu_ops!(sources elementwise views global shared products) => return None,
     })
 }
 
@@ -161,7 +163,7 @@ fn formless(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::Unary(f, ..) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
             Some(format!("`{}` of f64", f.name()))
         }
-        _ => None,
+        gpu_ops!(sources elementwise views fragments global shared rings orders control) | Op::WaitMma(..) => None,
     }
 }
 

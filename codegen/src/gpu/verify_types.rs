@@ -5,6 +5,7 @@ use super::part::part_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
+use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 use crate::math::{divides_approximately, has_approximate};
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind};
@@ -240,8 +241,8 @@ impl<'k> Verifier<'k> {
                 Type::InFlight { dtype, layout } => unlike(*dtype, layout),
                 _ => Some(format!("`wait.mma` takes a value in flight, found {}", self.ty(*v))),
             },
-            // Loads, whose extents `effects` checks, and loops, which have rules of their own.
-            _ => None,
+            // Their extents, their tokens and their bodies have rules of their own, in `effects` and `block`.
+            Op::Mma { .. } | gpu_ops!(global shared rings orders control) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
 use crate::gpu::{Accuracy, Op, Slice, Type, UnsignedOp, Valid, Value};
+use crate::gpu_ops;
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::DType;
@@ -132,7 +133,9 @@ impl<'c> Emitter<'c, '_> {
                 })
             }
             Op::Refill { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
-            _ => Err(CompileError::bug("not an element-wise operation")),
+            Op::Reduce { .. } | Op::Convert(_) | gpu_ops!(global shared products rings orders control) => {
+                Err(CompileError::bug("not an element-wise operation"))
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod start;
 
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op};
+use crate::gpu_ops;
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{Access, DimSize, ParamKind, Stride};
@@ -322,7 +323,7 @@ impl<'c> Emitter<'c, '_> {
             | Op::Mma { accumulate: Some(_), .. } => {
                 return Err(CompileError::bug("an operation that a pass should have lowered"));
             }
-            op => {
+            op @ gpu_ops!(sources elementwise views) | op @ Op::Refill { .. } => {
                 let v = result.ok_or_else(|| CompileError::bug("an element-wise operation without a result"))?;
                 self.elementwise(op, v)?
             }

@@ -55,10 +55,10 @@
 //! - Waits counted across a loop that commits: tests/agreement/exchanges.rs::a_loop_in_a_pipeline_changes_nothing and
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
-use super::allocate_shared::buffers_of;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Form, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
+use crate::gpu_ops;
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::Param;
@@ -207,7 +207,8 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 state.open = open.into_iter().map(free).collect();
             }
             Op::Barrier => state.open.clear(),
-            _ => {
+            Op::Commit(..) | Op::Drain(_) | Op::CopyWait(_) | Op::Fence(_) | Op::Yield(_) => {}
+            gpu_ops!(sources elementwise views fragments global shared products) => {
                 let accesses = accesses(k, inst, &op);
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
@@ -339,12 +340,8 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
         Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),
-        Op::Copy { .. } => vec![],
-        _ => {
-            let (reads, writes) = buffers_of(k, op);
-            debug_assert!(reads.is_empty() && writes.is_empty(), "an access that barriers do not see");
-            vec![]
-        }
+        Op::LoadGlobal { .. } | Op::Copy { .. } | Op::WaitMma(..) => vec![],
+        gpu_ops!(sources elementwise views fragments rings orders control) => vec![],
     }
 }
 
