@@ -174,7 +174,7 @@ fn use_all(kernel: &mut Kernel) {
         let rank = types[0].rank() as u8;
         if rank > 0 {
             let (top, _) = push(Op::Reduce { op: ReduceOp::Max, value: one, axes: (0..rank).collect() });
-            (one, _) = push(Op::Reshape { value: top, shape: vec![] });
+            (one, _) = push(Op::Reshape { value: top, axes: vec![] });
         }
         (total, _) = push(Op::Binary(BinaryOp::Add, total, one));
     }

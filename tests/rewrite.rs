@@ -237,7 +237,8 @@ fn wrong_rules_are_noticed() {
             algebra: "x.or(c) = x",
             apply: |kernel, _, inst| match *operation(kernel, inst) {
                 Op::Other { value, .. } => {
-                    Some(Rewrite::Op(Op::Reshape { value, shape: kernel.ty(value).shape.clone() }))
+                    let axes = (0..kernel.ty(value).rank() as u8).map(Some).collect();
+                    Some(Rewrite::Op(Op::Reshape { value, axes }))
                 }
                 _ => None,
             },

@@ -4,7 +4,7 @@ use crate::diag::Diagnostic;
 use crate::entity::{Param, Table, Value};
 use crate::ir::{DimSize, Kernel, Loc, ParamKind};
 use crate::op::{BinaryOp, Op, Precision, Predicate, ReduceOp, Slice};
-use crate::types::{DType, TileType, broadcast_shapes};
+use crate::types::{DType, TileType, broadcast_shapes, dropped_axes};
 use atlas_vocabulary::Takes;
 
 /// The result types of `op` in `kernel`. Loops give the types of their carried values.
@@ -53,13 +53,17 @@ impl<'k> Rule<'k> {
             Op::Compare(p, a, b) => self.compare(*p, *a, *b)?,
             Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
             Op::Cast(dtype, v) => self.cast(*dtype, *v)?,
-            Op::Other { value, other } => {
+            Op::Other { value, other, axes } => {
                 let t = self.taken("or", Takes::Numbers, *value)?;
+                let ascending = axes.windows(2).all(|w| w[0] < w[1]);
+                if !ascending || axes.last().is_some_and(|&a| usize::from(a) >= t.rank()) {
+                    return self.err(101, format!("`or` along axes {axes:?} of a tile {t}"));
+                }
                 holds(t.dtype, *other, self.loc)?;
                 t.clone()
             }
             Op::Broadcast { value, shape } => self.broadcast(*value, shape)?,
-            Op::Reshape { value, shape } => self.reshape(*value, shape)?,
+            Op::Reshape { value, axes } => self.reshape(*value, axes)?,
             Op::Transpose(v) => {
                 let t = self.ty(*v);
                 let [m, n] = t.shape[..] else {
@@ -158,10 +162,16 @@ impl<'k> Rule<'k> {
         Ok(TileType::new(t.dtype, shape))
     }
 
-    fn reshape(self, value: Value, shape: &[u32]) -> Typed<TileType> {
+    fn reshape(self, value: Value, axes: &[Option<u8>]) -> Typed<TileType> {
         let t = self.ty(value);
-        let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
-        if core(&t.shape) != core(shape) {
+        let kept: Vec<u8> = axes.iter().copied().flatten().collect();
+        let ascending = kept.windows(2).all(|w| w[0] < w[1]);
+        if !ascending || kept.last().is_some_and(|&a| usize::from(a) >= t.rank()) {
+            return self.err(101, format!("reshape to axes {kept:?} of a tile {t}"));
+        }
+        let extent = |axis: &Option<u8>| axis.map_or(1, |a| t.shape[usize::from(a)]);
+        let shape: Vec<u32> = axes.iter().map(extent).collect();
+        if dropped_axes(t.rank(), axes).iter().any(|&a| t.shape[usize::from(a)] != 1) {
             return self.err(107, format!("reshape of {t} to {shape:?} may only add or drop axes of extent 1"));
         }
         Ok(TileType::new(t.dtype, shape))

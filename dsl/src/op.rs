@@ -83,12 +83,15 @@ pub enum Op {
     },
     /// Conversion to another element type, rounded to nearest even; float to int truncates.
     Cast(DType, Value),
-    /// The same tile with `other` (rounded to its type) where an element is not valid; all are valid then.
+    /// The same tile with `other` (rounded to its type) where an element is not valid along some axes; along these it is
+    /// valid then.
     Other {
         /// The tile, of numbers.
         value: Value,
         /// What stands past the edge.
         other: f64,
+        /// The axes, ascending.
+        axes: Vec<u8>,
     },
     /// Repeats axes of extent 1, and prepends axes, until the shape is reached (aligned at the last axis).
     Broadcast {
@@ -97,12 +100,12 @@ pub enum Op {
         /// The result's extents.
         shape: Vec<u32>,
     },
-    /// Same elements in row-major order, other extents; only axes of extent 1 may come or go.
+    /// Same elements in row-major order; axes of extent 1 come and go. Where an axis that goes is not valid, 0 is left.
     Reshape {
         /// The tile.
         value: Value,
-        /// The result's extents.
-        shape: Vec<u32>,
+        /// For each axis of the result the axis of the tile that it is; none for an axis of extent 1 that is new.
+        axes: Vec<Option<u8>>,
     },
     /// Exchanges the two axes of a rank-2 tile.
     Transpose(Value),

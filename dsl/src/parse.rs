@@ -18,7 +18,7 @@ use crate::ir::{BlockData, Kernel, Loc};
 use crate::op::{BinaryOp, Kind, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
 use crate::text::head::{HeadMut, Parsed, dtype};
 use crate::text::{Cursor, Token, TokenKind as T};
-use crate::types::{DType, TileType};
+use crate::types::{DType, TileType, reshape_axes};
 use std::collections::BTreeMap;
 
 /// Loops may nest this deep in text.
@@ -250,9 +250,15 @@ impl<'s> Parser<'s> {
                 (Op::Broadcast { value, shape: ty.shape.clone() }, Some(ty))
             }
             Some(Kind::Reshape) => {
-                let value = self.value()?;
+                let (loc, value) = (self.text.peek().loc, self.value()?);
+                let axes = if self.text.eat_word("axes") { Some(self.kept_axes()?) } else { None };
                 let ty = self.written_type()?;
-                (Op::Reshape { value, shape: ty.shape.clone() }, Some(ty))
+                let from = self.kernel.ty(value);
+                let axes = axes.or_else(|| reshape_axes(&from.shape, &ty.shape)).ok_or_else(|| {
+                    let message = format!("reshape of {from} to {:?} may only add or drop axes of extent 1", ty.shape);
+                    Diagnostic::new(107, loc, message)
+                })?;
+                (Op::Reshape { value, axes }, Some(ty))
             }
             Some(Kind::Store) => {
                 let param = self.param()?;
@@ -307,7 +313,15 @@ impl<'s> Parser<'s> {
             Some(Kind::Other) => {
                 let value = self.value()?;
                 self.text.expect(T::Comma)?;
-                Op::Other { value, other: self.text.float()? }
+                let other = self.text.float()?;
+                let axes = match self.text.eat_word("axes") {
+                    true => {
+                        self.text.expect(T::LBracket)?;
+                        self.text.list(T::RBracket, Cursor::int)?
+                    }
+                    false => (0..self.kernel.ty(value).rank() as u8).collect(),
+                };
+                Op::Other { value, other, axes }
             }
             Some(Kind::Transpose) => Op::Transpose(self.value()?),
             Some(Kind::Reduce) => {
@@ -353,6 +367,12 @@ impl<'s> Parser<'s> {
                 }
             }
         })
+    }
+
+    /// `[0, new, 1]`: of each axis of a reshape's result, which axis of the tile it is.
+    fn kept_axes(&mut self) -> Parsed<Vec<Option<u8>>> {
+        self.text.expect(T::LBracket)?;
+        self.text.list(T::RBracket, |text| if text.eat_word("new") { Ok(None) } else { text.int().map(Some) })
     }
 
     fn written_type(&mut self) -> Parsed<TileType> {

@@ -27,6 +27,7 @@ use crate::ir::Kernel;
 use crate::op::{LoopKind, Op, Precision, Slice};
 use crate::text::head::Head;
 use crate::text::{commas, float_text};
+use crate::types::reshape_axes;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
@@ -143,10 +144,17 @@ impl Printer<'_> {
             // Whole numbers print in full, which is exact.
             Op::Splat { value, dtype, .. } if !dtype.is_float() && value.fract() == 0.0 => write!(f, "{name} {value}")?,
             Op::Splat { value, .. } => write!(f, "{name} {}", float_text(value))?,
-            Op::Other { value, other } if !is_float(*value) && other.fract() == 0.0 => {
-                write!(f, "{name} {}, {other}", v(value))?;
+            Op::Other { value, other, axes } => {
+                match !is_float(*value) && other.fract() == 0.0 {
+                    true => write!(f, "{name} {}, {other}", v(value))?,
+                    false => write!(f, "{name} {}, {}", v(value), float_text(other))?,
+                }
+                // All axes go without saying.
+                let rank = kernel.values.get(*value).map_or(0, |data| data.ty.rank());
+                if axes.len() != rank {
+                    write!(f, " axes {axes:?}")?;
+                }
             }
-            Op::Other { value, other } => write!(f, "{name} {}, {}", v(value), float_text(other))?,
             Op::Iota { axis, .. } => write!(f, "{name} axis {axis}")?,
             Op::DimSize(dim) => write!(f, "{name} {}", self.head().dim(*dim))?,
             Op::DimTiles { dim, size } => write!(f, "{name}({}, {size})", self.head().dim(*dim))?,
@@ -162,7 +170,20 @@ impl Printer<'_> {
             }
             Op::Cast(_, x) => write!(f, "{name} {}", v(x))?,
             Op::Broadcast { value, .. } => write!(f, "{name} {}", v(value))?,
-            Op::Reshape { value, .. } => write!(f, "{name} {}", v(value))?,
+            Op::Reshape { value, axes } => {
+                write!(f, "{name} {}", v(value))?;
+                // What the extents say goes without saying.
+                let shape = |x: &Value| kernel.values.get(*x).map(|data| &data.ty.shape[..]);
+                let said = shape(value).zip(results.first().and_then(shape)).and_then(|(a, b)| reshape_axes(a, b));
+                if said.as_ref() != Some(axes) {
+                    f.write_str(" axes [")?;
+                    commas(f, axes, |f, axis| match axis {
+                        Some(axis) => write!(f, "{axis}"),
+                        None => f.write_str("new"),
+                    })?;
+                    f.write_char(']')?;
+                }
+            }
             Op::Transpose(x) => write!(f, "{name} {}", v(x))?,
             Op::Reduce { op, value, axes } => write!(f, "{name} {} {} axes {axes:?}", op.name(), v(value))?,
             Op::Dot { a, b, acc, precision } => {

@@ -91,10 +91,23 @@ pub fn constant_float(kernel: &Kernel, v: Value) -> Option<f64> {
     }
 }
 
-/// True if a slice is one element that the grid or a loop counts along the dim, whatever its size.
+/// True if a slice is one element that the grid or a loop counts along the dim, whatever its size. A tile that is counted
+/// as a tile is none: its size is one of many that it may have.
 pub(crate) fn is_counted_point(kernel: &Kernel, slice: Slice, dim: Dim) -> bool {
     match slice {
-        Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 } => is_counted(kernel, v, dim, 1),
+        Slice::Tile { index: v, size: 1 } => !counts_tiles(kernel, v) && is_counted(kernel, v, dim, 1),
+        Slice::Span { start: v, len: 1 } => is_counted(kernel, v, dim, 1),
+        _ => false,
+    }
+}
+
+/// True for what the grid or a loop counts as tiles.
+fn counts_tiles(kernel: &Kernel, v: Value) -> bool {
+    match kernel.values[v].def {
+        ValueDef::Grid(axis) => kernel.grid[axis as usize].extent.tile().is_some(),
+        ValueDef::BlockParam(body, 0) => {
+            bounds(kernel, body).is_some_and(|(_, hi)| matches!(kernel.def_op(hi), Some((_, Op::DimTiles { .. }))))
+        }
         _ => false,
     }
 }

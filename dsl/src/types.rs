@@ -65,3 +65,25 @@ pub fn broadcast_shapes(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
         })
         .collect()
 }
+
+/// What a reshape to other extents makes of each axis, as far as extents say it: an axis of the result is the first axis
+/// left of the operand that has its extent, and a new one if that would skip an axis of other extent than 1. `None` if the
+/// extents differ by more than axes of extent 1.
+pub fn reshape_axes(from: &[u32], to: &[u32]) -> Option<Vec<Option<u8>>> {
+    let mut left = (0..).zip(from).peekable();
+    let mut axes = Vec::with_capacity(to.len());
+    for &extent in to {
+        while extent != 1 && left.next_if(|&(_, &e)| e == 1).is_some() {}
+        let found = left.next_if(|&(_, &e)| e == extent).map(|(axis, _)| axis);
+        if found.is_none() && extent != 1 {
+            return None;
+        }
+        axes.push(found);
+    }
+    left.all(|(_, &e)| e == 1).then_some(axes)
+}
+
+/// The axes of a tile that a reshape drops.
+pub fn dropped_axes(rank: usize, axes: &[Option<u8>]) -> Vec<u8> {
+    (0..rank as u8).filter(|a| !axes.contains(&Some(*a))).collect()
+}

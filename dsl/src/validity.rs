@@ -9,9 +9,11 @@
 //!
 //! - A load may reach outside a dim along the axes that [`reach()`] does not prove to be inside: a constraint each.
 //!   Element-wise operations have the constraints of all operands. Transposes, reshapes and broadcasts move them with their
-//!   axes; an axis of one element that is repeated is valid whole or not at all.
+//!   axes; an axis of one element that is repeated is valid whole or not at all. A reshape says which axes stay, whatever
+//!   their extents, so that a tile of extent 1 means what a larger one does. An axis that goes takes its constraints along:
+//!   every device leaves 0 where they are not met.
 //! - A fold skips what is not valid along its axes, and a product takes 0 for it along the axis that it contracts: the
-//!   constraints of these axes end there. `or` replaces what is not valid.
+//!   constraints of these axes end there. So do those of the axes along which `or` says what stands past the edge.
 //! - What a loop carries has the constraints of what it starts as and of what the body leaves. The set of slices in a kernel
 //!   is finite and the union grows, so the walk ends, and at its end the body adds nothing.
 //! - A constraint means the same in every iterate only if its coordinate is not computed in the body. The verifier refuses
@@ -159,13 +161,14 @@ impl Validity {
                 };
                 out.extend(self.constraints[*value].iter().map(widened));
             }
-            Op::Reshape { value, shape } => {
-                let wide = |s: &[u32]| (0..s.len()).filter(|&k| s[k] != 1).collect::<Vec<_>>();
-                let (old, new) = (wide(&kernel.ty(*value).shape), wide(shape));
+            Op::Reshape { value, axes } => {
                 out.extend(self.constraints[*value].iter().filter_map(|c| {
-                    let at = old.iter().position(|&a| a == usize::from(c.axis))?;
-                    Some(Constraint { axis: *new.get(at)? as u8, ..*c })
+                    let axis = axes.iter().position(|&a| a == Some(c.axis))?;
+                    Some(Constraint { axis: axis as u8, ..*c })
                 }));
+            }
+            Op::Other { value, axes, .. } => {
+                out.extend(self.constraints[*value].iter().filter(|c| !axes.contains(&c.axis)));
             }
             Op::Transpose(v) => {
                 out.extend(self.constraints[*v].iter().map(|c| Constraint { axis: 1 - c.axis.min(1), ..*c }));
@@ -178,8 +181,7 @@ impl Validity {
                 union(kernel, &mut out, self.constraints[*b].iter().filter(|c| c.axis == 1));
                 acc.iter().for_each(|&c| union(kernel, &mut out, &self.constraints[c]));
             }
-            Op::Other { .. }
-            | Op::Splat { .. }
+            Op::Splat { .. }
             | Op::Iota { .. }
             | Op::DimSize(_)
             | Op::DimTiles { .. }

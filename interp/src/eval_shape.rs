@@ -40,36 +40,41 @@ impl Program<'_> {
         Ok(Tile { ty, valid, data })
     }
 
-    /// The tile with `other` where an element is not valid; all are valid then.
-    pub(crate) fn other(&self, value: Value, other: f64) -> Result<Tile, InterpError> {
+    /// The tile with `other` where an element is not valid along some axes; along these it is valid then.
+    pub(crate) fn other(&self, value: Value, other: f64, axes: &[u8]) -> Result<Tile, InterpError> {
         let tile = self.tile(value)?;
         let shape = &tile.ty.shape;
         let ty = tile.ty.clone();
-        if tile.valid.iter().zip(shape).all(|(v, &e)| *v == (0..e)) {
-            return Ok(Tile::full(ty, tile.data.clone()));
+        // The elements that stay are a box: the valid part of these axes, and all of the others.
+        let parts = || (0..).zip(tile.valid.iter().zip(shape)).map(|(axis, part)| (axes.contains(&axis), part));
+        let stays: Vec<_> = parts().map(|(filled, (v, &e))| if filled { v.clone() } else { 0..e }).collect();
+        let valid = parts().map(|(filled, (v, &e))| if filled { 0..e } else { v.clone() }).collect();
+        if stays.iter().zip(shape).all(|(v, &e)| *v == (0..e)) {
+            return Ok(Tile { ty, valid, data: tile.data.clone() });
         }
         let mut data = Data::filled(ty.dtype, self.machine.mode, ty.elements() as usize, other);
-        // The valid part is a box, which is copied onto the filling.
         let steps = dense_strides(shape.iter().map(|&e| u64::from(e)));
-        let first: i64 = tile.valid.iter().zip(&steps).map(|(v, &step)| i64::from(v.start) * step).sum();
-        let rows = tile.valid.iter().zip(&steps).map(|(v, &step)| Row { count: v.len(), a: step, b: step });
+        let first: i64 = stays.iter().zip(&steps).map(|(v, &step)| i64::from(v.start) * step).sum();
+        let rows = stays.iter().zip(&steps).map(|(v, &step)| Row { count: v.len(), a: step, b: step });
         if let Some(walk) = Walk::new(rows, first, first) {
             overlay(&walk, &mut data, &tile.data)?;
         }
-        Ok(Tile::full(ty, data))
+        Ok(Tile { ty, valid, data })
     }
 
-    pub(crate) fn reshape(&self, value: Value, shape: &[u32]) -> Result<Tile, InterpError> {
+    pub(crate) fn reshape(&self, value: Value, axes: &[Option<u8>]) -> Result<Tile, InterpError> {
         let tile = self.tile(value)?;
-        // Axes of extent 1 come and go; the others keep their order.
-        let mut kept = tile.ty.shape.iter().zip(&tile.valid).filter(|&(&e, _)| e != 1).map(|(_, v)| v.clone());
-        let valid = shape
-            .iter()
-            .map(|&e| if e == 1 { Some(0..1) } else { kept.next() })
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| mismatch("reshape"))?;
-        // An axis of one element that goes takes along that it is not valid: what is left is 0.
-        let gone = tile.ty.shape.iter().zip(&tile.valid).any(|(&e, v)| e == 1 && v.is_empty());
+        let kept = |axis: &Option<u8>| match axis {
+            Some(axis) => {
+                let axis = usize::from(*axis);
+                Some((*tile.ty.shape.get(axis)?, tile.valid.get(axis)?.clone()))
+            }
+            None => Some((1, 0..1)),
+        };
+        let made: Option<Vec<_>> = axes.iter().map(kept).collect();
+        let (shape, valid): (Vec<u32>, Vec<_>) = made.ok_or_else(|| mismatch("reshape"))?.into_iter().unzip();
+        // An axis that goes takes along that it is not valid: what is left is 0.
+        let gone = (0..).zip(&tile.valid).any(|(axis, v)| !axes.contains(&Some(axis)) && v.is_empty());
         let data = if gone { tile.with_zeros()?.data } else { tile.data.clone() };
         Ok(Tile { ty: TileType::new(tile.ty.dtype, shape), valid, data })
     }

@@ -80,7 +80,7 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
                 Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
                 Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),
                 Op::TableGet { .. } => return refuse("table"),
-                Op::Other { value, other } if float(*value) && other.to_bits() != 0 => return refuse("or"),
+                Op::Other { value, other, .. } if float(*value) && other.to_bits() != 0 => return refuse("or"),
                 Op::Splat { value, dtype, .. } if dtype.is_float() && value.to_bits() != 0 => {
                     let only_selected = kernel.results[inst].iter().all(|&v| only_selected(kernel, v));
                     if !only_selected {

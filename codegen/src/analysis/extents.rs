@@ -200,14 +200,17 @@ impl Extents {
             Op::Splat { value, dtype, .. } => Info::uniform(Known::constant(*dtype, *value)),
             // A transpose is read from shared memory, where all but what is real is 0.
             Op::Load { .. } | Op::Transpose(_) => Info::ZERO,
-            // All of it is real; padding holds what a refill puts there, or what the operand has.
-            Op::Other { value, other } => {
+            // Along the filled axes all of it is real; padding holds what a refill puts there, or what the operand has.
+            Op::Other { value, other, axes } => {
                 let info = get(value);
-                let dtype = kernel.ty(*value).dtype;
-                if self.validity.constraints(*value).is_empty() {
-                    info
-                } else {
-                    Info { fill: Known::constant(dtype, *other), uniform: false }
+                let (filled, left): (Vec<&validity::Constraint>, Vec<&validity::Constraint>) =
+                    self.validity.constraints(*value).iter().partition(|c| axes.contains(&c.axis));
+                let filling = Info { fill: Known::constant(kernel.ty(*value).dtype, *other), uniform: false };
+                match (filled.is_empty(), left.is_empty()) {
+                    (true, _) => info,
+                    (false, true) => filling,
+                    // Past the edges of the other axes stands what stood there.
+                    (false, false) => filling.join(info),
                 }
             }
             Op::Unary(op, v) => get(v).map(|x| fills::unary(*op, kernel.ty(*v).dtype, x)),
@@ -222,7 +225,15 @@ impl Extents {
                 let moved = self.moved(kernel, *v);
                 Info::uniform(moved.fill.filter(|_| moved.uniform))
             }
-            Op::Reshape { value: v, .. } => self.moved(kernel, *v),
+            Op::Reshape { value: v, axes } => {
+                let moved = self.moved(kernel, *v);
+                let drops = |c: &validity::Constraint| !axes.contains(&Some(c.axis));
+                match self.validity.constraints(*v).iter().any(drops) {
+                    // The lowering puts 0 where an axis that goes is not real.
+                    true => moved.join(Info::ZERO),
+                    false => moved,
+                }
+            }
             Op::Reduce { .. }
             | Op::Dot { .. }
             | Op::Iota { .. }

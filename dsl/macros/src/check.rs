@@ -145,7 +145,11 @@ impl Checker<'_> {
                     };
                     self.vars[*local] = next;
                 }
-                Stmt::Store { param, index, value, place, .. } => self.store(*param, index, value, *place),
+                Stmt::Store { param, index, value, place, axes, .. } => {
+                    if let Some(found) = self.store(*param, index, value, *place) {
+                        axes.get_or_init(|| found);
+                    }
+                }
                 Stmt::Loop(l) => self.for_loop(l),
             }
         }

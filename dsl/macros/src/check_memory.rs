@@ -2,7 +2,9 @@
 
 use crate::check::Checker;
 use crate::error::Place;
-use crate::symbolic::{Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stores_to};
+use crate::symbolic::{
+    Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
+};
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
 use atlas_vocabulary::{DType, number};
 use std::fmt::Display;
@@ -17,7 +19,14 @@ struct Region {
 }
 
 impl Checker<'_> {
-    pub(crate) fn store(&mut self, param: usize, index: &[Index], value: &Expr, place: Place) {
+    /// Checks a store. Gives which axis of the value each axis of the place is, where they differ and their names say it.
+    pub(crate) fn store(
+        &mut self,
+        param: usize,
+        index: &[Index],
+        value: &Expr,
+        place: Place,
+    ) -> Option<Vec<Option<u8>>> {
         self.stored[param] = true;
         let Region { ty: target, coordinates, points } = self.access(param, index, place);
         if target.shape.is_some() {
@@ -47,7 +56,7 @@ impl Checker<'_> {
                 self.error(213, place, message);
             }
         }
-        let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return };
+        let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
         if !found.elem.agrees(&target.elem) {
             let wanted = target.elem;
             self.error(
@@ -80,6 +89,7 @@ impl Checker<'_> {
             };
             self.error(227, edge.place, message);
         }
+        if found.is_literal() || from.len() == to.len() { None } else { stored_axes(from, to) }
     }
 
     /// The dim that an axis of a tile runs along, if that is known.

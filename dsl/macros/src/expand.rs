@@ -338,10 +338,19 @@ impl Writer<'_> {
                     });
                 }
             }
-            Stmt::Store { param, index, value, token, .. } => {
+            Stmt::Store { param, index, value, token, axes, .. } => {
                 let value = self.operand(value, out);
                 let (param, index, loc) = (param_variable(*param), self.indices(index, out), self.loc(*token));
-                out.extend(quote!(__b.store(#loc, #param, &[#(#index),*], #value);));
+                out.extend(match axes.get() {
+                    None => quote!(__b.store(#loc, #param, &[#(#index),*], #value);),
+                    Some(axes) => {
+                        let axes = axes.iter().map(|axis| match axis {
+                            Some(axis) => quote!(::core::option::Option::Some(#axis)),
+                            None => quote!(::core::option::Option::None),
+                        });
+                        quote!(__b.store_axes(#loc, #param, &[#(#index),*], #value, &[#(#axes),*]);)
+                    }
+                });
             }
             Stmt::Loop(l) => self.for_loop(l, out),
         }

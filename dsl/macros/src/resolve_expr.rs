@@ -8,6 +8,7 @@ use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
+use std::cell::OnceCell;
 use syn::Path;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
@@ -530,7 +531,8 @@ impl Resolver<'_> {
                 self.errors.push(210, args[0].place, message);
                 return None;
             }
-            return Some(Stmt::Store { param, index, value, token: name.span(), place: e.place });
+            let (token, axes) = (name.span(), OnceCell::new());
+            return Some(Stmt::Store { param, index, value, token, place: e.place, axes });
         }
         let before = self.errors.count();
         let value = self.expr(e);

@@ -406,6 +406,34 @@ pub(crate) fn stores_to(shape: &[Size], target: &[Size]) -> bool {
     agree(shape, target) || (shape.len() != target.len() && agree(&core(shape), &core(target)))
 }
 
+/// Which axis of a tile of extents `shape` each axis of the place is where it is stored; none for an axis of extent 1 that
+/// the tile lacks. By names: what a config makes 1 is no axis that comes or goes. `None` if names do not say it.
+pub(crate) fn stored_axes(shape: &[Size], target: &[Size]) -> Option<Vec<Option<u8>>> {
+    fn matched(
+        shape: &[Size],
+        target: &[Size],
+        one: impl Fn(&Size) -> bool,
+        same: impl Fn(&Size, &Size) -> bool,
+    ) -> Option<Vec<Option<u8>>> {
+        let mut left = (0..).zip(shape).peekable();
+        let mut axes = Vec::with_capacity(target.len());
+        for size in target {
+            while !one(size) && left.next_if(|(_, s)| one(s)).is_some() {}
+            let found = left.next_if(|(_, s)| same(s, size)).map(|(axis, _)| axis);
+            if found.is_none() && !one(size) {
+                return None;
+            }
+            axes.push(found);
+        }
+        left.all(|(_, s)| one(s)).then_some(axes)
+    }
+    let known = |s: &Size| matches!(s, Size::Number(_) | Size::Named { .. });
+    matched(shape, target, |s| *s == Size::Number(1), Size::eq).or_else(|| {
+        let all = shape.iter().chain(target).all(known);
+        if all { matched(shape, target, Size::is_one, Size::agrees) } else { None }
+    })
+}
+
 /// A load or a store.
 pub(crate) struct Access {
     pub(crate) param: usize,

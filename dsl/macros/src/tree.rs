@@ -4,6 +4,7 @@ use crate::ast;
 use crate::error::Place;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
+use std::cell::OnceCell;
 use syn::Path;
 
 /// The macro's input, resolved.
@@ -146,6 +147,8 @@ pub(crate) enum Stmt {
         value: Expr,
         token: Span,
         place: Place,
+        /// Which axis of the value each axis of the place is, as names say it: found by the check where the ranks differ.
+        axes: OnceCell<Vec<Option<u8>>>,
     },
     Loop(Box<Loop>),
 }

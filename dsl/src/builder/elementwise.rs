@@ -124,7 +124,10 @@ impl Builder {
             (Operand::Value(value), Some(other)) => {
                 let dtype = self.kernel.ty(value).dtype;
                 match dtype.overflow(other) {
-                    None => self.push(loc, Op::Other { value, other }),
+                    None => {
+                        let axes = (0..self.kernel.ty(value).rank() as u8).collect();
+                        self.push(loc, Op::Other { value, other, axes })
+                    }
                     Some(why) => {
                         self.error(117, loc, format!("the number {} meets {dtype}, but {why}", number(other)));
                         Operand::Poison

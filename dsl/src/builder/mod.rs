@@ -30,7 +30,7 @@ use crate::infer::infer;
 use crate::ir::{DimData, DimSize, GridExtent, Kernel, Loc, ParamData, ParamKind, Stride, TableData};
 use crate::op::{Op, Precision, ReduceOp};
 use crate::specialization::{DimFact, Specialization};
-use crate::types::DType;
+use crate::types::{DType, reshape_axes};
 use atlas_vocabulary::number;
 use std::collections::BTreeMap;
 
@@ -244,17 +244,20 @@ impl Builder {
         }
     }
 
-    /// Adds or drops axes of extent 1.
-    pub fn reshape(&mut self, loc: Loc, x: Operand, shape: &[u32]) -> Operand {
-        self.on_value(loc, x, "reshape", |v| Op::Reshape { value: v, shape: shape.to_vec() })
+    /// Adds or drops axes of extent 1: says of each axis of the result which axis of the tile it is, if it is no new one.
+    pub fn reshape(&mut self, loc: Loc, x: Operand, axes: &[Option<u8>]) -> Operand {
+        match x {
+            Operand::Value(value) => self.push(loc, Op::Reshape { value, axes: axes.to_vec() }),
+            number => number,
+        }
     }
 
     /// Transpose of a tile of rank 2; a tile of rank 1 is a row, and becomes a column.
     pub fn transpose(&mut self, loc: Loc, x: Operand) -> Operand {
         if let Operand::Value(v) = x
-            && let [n] = self.kernel.ty(v).shape[..]
+            && self.kernel.ty(v).rank() == 1
         {
-            return self.reshape(loc, x, &[n, 1]);
+            return self.reshape(loc, x, &[Some(0), None]);
         }
         self.on_value(loc, x, "t", Op::Transpose)
     }
@@ -295,8 +298,27 @@ impl Builder {
         }
     }
 
-    /// Stores a tile of the slices' extents, but for axes of extent 1 if the ranks differ. A literal fills it.
+    /// Stores a tile of the slices' extents, but for axes of extent 1 if the ranks differ: which of them come or go is then
+    /// read off the extents. A literal fills.
     pub fn store(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand) {
+        self.store_as(loc, param, index, value, |shape, target| {
+            reshape_axes(shape, target).filter(|_| shape.len() != target.len())
+        });
+    }
+
+    /// The same for a tile of which it is known which axis each axis of the place is, whatever their extents.
+    pub fn store_axes(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand, axes: &[Option<u8>]) {
+        self.store_as(loc, param, index, value, |_, _| Some(axes.to_vec()));
+    }
+
+    fn store_as(
+        &mut self,
+        loc: Loc,
+        param: Param,
+        index: &[Index],
+        value: Operand,
+        axes: impl FnOnce(&[u32], &[u32]) -> Option<Vec<Option<u8>>>,
+    ) {
         let Some(slices) = self.slices(loc, index) else { return };
         let target = match infer(&self.kernel, &Op::Load { param, slices: slices.clone() }, loc) {
             Ok(types) => types[0].clone(),
@@ -304,15 +326,13 @@ impl Builder {
         };
         let value = match value.number() {
             Some(x) => self.splat(loc, x, target.dtype, &target.shape),
-            None => value,
-        };
-        let Operand::Value(v) = value else { return };
-        let core = |s: &[u32]| s.iter().copied().filter(|&e| e != 1).collect::<Vec<_>>();
-        let shape = self.kernel.ty(v).shape.clone();
-        let value = if shape.len() != target.shape.len() && core(&shape) == core(&target.shape) {
-            self.reshape(loc, Operand::Value(v), &target.shape)
-        } else {
-            Operand::Value(v)
+            None => match value {
+                Operand::Value(v) => match axes(&self.kernel.ty(v).shape, &target.shape) {
+                    Some(axes) => self.reshape(loc, value, &axes),
+                    None => value,
+                },
+                other => other,
+            },
         };
         if let Operand::Value(value) = value {
             self.push(loc, Op::Store { param, slices, value });

@@ -95,7 +95,7 @@ pub(super) fn cover(
             Some(_) => {}
             None => places.push((coord, place)),
         }
-        let is_element = matches!(l, Slice::At(_) | Slice::Tile { size: 1, .. } | Slice::Span { len: 1, .. });
+        let is_element = matches!(s, Slice::At(_)) || matches!(l, Slice::At(_));
         let is_safe = match place {
             _ if is_element => reach == Reach::Inside,
             Place::Start(_) => picks_tiles_alone(maker, coord),

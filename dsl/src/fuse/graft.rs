@@ -8,7 +8,7 @@
 use super::cover::{Place, cover, wanted_size};
 use super::fit::{fitted, too_large};
 use super::links::{Links, Meaning, rank, refusal, stores_in_loop};
-use super::maker::{coordinate, loads_of, reaches, read_by, shape_of, the_store, unedged};
+use super::maker::{Edges, axes_read, coordinate, loads_of, reaches, read_by, the_store};
 use super::rules;
 use super::signature::{KnobUse, Plan};
 use crate::builder::Builder;
@@ -194,11 +194,7 @@ impl<'p> Graft<'p> {
                 Op::Store { param, slices, value } => {
                     let slices = self.slices(written, *param, slices)?;
                     let param = self.param(written.part, param.as_u32() as usize, loc)?;
-                    let mut value = self.value(written, *value)?;
-                    let want = infer(&self.kernel, &Op::Load { param, slices: slices.clone() }, loc)?.remove(0);
-                    if self.kernel.ty(value).shape != want.shape {
-                        value = self.push(Op::Reshape { value, shape: want.shape }, loc)?;
-                    }
+                    let value = self.value(written, *value)?;
                     self.push_all(Op::Store { param, slices, value }, loc)?;
                 }
                 Op::Loop { kind, lo, hi, inits, body } => {
@@ -424,10 +420,7 @@ impl<'p> Graft<'p> {
             let whole = why_whole.map(|why| format!(", for {why}")).unwrap_or_default();
             refuse(231, format!("{why}{whole}"))
         })?;
-        if let Some(axis) = unedged(&kernel, param, stored, value) {
-            let why = format!("what is stored has no edge along axis {axis}, where the tensor has one");
-            return Err(refuse(232, why));
-        }
+        let edges = Edges::of(&kernel, param, stored, value, &loaded).map_err(|why| refuse(232, why))?;
         let moved = places.iter().filter_map(|(_, p)| match *p {
             Place::Index(v) | Place::Start(v) => Some(v),
             Place::First => None,
@@ -438,9 +431,8 @@ impl<'p> Graft<'p> {
         let inner = self.open.split_off(base + 1);
         let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, astray, lift };
         let made = self.block(&mut written, kernel.body, Some(store))?;
-        let want = shape_of(&slices, &dims, &self.kernel);
         let tile = match made {
-            Some(tile) => self.tile(tile, want, loc)?,
+            Some(tile) => self.tile(tile, &edges, &axes_read(&slices, stored), loc)?,
             None => return Err(refusal(self.links(), reader.0, maker, 231, "it is not stored", loc)),
         };
         let block = self.open[base];
@@ -450,19 +442,24 @@ impl<'p> Graft<'p> {
         Ok(tile)
     }
 
-    /// A maker's tile as its reader's load has it.
-    fn tile(&mut self, made: Value, want: Vec<u32>, loc: Loc) -> Grafted<Value> {
-        let tile = self.shaped(made, &want, loc)?;
+    /// A maker's tile as its reader's load has it: what the store would have made 0 is 0, and axes come and go.
+    fn tile(&mut self, made: Value, edges: &Edges, axes: &[Option<u8>], loc: Loc) -> Grafted<Value> {
+        let tile = self.as_read(made, edges, axes, loc)?;
         if let (true, Some(exact)) = (self.plan.fusion.keep_f32, self.exact(made)) {
-            self.unrounded[tile] = self.shaped(exact, &want, loc)?.into();
+            self.unrounded[tile] = self.as_read(exact, edges, axes, loc)?.into();
         }
         Ok(tile)
     }
 
-    fn shaped(&mut self, value: Value, want: &[u32], loc: Loc) -> Grafted<Value> {
-        match self.kernel.ty(value).shape == want {
+    fn as_read(&mut self, made: Value, edges: &Edges, axes: &[Option<u8>], loc: Loc) -> Grafted<Value> {
+        let mut value = made;
+        if !edges.stored_as_zero.is_empty() {
+            value = self.push(Op::Other { value, other: 0.0, axes: edges.stored_as_zero.clone() }, loc)?;
+        }
+        let all = (0..self.kernel.ty(value).rank() as u8).map(Some);
+        match axes.iter().copied().eq(all) {
             true => Ok(value),
-            false => self.push(Op::Reshape { value, shape: want.to_vec() }, loc),
+            false => self.push(Op::Reshape { value, axes: axes.to_vec() }, loc),
         }
     }
 

@@ -1,10 +1,9 @@
 //! What a kernel stores and loads: the one tile of an output, its edges, and tiles that are read.
 
-use super::cover::wanted_size;
 use crate::entity::{Block, Dim, Inst, Param, Value};
 use crate::ir::{GridExtent, Kernel, ParamKind};
 use crate::op::{Op, Slice};
-use crate::reach::{Reach, is_counted_point, reach};
+use crate::reach::{Reach, reach};
 use crate::validity::{Constraint, Validity, same_slice};
 use std::collections::BTreeSet;
 
@@ -14,10 +13,20 @@ pub(super) fn reaches(kernel: &Kernel, param: Param, slices: &[Slice]) -> Vec<Re
     slices.iter().zip(dims).map(|(&slice, &dim)| reach(kernel, slice, dim)).collect()
 }
 
-/// The extents of a load.
-pub(super) fn shape_of(slices: &[Slice], dims: &[Dim], kernel: &Kernel) -> Vec<u32> {
-    let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_)));
-    kept.filter_map(|(&s, &d)| wanted_size(s, kernel.dims[d].size)).collect()
+/// For each axis of a load the axis that it is of the tile that was stored; none where one element was. The load may have
+/// axes before those of the store.
+pub(super) fn axes_read(loaded: &[Slice], stored: &[Slice]) -> Vec<Option<u8>> {
+    let before = loaded.len() - stored.len();
+    let mut next = 0..;
+    let mut axes = Vec::new();
+    for (axis, slice) in loaded.iter().enumerate() {
+        let made = axis.checked_sub(before).filter(|&own| !matches!(stored[own], Slice::At(_)));
+        let made = made.and_then(|_| next.next());
+        if !matches!(slice, Slice::At(_)) {
+            axes.push(made);
+        }
+    }
+    axes
 }
 
 /// The dim of an axis of a tensor.
@@ -55,24 +64,55 @@ pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice]
     }
 }
 
-/// An axis of the tensor along which tiles may be ragged but the tile stored has no edge.
-pub(super) fn unedged(kernel: &Kernel, param: usize, stored: &[Slice], value: Value) -> Option<usize> {
-    let validity = Validity::by_source(kernel);
-    let ParamKind::Tensor { dims, .. } = &kernel.params[Param::from_u32(param as u32)].kind else { return None };
-    let mut kept = 0;
-    for (axis, (&slice, &dim)) in stored.iter().zip(dims).enumerate() {
-        if matches!(slice, Slice::At(_)) {
-            continue;
+/// Where a tile that a maker stores is not valid, and what its reader would find there.
+///
+/// What reads the tensor finds a number wherever the tensor is, and nothing valid outside. So the tile has the edges that
+/// the slices of the load have, and no others: a store writes 0 for what is not valid and yet inside, which is a number
+/// like any other to the reader.
+pub(super) struct Edges {
+    /// Axes of the tile along which what is not valid was stored as 0.
+    pub(super) stored_as_zero: Vec<u8>,
+}
+
+impl Edges {
+    /// The edges of the value stored by `stored`, of which `loaded` is read; else why it does not have those of the load.
+    pub(super) fn of(
+        kernel: &Kernel,
+        param: usize,
+        stored: &[Slice],
+        value: Value,
+        loaded: &[(Slice, Reach)],
+    ) -> Result<Edges, String> {
+        let validity = Validity::by_source(kernel);
+        let mut stored_as_zero = Vec::new();
+        let ParamKind::Tensor { dims, .. } = &kernel.params[Param::from_u32(param as u32)].kind else {
+            return Ok(Edges { stored_as_zero });
+        };
+        let kept = stored.iter().zip(dims).enumerate().filter(|(_, (s, _))| !matches!(s, Slice::At(_)));
+        for (at, (axis, (&slice, &dim))) in kept.enumerate() {
+            let along: Vec<&Constraint> =
+                validity.constraints(value).iter().filter(|c| usize::from(c.axis) == at).collect();
+            let is_own = |c: &Constraint| c.dim == dim && !c.whole_axis && same_slice(kernel, c.slice, slice);
+            let has_edge = match loaded[axis] {
+                (Slice::Whole | Slice::At(_), _) => false,
+                (Slice::Tile { size: 1, .. } | Slice::Span { len: 1, .. }, reach) => reach != Reach::Inside,
+                (Slice::Tile { .. } | Slice::Span { .. }, _) => slice != Slice::Whole,
+            };
+            if has_edge && !along.iter().any(|c| is_own(c)) {
+                return Err(format!("what is stored has no edge along axis {axis}, where the tensor has one"));
+            }
+            let Some(other) = along.iter().find(|c| !is_own(c)) else { continue };
+            if has_edge {
+                let dim = &kernel.dims[other.dim].name;
+                return Err(format!(
+                    "0 is stored along axis {axis} for what lies outside of `{dim}`, and the tile that is read may reach \
+                     outside of the tensor there"
+                ));
+            }
+            stored_as_zero.push(at as u8);
         }
-        let at = kept;
-        kept += 1;
-        let counted = slice == Slice::Whole || is_counted_point(kernel, slice, dim);
-        let has = |c: &Constraint| usize::from(c.axis) == at && c.dim == dim && same_slice(kernel, c.slice, slice);
-        if !counted && !validity.constraints(value).iter().any(has) {
-            return Some(axis);
-        }
+        Ok(Edges { stored_as_zero })
     }
-    None
 }
 
 pub(super) fn loads_of(kernel: &Kernel, input: usize) -> impl Iterator<Item = Value> {

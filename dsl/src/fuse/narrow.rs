@@ -11,6 +11,7 @@ use crate::infer::infer;
 use crate::ir::{GridExtent, Kernel};
 use crate::op::{BinaryOp, Op, Slice};
 use crate::types::DType;
+use crate::validity::{Constraint, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A kernel that stores tiles of `size` along an axis of a tensor that it stored whole; else why it cannot. With `beside`,
@@ -21,7 +22,8 @@ pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, besid
     let mut out = kernel.clone();
     out.blocks[out.body].insts.retain(|&i| i != store);
     let coord = out.push_grid_axis(GridExtent::Tiles { dim, size });
-    let mut cut = Cut { kernel: out, dim, coord, size, beside, known: BTreeMap::new() };
+    let validity = Validity::by_source(kernel);
+    let mut cut = Cut { kernel: out, validity, dim, coord, size, beside, known: BTreeMap::new() };
     let kept = slices[..axis].iter().filter(|s| !matches!(s, Slice::At(_))).count();
     let value = cut.value(value, kept)?;
     let mut slices = slices;
@@ -36,6 +38,8 @@ pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, besid
 /// The walk from a store backwards.
 struct Cut {
     kernel: Kernel,
+    /// Of what was stored whole.
+    validity: Validity,
     dim: Dim,
     /// The tile that is wanted, and its size.
     coord: Value,
@@ -54,6 +58,11 @@ impl Cut {
         let Some((_, op)) = self.kernel.def_op(v) else { return Err("it is carried by a loop".into()) };
         let op = match op.clone() {
             Op::Reduce { axes, .. } if axes.contains(&(axis as u8)) => self.repeated(v, axis)?,
+            // An axis of one element that cannot be cut is one number for each element of a tile.
+            op if self.kernel.ty(v).shape[axis] == 1 => match self.operation(v, op, axis) {
+                Ok(cut) => cut,
+                Err(why) => self.repeated(v, axis).map_err(|_| why)?,
+            },
             op => self.operation(v, op, axis)?,
         };
         let made = self.one(op)?;
@@ -74,7 +83,15 @@ impl Cut {
         Ok(match op {
             Op::Splat { value, dtype, shape } => Op::Splat { value, dtype, shape: narrowed(shape, self.size) },
             Op::Iota { shape, axis: counted } => Op::Iota { shape: narrowed(shape, self.size), axis: counted },
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) | Op::Other { .. } => {
+            // Along an axis that had no edge when it was whole nothing is filled.
+            Op::Other { value, other, mut axes } => {
+                let along = |c: &Constraint| usize::from(c.axis) == axis;
+                if !self.validity.constraints(value).iter().any(along) {
+                    axes.retain(|&a| usize::from(a) != axis);
+                }
+                Op::Other { value: self.value(value, axis)?, other, axes }
+            }
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
                 let mut failed = None;
                 let op = op.map_operands(|v| {
                     self.value(v, axis).unwrap_or_else(|e| {
@@ -96,11 +113,9 @@ impl Cut {
                 };
                 Op::Broadcast { value, shape: narrowed(shape, self.size) }
             }
-            Op::Reshape { value, shape } => {
-                let wide = |s: &[u32]| (0..s.len()).filter(|&k| s[k] != 1).collect::<Vec<_>>();
-                let (old, new) = (wide(&self.kernel.ty(value).shape), wide(&shape));
-                let at = new.iter().position(|&a| a == axis).ok_or("its extents change")?;
-                Op::Reshape { value: self.value(value, old[at])?, shape: narrowed(shape, self.size) }
+            Op::Reshape { value, axes } => {
+                let at = axes[axis].ok_or("its extents change")?;
+                Op::Reshape { value: self.value(value, usize::from(at))?, axes }
             }
             Op::Transpose(value) => Op::Transpose(self.value(value, 1 - axis)?),
             Op::Reduce { op, value, axes } if !axes.contains(&(axis as u8)) => {

@@ -107,7 +107,11 @@ impl Wide {
         let in_front =
             |shape: &[u32]| -> Vec<u32> { std::iter::once(self.size).chain(shape.iter().copied()).collect() };
         let op = match op {
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) | Op::Other { .. } => {
+            // What stands past the edges of the element's own axes; the new one keeps its edge.
+            Op::Other { other, axes, .. } => {
+                Op::Other { value: wide[0].unwrap_or(v), other, axes: axes.into_iter().map(|a| a + 1).collect() }
+            }
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
                 let mut operands = Vec::new();
                 for (&source, wide) in sources.iter().zip(&wide) {
                     operands.push(match wide {
@@ -118,15 +122,19 @@ impl Wide {
                 let mut operands = operands.into_iter();
                 op.map_operands(|v| operands.next().unwrap_or(v))
             }
-            Op::Reshape { shape, .. } => Op::Reshape { value: wide[0].unwrap_or(v), shape: in_front(&shape) },
+            Op::Reshape { axes, .. } => {
+                let axes = axes.into_iter().map(|axis| axis.map(|a| a + 1));
+                Op::Reshape { value: wide[0].unwrap_or(v), axes: std::iter::once(Some(0)).chain(axes).collect() }
+            }
             Op::Broadcast { value, shape } => {
                 let from = &self.kernel.ty(value).shape;
                 let shape = in_front(&shape);
-                let mut spread = vec![1; shape.len()];
-                spread[0] = self.size;
+                // Axes that the repetition adds stand behind the new one.
+                let mut axes = vec![None; shape.len()];
+                axes[0] = Some(0);
                 let first = shape.len() - from.len();
-                spread[first..].copy_from_slice(from);
-                let value = self.push(Op::Reshape { value: wide[0].unwrap_or(v), shape: spread })?;
+                axes[first..].iter_mut().zip(1..).for_each(|(to, axis)| *to = Some(axis));
+                let value = self.push(Op::Reshape { value: wide[0].unwrap_or(v), axes })?;
                 Op::Broadcast { value, shape }
             }
             Op::Reduce { op, axes, .. } => {

@@ -210,11 +210,9 @@ impl Round<'_> {
         stands_bare && a.len() == b.len() && a.iter().all(|c| b.iter().any(|d| c.same(d, kernel)))
     }
 
-    /// True for the reshape of a tile with edges along axes of one element.
+    /// True for the reshape of a tile with edges along axes that it drops.
     fn hides(&self, kernel: &Kernel, v: Value) -> bool {
-        let Some((_, Op::Reshape { value, .. })) = kernel.def_op(v) else { return false };
-        let shape = &kernel.ty(*value).shape;
-        let ones = |axis: u8| shape.get(usize::from(axis)) == Some(&1);
-        self.validity.constraints(*value).iter().any(|c| ones(c.axis)) || self.hides(kernel, *value)
+        let Some((_, Op::Reshape { value, axes })) = kernel.def_op(v) else { return false };
+        self.validity.constraints(*value).iter().any(|c| !axes.contains(&Some(c.axis))) || self.hides(kernel, *value)
     }
 }

@@ -133,9 +133,10 @@ fn select_same(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
 }
 
 fn reshape_twice(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
-    let Op::Reshape { value, shape } = &kernel.insts[inst] else { return None };
-    let (_, &Op::Reshape { value, .. }) = kernel.def_op(*value)? else { return None };
-    Some(Rewrite::Op(Op::Reshape { value, shape: shape.clone() }))
+    let Op::Reshape { value, axes } = &kernel.insts[inst] else { return None };
+    let (_, Op::Reshape { value, axes: before }) = kernel.def_op(*value)? else { return None };
+    let through = |axis: &Option<u8>| axis.and_then(|a| before.get(usize::from(a)).copied().flatten());
+    Some(Rewrite::Op(Op::Reshape { value: *value, axes: axes.iter().map(through).collect() }))
 }
 
 fn broadcast_twice(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
@@ -146,7 +147,9 @@ fn broadcast_twice(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite>
 
 fn shape_same(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
     match &kernel.insts[inst] {
-        Op::Reshape { value, shape } | Op::Broadcast { value, shape } if kernel.ty(*value).shape == *shape => {
+        Op::Reshape { value, .. } | Op::Broadcast { value, .. }
+            if kernel.ty(*value).shape == kernel.ty(result(kernel, inst)?).shape =>
+        {
             same(kernel, inst, *value)
         }
         _ => None,
@@ -160,17 +163,17 @@ fn transpose_twice(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite>
 }
 
 fn refill(kernel: &Kernel, validity: &Validity, inst: Inst) -> Option<Rewrite> {
-    let Op::Other { value, .. } = kernel.insts[inst] else { return None };
-    let mut from = Some(value);
-    // A reshape forgets the edges of axes of one element; the verifier does not.
-    while let Some(v) = from {
-        if !validity.constraints(v).is_empty() {
+    let Op::Other { value, ref axes, .. } = kernel.insts[inst] else { return None };
+    if validity.constraints(value).iter().any(|c| axes.contains(&c.axis)) {
+        return None;
+    }
+    // A reshape forgets the edges of the axes that it drops; the verifier does not.
+    let mut behind = value;
+    while let (_, Op::Reshape { value, axes }) = kernel.def_op(behind)? {
+        if validity.constraints(*value).iter().any(|c| !axes.contains(&Some(c.axis))) {
             return None;
         }
-        from = match kernel.def_op(v)?.1 {
-            Op::Reshape { value, .. } => Some(*value),
-            _ => None,
-        };
+        behind = *value;
     }
     same(kernel, inst, value)
 }

@@ -61,19 +61,19 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
         one || wide && kept.get(axis).is_some_and(|&(s, d)| d == c.dim && same_slice(k, s, c.slice))
     };
     let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v, DEEPEST));
-    let find = |v: Value, keep: fn(u32) -> bool| {
+    let find = |v: Value, among: &dyn Fn(u8) -> bool| {
         let shape = &k.ty(v).shape;
-        let all = validity.constraints(v).iter().filter(|c| keep(shape[usize::from(c.axis)]));
+        let all = validity.constraints(v).iter().filter(|c| among(c.axis));
         all.copied().find(|c| !is_sized(c) && !left_out(c, shape)).map(|c| (c, v))
     };
-    // A reshape forgets axes of one element.
+    // The axes that a reshape drops are known behind it alone.
     let mut inner = None;
     let mut behind = value;
-    while let (None, Some((_, Op::Reshape { value, .. }))) = (inner, k.def_op(behind)) {
-        inner = find(*value, |extent| extent == 1);
+    while let (None, Some((_, Op::Reshape { value, axes }))) = (inner, k.def_op(behind)) {
+        inner = find(*value, &|axis| !axes.contains(&Some(axis)));
         behind = *value;
     }
-    inner.or_else(|| find(value, |_| true))
+    inner.or_else(|| find(value, &|_| true))
 }
 
 /// True for a number that the sizes of dims alone decide; one that is written in the kernel is not negative.

@@ -131,8 +131,8 @@ impl Generator<'_> {
         // What is loaded may reach outside of its tensor where the store does not.
         let found = match found {
             Some(value) if ty.rank() > 0 => {
-                let other = self.number(ty.dtype);
-                self.push(block, Op::Other { value, other })
+                let (other, axes) = (self.number(ty.dtype), (0..ty.rank() as u8).collect());
+                self.push(block, Op::Other { value, other, axes })
             }
             found => found,
         };
@@ -178,12 +178,13 @@ impl Generator<'_> {
             13 => Op::Cast(self.one_of(&DType::ALL), any),
             14 => Op::Broadcast { value: any, shape: [&[2][..], &ty.shape].concat() },
             15 => {
-                let shape = if self.pick(2) == 0 {
-                    [&ty.shape, &[1][..]].concat()
-                } else {
-                    ty.shape.iter().copied().filter(|&e| e != 1).collect()
+                let all = (0..ty.rank() as u8).map(Some);
+                let axes = match self.pick(3) {
+                    0 => all.chain([None]).collect(),
+                    1 => [None].into_iter().chain(all).collect(),
+                    _ => all.filter(|a| a.is_some_and(|a| ty.shape[usize::from(a)] != 1)).collect(),
                 };
-                Op::Reshape { value: any, shape }
+                Op::Reshape { value: any, axes }
             }
             16 => {
                 let Some(v) = self.find(|t| t.rank() == 2) else { return };
@@ -225,7 +226,10 @@ impl Generator<'_> {
                 Op::Load { param: Param::from_u32(X), slices }
             }
             20 => return self.store(block),
-            21 => Op::Other { value: any, other: self.number(ty.dtype) },
+            21 => {
+                let axes = (0..ty.rank() as u8).filter(|_| self.pick(3) > 0).collect();
+                Op::Other { value: any, other: self.number(ty.dtype), axes }
+            }
             _ if depth < 3 => return self.for_loop(block, depth),
             _ => return,
         };
@@ -251,8 +255,8 @@ impl Generator<'_> {
         let next = carried.into_iter().map(|v| {
             let next = self.like(v);
             let ty = self.kernel.ty(next).clone();
-            let other = self.number(ty.dtype);
-            if ty.rank() == 0 { next } else { self.push(body, Op::Other { value: next, other }).unwrap_or(v) }
+            let (other, axes) = (self.number(ty.dtype), (0..ty.rank() as u8).collect());
+            if ty.rank() == 0 { next } else { self.push(body, Op::Other { value: next, other, axes }).unwrap_or(v) }
         });
         let next = next.collect();
         self.push(body, Op::Yield(next));

@@ -279,7 +279,10 @@ impl<'r> Emitter<'r> {
                 let v = self.push(Op::Cast(*dtype, a))?;
                 return if off { self.blur(v) } else { Ok(v) };
             }
-            Expr::Other(other, a) => Op::Other { value: self.expr(a)?, other: *other },
+            Expr::Other(other, a) => {
+                let value = self.expr(a)?;
+                Op::Other { value, other: *other, axes: (0..self.kernel.ty(value).rank() as u8).collect() }
+            }
             Expr::Broadcast(a, s) => {
                 let value = self.expr(a)?;
                 if *self.kernel.ty(value).shape == self.recipe.shape(s) {
@@ -287,7 +290,7 @@ impl<'r> Emitter<'r> {
                 }
                 Op::Broadcast { value, shape: self.recipe.shape(s) }
             }
-            Expr::Reshape(a, s) => Op::Reshape { value: self.expr(a)?, shape: self.recipe.shape(s) },
+            Expr::Reshape(a, axes) => Op::Reshape { value: self.expr(a)?, axes: axes.clone() },
             Expr::Transpose(a) => Op::Transpose(self.expr(a)?),
             Expr::Reduce(op, a, axes) => {
                 let value = self.expr(a)?;

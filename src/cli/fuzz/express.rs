@@ -352,7 +352,7 @@ impl Generator {
             let op = self.fold_op();
             e = Expr::Reduce(op, Box::new(e), vec![0]);
             shape.remove(0);
-            e = Expr::Reshape(Box::new(e), shape.clone());
+            e = Expr::Reshape(Box::new(e), (1..=shape.len() as u8).map(Some).collect());
         }
         let lead = ty.shape.len() - shape.len();
         let op = self.fold_op();

@@ -126,7 +126,8 @@ pub(super) enum Expr {
     /// A tile, and what stands where it is not valid.
     Other(f64, Box<Expr>),
     Broadcast(Box<Expr>, Vec<Ext>),
-    Reshape(Box<Expr>, Vec<Ext>),
+    /// A tile, and of each axis of the result the axis that it is.
+    Reshape(Box<Expr>, Vec<Option<u8>>),
     Transpose(Box<Expr>),
     Reduce(ReduceOp, Box<Expr>, Vec<u8>),
     /// Two factors, and what is added.

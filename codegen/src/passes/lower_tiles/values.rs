@@ -5,6 +5,7 @@ use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Type};
 use crate::layout::Fragment;
+use atlas_dsl::types::dropped_axes;
 use atlas_dsl::{Op, Value};
 
 impl Lower<'_> {
@@ -95,10 +96,9 @@ impl Lower<'_> {
                 let a = self.fragment(a, layout)?;
                 self.push_tile(GpuOp::Cast(a), dtype, layout)
             }
-            Op::Other { value, other } => {
+            Op::Other { value, other, ref axes } => {
                 let a = self.fragment(value, layout)?;
-                let all: Vec<u8> = (0..ty.rank() as u8).collect();
-                let valid = self.valid(value, &all)?;
+                let valid = self.valid(value, axes)?;
                 if valid.is_empty() || self.extents.is_filled_with(self.tile, value, other) {
                     return Ok(a);
                 }
@@ -109,15 +109,14 @@ impl Lower<'_> {
                 let a = self.fragment(value, &from)?;
                 self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout)
             }
-            Op::Reshape { value, .. } => {
+            Op::Reshape { value, ref axes } => {
                 let from = self.layout_of(value)?.without_unit_padding();
                 let a = self.fragment(value, &from)?;
-                // An axis of one element that goes takes along what was known of it.
-                let shape = &self.tile.ty(value).shape;
-                let unit: Vec<u8> = (0..shape.len()).filter(|&i| shape[i] == 1).map(|i| i as u8).collect();
-                let ragged = self.extents.constraints(value).any(|c| unit.contains(&c.axis));
+                // An axis that goes takes along what was known of it.
+                let dropped = dropped_axes(self.tile.ty(value).rank(), axes);
+                let ragged = self.extents.constraints(value).any(|c| dropped.contains(&c.axis));
                 let a = if ragged && !self.extents.is_filled_with(self.tile, value, 0.0) {
-                    self.put_neutral(value, a, &unit, 0.0)?
+                    self.put_neutral(value, a, &dropped, 0.0)?
                 } else {
                     a
                 };

@@ -24,8 +24,8 @@ impl Builder {
         let mut given: Vec<Value> = Vec::new();
         args.map(|arg| match arg {
             Operand::Value(v) if given.contains(&v) => {
-                let shape = self.kernel.ty(v).shape.clone();
-                self.reshape(loc, arg, &shape)
+                let axes: Vec<Option<u8>> = (0..self.kernel.ty(v).rank() as u8).map(Some).collect();
+                self.reshape(loc, arg, &axes)
             }
             Operand::Value(v) => {
                 given.push(v);
