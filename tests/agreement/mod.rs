@@ -6,6 +6,7 @@
 mod ahead;
 mod arguments;
 mod doubles;
+mod edges_of_derivatives;
 mod exchanges;
 mod fitting;
 mod gallery;
