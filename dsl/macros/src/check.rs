@@ -6,6 +6,7 @@ use crate::error::{Errors, Place};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
+use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -200,7 +201,8 @@ impl Checker<'_> {
     fn number_of(&mut self, e: &Expr) -> Number {
         match &e.kind {
             ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
-            ExprKind::Const(path) => Number::Sized(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            // The whole path: consts of two modules are two numbers.
+            ExprKind::Const(path) => Number::Sized(path.to_token_stream().to_string()),
             ExprKind::Knob(i) => Number::Sized(self.kernel.ast.tune[*i].name.to_string()),
             ExprKind::Local(id) => self.vars[*id].number.clone(),
             ExprKind::Scalar(i) => Number::Formula(self.kernel.params[*i].name.to_string()),

@@ -43,6 +43,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_derivative;
+mod expand_extent;
 mod fuse;
 mod names;
 mod parse;
@@ -67,11 +68,11 @@ use quote::quote;
 #[proc_macro]
 pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let mut errors = error::Errors::default();
-    let items = parse::parse(input.into(), &mut errors);
+    let (named, items) = parse::parse(input.into(), &mut errors);
     let mut file = resolve::resolve(items, &mut errors);
     check::check(&mut file, &mut errors);
     let mut out = errors.into_tokens();
-    out.extend(expand::expand(&file, &root()));
+    out.extend(expand::expand(&file, &root(named)));
     out.into()
 }
 
@@ -79,11 +80,14 @@ pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// `dsl/LANGUAGE.md` says which can be fused.
 #[proc_macro]
 pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    fuse::fuse(input.into(), &root()).into()
+    fuse::fuse(input.into()).into()
 }
 
-/// The path of what emitted code calls, in the crate that is being compiled.
-fn root() -> TokenStream {
+/// The path of what emitted code calls, in the crate that is being compiled; `named` is what `#![crate = path]` says.
+fn root(named: Option<syn::Path>) -> TokenStream {
+    if let Some(path) = named {
+        return quote!(#path::__macro);
+    }
     // `CARGO_CRATE_NAME` tells a library from the examples and tests beside it, which name it as others do.
     let is_library = |name: &str| {
         std::env::var("CARGO_CRATE_NAME").is_ok_and(|c| c == name)

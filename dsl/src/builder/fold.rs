@@ -10,6 +10,21 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Mul => x * y,
         BinaryOp::Div => x / y,
         BinaryOp::Min | BinaryOp::Max if x.is_nan() || y.is_nan() => f64::NAN,
+        // Of two zeros -0 is the lesser one.
+        BinaryOp::Min if x == y => {
+            if x.is_sign_negative() {
+                x
+            } else {
+                y
+            }
+        }
+        BinaryOp::Max if x == y => {
+            if x.is_sign_negative() {
+                y
+            } else {
+                x
+            }
+        }
         BinaryOp::Min => x.min(y),
         BinaryOp::Max => x.max(y),
         // Of integers alone.
