@@ -146,10 +146,6 @@ impl Validity {
                     self.load(kernel, slices, dims, &mut out);
                 }
             }
-            // A tile that keeps its extents keeps all of its axes.
-            Op::Reshape { value, shape } if kernel.ty(*value).shape == *shape => {
-                out.clone_from(&self.constraints[*value]);
-            }
             Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
                 op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
             }

@@ -250,7 +250,7 @@ impl Checker<'_> {
             ExprKind::Select(parts) => self.select(parts, e),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));
-                Ty { elem: to, coordinate: None, ..x }
+                Ty { elem: to, coordinate: None, of_numbers: false, ..x }
             }
             ExprKind::CastLike(parts) => {
                 let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
@@ -258,7 +258,7 @@ impl Checker<'_> {
                     let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
                     return self.mistake(106, parts[1].place, message);
                 }
-                Ty { elem: like.elem, coordinate: None, ..x }
+                Ty { elem: like.elem, coordinate: None, of_numbers: like.of_numbers, ..x }
             }
             ExprKind::Transpose(x) => {
                 let ty = self.expr(x);

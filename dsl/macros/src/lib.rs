@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `parse`, `ast` | tokens to syntax, through `syn` |
 //! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
-//! | `check*`, `symbolic` | element types, extents and edges, by name; who writes what |
+//! | `check*`, `carried`, `symbolic` | element types, extents and edges, by name; who writes what |
 //! | `expand` | Rust that calls the builder |
 //! | `fuse` | `fuse!`, which names kernels and sees none |
 //! | `error` | every mistake, at the user's tokens |
@@ -35,6 +35,7 @@
 #![warn(clippy::too_many_lines)]
 
 mod ast;
+mod carried;
 mod check;
 mod check_derivative;
 mod check_loops;

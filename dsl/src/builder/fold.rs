@@ -42,7 +42,10 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         BinaryOp::Mul => x.checked_mul(y),
         BinaryOp::Div | BinaryOp::Rem if y == 0 => return Err(format!("{x} is divided by 0")),
         BinaryOp::Div if x.checked_rem(y).is_some_and(|rest| rest != 0) => {
-            return Err(format!("{x} / {y} of whole numbers is not a whole number; for a float write {x}.0 / {y}.0"));
+            // Either may be a knob or a const, which is another number elsewhere.
+            return Err(format!(
+                "{x} / {y} of whole numbers is not a whole number; for a float multiply one of them by 1.0"
+            ));
         }
         BinaryOp::Div => x.checked_div(y),
         BinaryOp::Rem => x.checked_rem(y),

@@ -78,7 +78,6 @@ fn sources(kernel: &Kernel, v: Value) -> BTreeSet<Value> {
                 | Op::Cast(..)
                 | Op::Broadcast { .. }),
             ) => op.visit_operands(|operand| open.push(operand)),
-            Some(Op::Reshape { value, .. }) if kernel.ty(*value) == kernel.ty(v) => open.push(*value),
             Some(Op::Other { .. } | Op::Splat { .. } | Op::Iota { .. }) => {}
             Some(Op::Load { slices, .. }) if slices.iter().all(|s| matches!(s, Slice::At(_) | Slice::Whole)) => {}
             _ => {

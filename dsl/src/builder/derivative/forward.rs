@@ -89,7 +89,6 @@ impl Walk<'_> {
                     number => number,
                 }
             }
-            Op::Reshape { value, .. } if self.s.b.kernel.ty(value) == self.s.b.kernel.ty(result) => self.along(value),
             // What stands past an edge stands still.
             Op::Other { value, .. } => {
                 let tangent = self.along(value);

@@ -19,6 +19,7 @@ mod slopes;
 use super::{Builder, Operand};
 use crate::entity::Value;
 use crate::ir::Loc;
+use crate::op::Op;
 
 impl Builder {
     /// The arguments, of which one tile that is given twice is two.
@@ -26,8 +27,9 @@ impl Builder {
         let mut given: Vec<Value> = Vec::new();
         args.map(|arg| match arg {
             Operand::Value(v) if given.contains(&v) => {
+                // A broadcast that repeats nothing keeps every edge, which a reshape does not.
                 let shape = self.kernel.ty(v).shape.clone();
-                self.reshape(loc, arg, &shape)
+                self.push(loc, Op::Broadcast { value: v, shape })
             }
             Operand::Value(v) => {
                 given.push(v);

@@ -82,9 +82,6 @@ impl Walk<'_> {
             }
             // Each element that a tile is repeated to has a partial of its own.
             Op::Broadcast { value, .. } => self.give(value, 1.0.into(), partial),
-            Op::Reshape { value, .. } if self.s.b.kernel.ty(value) == self.s.b.kernel.ty(result) => {
-                self.give(value, 1.0.into(), partial);
-            }
             // What stands past an edge is no argument.
             Op::Other { value, .. } => {
                 let own = self.s.through_or(partial, value);
