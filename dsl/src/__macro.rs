@@ -41,6 +41,27 @@ impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
     }
 }
 
+/// A Rust const that is an extent of a tile.
+#[diagnostic::on_unimplemented(
+    message = "a const of type `{Self}` is no extent of a tile",
+    label = "an extent is a whole number: a const of type `u32`, `usize` or another integer type"
+)]
+pub trait ConstExtent {
+    /// The number; the greatest in the place of what is too large for any tile.
+    fn extent(self) -> i64;
+}
+
+macro_rules! extents {
+    ($($integer:ty),*) => {
+        $(impl ConstExtent for $integer {
+            fn extent(self) -> i64 {
+                i64::try_from(self).unwrap_or(i64::MAX)
+            }
+        })*
+    };
+}
+extents!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
+
 /// `full::<f32>([A, B], value)`.
 pub fn fill(b: &mut Builder, loc: Loc, value: Operand, dtype: DType, shape: &[u32]) -> Operand {
     match value.number() {

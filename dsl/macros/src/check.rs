@@ -6,6 +6,7 @@ use crate::error::{Errors, Place};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
+use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -204,7 +205,8 @@ impl Checker<'_> {
     fn number_of(&mut self, e: &Expr) -> Number {
         match &e.kind {
             ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
-            ExprKind::Const(path) => Number::Sized(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            // The whole path: consts of two modules are two numbers.
+            ExprKind::Const(path) => Number::Sized(path.to_token_stream().to_string()),
             ExprKind::Knob(i) => Number::Sized(self.kernel.ast.tune[*i].name.to_string()),
             ExprKind::Local(id) => self.vars[*id].number.clone(),
             ExprKind::Scalar(i) => Number::Formula(self.kernel.params[*i].name.to_string()),
@@ -252,7 +254,7 @@ impl Checker<'_> {
             ExprKind::Select(parts) => self.select(parts, e),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));
-                Ty { elem: to, coordinate: None, ..x }
+                Ty { elem: to, coordinate: None, of_numbers: false, ..x }
             }
             ExprKind::CastLike(parts) => {
                 let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
@@ -260,7 +262,7 @@ impl Checker<'_> {
                     let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
                     return self.mistake(106, parts[1].place, message);
                 }
-                Ty { elem: like.elem, coordinate: None, ..x }
+                Ty { elem: like.elem, coordinate: None, of_numbers: like.of_numbers, ..x }
             }
             ExprKind::Transpose(x) => {
                 let ty = self.expr(x);

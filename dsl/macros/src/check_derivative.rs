@@ -6,8 +6,8 @@ use crate::symbolic::Ty;
 use crate::tree::{Callee, Expr, ExprKind, Stmt, TileFn};
 
 impl Checker<'_> {
-    /// Partial derivatives have the extents of the function's result and the element types of its arguments; a derivative
-    /// along tangents is as the result.
+    /// Partial derivatives have the extents and the edges of the function's result and the element types of its arguments; a
+    /// derivative along tangents is as the result, with the edges of the tangents that it is made of.
     pub(crate) fn derivative(&mut self, e: &Expr) -> Vec<Ty> {
         let ExprKind::Derivative { mode, of, args, tangents } = &e.kind else { return vec![] };
         let name = mode.name();
@@ -23,7 +23,7 @@ impl Checker<'_> {
         let mut met = vec![];
         for ((ty, arg), (tangent, of)) in types.iter().zip(args).zip(moves.iter().zip(tangents)) {
             let both = self.together("`jvp`", (ty, self.named(arg)), (tangent, self.named(of)), of.place);
-            met.push(both);
+            met.push(if tangent.is_literal() { ty.clone() } else { both });
         }
         let result = match *of {
             Callee::Fn(index) => {
@@ -43,8 +43,15 @@ impl Checker<'_> {
                 types.into_iter().map(|ty| Ty { elem: ty.elem, coordinate: None, ..result.clone() }).collect()
             }
             Mode::Forward => {
-                let all: Vec<&Ty> = std::iter::once(&result).chain(&met).collect();
-                vec![Ty { coordinate: None, ..result.clone() }.with_edges_of(&all)]
+                // A tangent goes the way of its argument, and an `or` on it says what stands past the edges of both.
+                let edges = match *of {
+                    Callee::Fn(index) if result.shape.is_some() => {
+                        self.call_with(index, met).into_iter().next().map_or(vec![], |ty| ty.edges)
+                    }
+                    Callee::Fn(_) => vec![],
+                    Callee::Builtin(_) => met.into_iter().next().map_or(vec![], |ty| ty.edges),
+                };
+                vec![Ty { coordinate: None, edges, ..result }]
             }
         }
     }

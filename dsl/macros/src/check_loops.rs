@@ -1,5 +1,6 @@
 //! Loops: their bounds, what they carry, and what may not leave them.
 
+use crate::carried::{combined, stands_past_the_end};
 use crate::check::Checker;
 use crate::check_memory::not_one_i32;
 use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, list};
@@ -48,7 +49,7 @@ impl Checker<'_> {
                     let whole = !matches!(ty.elem, Elem::Literal(Some(x)) if x.fract() != 0.0);
                     let is_tile = ty.shape.as_ref().is_some_and(|s| !s.is_empty());
                     if !whole || !ty.elem.agrees(&Elem::Fixed(DType::I32)) || is_tile {
-                        let cure = if is_tile { "" } else { not_one_i32(&ty) };
+                        let cure = if is_tile { String::new() } else { not_one_i32(&ty) };
                         self.error(112, bound.place, format!("a loop bound is a scalar i32, found {ty}{cure}"));
                     }
                 }
@@ -98,14 +99,16 @@ impl Checker<'_> {
         for (&c, want) in l.carried.iter().zip(entered) {
             let (moved, still): (Vec<Edge>, Vec<Edge>) =
                 self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
+            let how = combined(&l.body, c);
             for edge in moved {
-                let (name, load, dim) = (self.local_name(c), &edge.load, &edge.cut.dim_name);
+                let (name, dim) = (self.local_name(c), &edge.cut.dim_name);
+                let stands = stands_past_the_end(how, &edge, &want.elem, &name);
                 let message = match edge.contracted.as_ref().filter(|other| *other != dim) {
                     Some(other) => format!(
-                        "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, say what stands past the end of {dim}, for `{name}` carries it out of the loop: `{load}.or(0.0)`"
+                        "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, `{name}` carries it out of the loop: say what stands past the end of {dim}{stands}"
                     ),
                     None => format!(
-                        "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold {dim} inside the loop, or, if it is to stay an axis, say what stands past its end: `{load}.or(0.0)`"
+                        "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold {dim} inside the loop, or, if it is to stay an axis, say what stands past its end{stands}"
                     ),
                 };
                 self.error(226, edge.place, message);

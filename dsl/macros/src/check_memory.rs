@@ -1,6 +1,7 @@
 //! Loads and stores: what an index cuts out of a tensor, and that no program touches what another one writes.
 
 use crate::check::Checker;
+use crate::check_operations::whole_of_numbers;
 use crate::error::Place;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
@@ -58,12 +59,9 @@ impl Checker<'_> {
         }
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
         if !found.elem.agrees(&target.elem) {
-            let wanted = target.elem;
-            self.error(
-                111,
-                value.place,
-                format!("`{name}` has elements of {wanted}, but this is {found}; write `.cast::<{wanted}>()`"),
-            );
+            let mend = stored_as(&found, &target.elem);
+            let message = format!("`{name}` has elements of {}, but this is {found}; {mend}", target.elem);
+            self.error(111, value.place, message);
         } else if let Elem::Literal(Some(x)) = found.elem
             && let Some(why) = target.elem.refuses(x)
         {
@@ -78,13 +76,20 @@ impl Checker<'_> {
             let found = if from.is_empty() { "a scalar".to_owned() } else { found };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
         } else if let Some((edge, axis)) = shown(&found, &target, &points) {
-            let (dim, load) = (&edge.cut.dim_name, &edge.load);
+            let dim = &edge.cut.dim_name;
+            let stands = match value.kind {
+                ExprKind::Load { .. } => format!("`{}.or(0.0)`, or another number", edge.load),
+                _ => format!(
+                    "`{}.or(v)`, whose number `v` is 0.0 for what is added, 1.0 for a factor, `f32::NEG_INFINITY` for a side of `max`",
+                    edge.load
+                ),
+            };
             let message = match axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim) {
                 Some(written) => format!(
-                    "this tile has {dim} along the axis that this store to `{name}` has {written} along: is a `.t()` missing, or one too many? If not, say what stands where elements of it lie outside of {dim}: `{load}.or(0.0)`"
+                    "this tile has {dim} along the axis that this store to `{name}` has {written} along: is a `.t()` missing, or one too many? If not, say what stands where elements of it lie outside of {dim}: {stands}"
                 ),
                 None => format!(
-                    "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: `{load}.or(0.0)`"
+                    "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: {stands}"
                 ),
             };
             self.error(227, edge.place, message);
@@ -330,13 +335,28 @@ fn index_text(k: &Kernel, index: &[Index]) -> String {
 }
 
 /// What to write instead of what is no scalar i32.
-pub(crate) fn not_one_i32(ty: &Ty) -> &'static str {
+pub(crate) fn not_one_i32(ty: &Ty) -> String {
     match &ty.shape {
         Some(shape) if !shape.is_empty() => {
-            "; a program reads one at a time: let the grid or a loop count the elements"
+            "; a program reads one at a time: let the grid or a loop count the elements".to_owned()
         }
-        _ if ty.is_literal() => "",
-        _ if ty.elem.is_bool() => "",
-        _ => "; write `.cast::<i32>()`",
+        _ if ty.is_literal() || ty.elem.is_bool() => String::new(),
+        _ => match whole_of_numbers(ty, &Elem::Fixed(DType::I32)) {
+            Some(mend) => format!("; it {mend}"),
+            None => "; write `.cast::<i32>()`".to_owned(),
+        },
     }
+}
+
+/// What to write where a tile of another element type is stored, and what that loses.
+fn stored_as(found: &Ty, wanted: &Elem) -> String {
+    if let Some(mend) = whole_of_numbers(found, wanted) {
+        return format!("it {mend}");
+    }
+    let loses = match (&found.elem, wanted) {
+        (Elem::Fixed(DType::I64), Elem::Fixed(DType::I32)) => ", which keeps the low 32 bits",
+        (from, Elem::Fixed(to)) if to.is_int() && from.may_be_float() => ", which cuts towards 0",
+        _ => "",
+    };
+    format!("write `.cast::<{wanted}>()`{loses}")
 }

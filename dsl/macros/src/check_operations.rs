@@ -19,7 +19,7 @@ impl Checker<'_> {
             let message = format!("a tile {} does not broadcast to {}", list(from), list(&to));
             return self.mistake(107, value.place, message);
         }
-        Ty::tile(ty.elem.clone(), to).with_edges_of(&[&ty])
+        Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem.clone(), to) }.with_edges_of(&[&ty])
     }
 
     /// `5 / 2` of literals, which is 2 for a reader of Rust and 2.5 for one of mathematics; and what divides by 0.
@@ -138,7 +138,9 @@ impl Checker<'_> {
         };
         let elem = if x.is_literal() || x.elem == Elem::Unknown { y.elem.clone() } else { x.elem.clone() };
         let elem = if let Elem::Literal(_) = elem { Elem::Literal(None) } else { elem };
-        Ty::tile(elem, shape).with_edges_of(&[x, y])
+        let sides = [x, y];
+        let of_numbers = sides.iter().all(|t| t.of_numbers || t.is_literal()) && sides.iter().any(|t| t.of_numbers);
+        Ty { of_numbers, ..Ty::tile(elem, shape) }.with_edges_of(&sides)
     }
 
     pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: Place) -> Ty {
@@ -168,8 +170,8 @@ impl Checker<'_> {
             );
         }
         let mut both = self.together("`select`", (&x, self.named(t)), (&y, self.named(f)), e.place);
-        let of_numbers = both.is_literal();
-        if of_numbers {
+        let of_numbers = both.is_literal() || both.of_numbers;
+        if both.is_literal() {
             both.elem = Elem::Fixed(DType::F32);
         }
         let (Some(a), Some(b)) = (&cond.shape, &both.shape) else { return Ty::unknown() };
@@ -231,7 +233,7 @@ impl Checker<'_> {
             return self.mistake(104, value, format!("`{name}` folds numbers, found {ty}"));
         }
         let Some(shape) = ty.shape.clone() else { return ty };
-        let Some((axis, place)) = axis else { return Ty::tile(ty.elem, vec![]) };
+        let Some((axis, place)) = axis else { return Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem, vec![]) } };
         let mut shape = shape;
         let rank = shape.len();
         let axes = if rank == 1 {
@@ -257,19 +259,27 @@ impl Checker<'_> {
     }
 }
 
+/// What an f32 that numbers alone made is to be where whole numbers are wanted: a cast of it would be one of what an f32 has
+/// rounded already.
+pub(crate) fn whole_of_numbers(found: &Ty, wanted: &Elem) -> Option<String> {
+    let Elem::Fixed(to @ (DType::I32 | DType::I64)) = wanted else { return None };
+    let mend = format!("is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0");
+    (found.of_numbers && found.elem == Elem::Fixed(DType::F32)).then_some(mend)
+}
+
 /// How two operands of different types are made one.
 fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
-    let f32 = Elem::Fixed(DType::F32);
     for (number, name, other) in [(x, x_name, y), (y, y_name, x)] {
-        if let Elem::Fixed(to @ (DType::I32 | DType::I64)) = other.elem
-            && number.of_numbers
-            && number.elem == f32
-        {
+        if let Some(mend) = whole_of_numbers(number, &other.elem) {
             let name = if name.is_empty() { "the f32".to_owned() } else { format!("`{name}`") };
-            return format!(
-                "{name} is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0"
-            );
+            return format!("{name} {mend}");
         }
+    }
+    // 16 bits hold whole numbers up to 256 or 2048 alone.
+    let is_short = |ty: &Ty| matches!(ty.elem, Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16));
+    let is_int = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int());
+    if is_short(x) && is_int(y) || is_int(x) && is_short(y) {
+        return "write `.cast::<f32>()` after both".to_owned();
     }
     let (to, side, name) =
         if x.elem.width() < y.elem.width() { (&y.elem, "left", x_name) } else { (&x.elem, "right", y_name) };

@@ -3,7 +3,7 @@
 use crate::ast::{self, Mode};
 use crate::signature::is_upper;
 use crate::tree::{
-    DTypeRef, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
+    DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
     TileFn,
 };
 use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
@@ -24,7 +24,7 @@ pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
 }
 
 fn tile_fn(f: &TileFn, file: &File, root: &TokenStream) -> TokenStream {
-    let mut w = Writer { root, file, locals: &f.locals, knobs: &[], temps: 0 };
+    let mut w = Writer { root, file, locals: &f.locals, knobs: &[], dims: &[], temps: 0 };
     let (name, vis, attrs) = (&f.ast.name, &f.ast.vis, &f.ast.attrs);
     let params: Vec<Ident> = (0..f.ast.params.len()).map(|i| w.local(i)).collect();
     let mut body = TokenStream::new();
@@ -105,7 +105,10 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let register = (!k.broken).then(|| {
         quote! {
             #(#cfgs)*
-            #root::inventory::submit! { #root::Registered(&#name) }
+            #[allow(deprecated, reason = "what a user deprecates is still registered")]
+            const _: () = {
+                #root::inventory::submit! { #root::Registered(&#name) }
+            };
         }
     });
     quote! {
@@ -129,7 +132,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
 }
 
 fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
-    let mut w = Writer { root, file, locals: &k.locals, knobs: &k.ast.tune, temps: 0 };
+    let mut w = Writer { root, file, locals: &k.locals, knobs: &k.ast.tune, dims: &k.dims, temps: 0 };
     let mut out = TokenStream::new();
     for knob in k.ast.tune.iter().filter(|t| is_upper(&t.name)) {
         let (variable, name, loc) = (knob_variable(&knob.name), knob.name.to_string(), w.loc(knob.name.span()));
@@ -224,7 +227,7 @@ pub(crate) fn doc_text(attrs: &[syn::Attribute]) -> String {
 
 /// A number; a literal token carries no sign.
 fn literal(value: f64, whole: bool, root: &TokenStream) -> TokenStream {
-    let sign = (value < 0.0).then(|| quote!(-));
+    let sign = value.is_sign_negative().then(|| quote!(-));
     if whole {
         let number = Literal::u64_unsuffixed(value.abs() as u64);
         return quote!(#root::Operand::Whole(#sign #number));
@@ -254,10 +257,10 @@ fn dtype_ref(d: DTypeRef, root: &TokenStream) -> TokenStream {
 }
 
 // Names of emitted variables end in `_` or a number, so they never meet a static or const of the caller.
-fn knob_variable(name: &Ident) -> Ident {
+pub(crate) fn knob_variable(name: &Ident) -> Ident {
     format_ident!("{}_", name, span = name.span())
 }
-fn dim_variable(i: usize) -> Ident {
+pub(crate) fn dim_variable(i: usize) -> Ident {
     format_ident!("__d{}", i)
 }
 fn param_variable(i: usize) -> Ident {
@@ -272,7 +275,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) root: &'a TokenStream,
     file: &'a File,
     locals: &'a [Local],
-    knobs: &'a [ast::Knob],
+    pub(crate) knobs: &'a [ast::Knob],
+    pub(crate) dims: &'a [Dim],
     temps: usize,
 }
 
@@ -288,7 +292,7 @@ impl Writer<'_> {
     }
 
     /// `let temp = call;`, giving the temp.
-    fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
+    pub(crate) fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
         let temp = format_ident!("__t{}", self.temps);
         self.temps += 1;
         out.extend(quote!(let #temp = #call;));
@@ -394,38 +398,6 @@ impl Writer<'_> {
     fn precision(&self, p: Precision) -> TokenStream {
         let (root, p) = (self.root, variant(p.variant()));
         quote!(#root::Precision::#p)
-    }
-
-    /// The u32 that an extent stands for.
-    fn extent(&mut self, e: &Extent, span: Span, out: &mut TokenStream) -> TokenStream {
-        match e {
-            Extent::Number(n) => quote!(#n),
-            Extent::Knob(i) => {
-                let knob = knob_variable(&self.knobs[*i].name);
-                quote!(#knob)
-            }
-            Extent::Dim(i) => {
-                let (d, loc) = (dim_variable(*i), self.loc(span));
-                self.bind(quote!(__b.dim_extent(#loc, #d)), out)
-            }
-            Extent::Const(path) => quote!((#path as u32)),
-            Extent::Combined(op, a, b) => {
-                let (a, b) = (self.extent(a, span, out), self.extent(b, span, out));
-                match op {
-                    // Knobs may be any number: what passes the last is refused as a tile.
-                    BinaryOp::Add => quote!(u32::saturating_add(#a, #b)),
-                    BinaryOp::Sub => quote!(u32::saturating_sub(#a, #b)),
-                    BinaryOp::Mul => quote!(u32::saturating_mul(#a, #b)),
-                    _ => quote!((#a / u32::max(#b, 1))),
-                }
-            }
-            Extent::Bad => quote!(1),
-        }
-    }
-
-    fn extents(&mut self, list: &[Extent], span: Span, out: &mut TokenStream) -> TokenStream {
-        let list: Vec<TokenStream> = list.iter().map(|e| self.extent(e, span, out)).collect();
-        quote!(&[#(#list),*])
     }
 
     fn indices(&mut self, index: &[Index], out: &mut TokenStream) -> Vec<TokenStream> {

@@ -1,6 +1,7 @@
 //! `fuse!`: names of kernels to a fusion, which `atlas_dsl::fuse` makes one kernel of.
 
 use crate::error::Errors;
+use crate::parse::named_crate;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
@@ -71,9 +72,11 @@ impl Parse for Fused {
 }
 
 /// Rust for every fused kernel of the macro's input.
-pub(crate) fn fuse(tokens: TokenStream, root: &TokenStream) -> TokenStream {
+pub(crate) fn fuse(tokens: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
+    let mut named = None;
     let read = |input: ParseStream<'_>| {
+        named = named_crate(input)?;
         let mut all = Vec::new();
         while !input.is_empty() {
             all.push(input.parse::<Fused>()?);
@@ -87,10 +90,10 @@ pub(crate) fn fuse(tokens: TokenStream, root: &TokenStream) -> TokenStream {
             Vec::new()
         }
     };
-    let mut out = TokenStream::new();
+    let (root, mut out) = (crate::root(named), TokenStream::new());
     for fused in &all {
         check(fused, &mut errors);
-        out.extend(expand(fused, root));
+        out.extend(expand(fused, &root));
     }
     let mut tokens = errors.into_tokens();
     tokens.extend(out);
@@ -138,6 +141,9 @@ fn expand(fused: &Fused, root: &TokenStream) -> TokenStream {
             keep_f32: #keep,
         });
         #(#cfgs)*
-        #root::inventory::submit! { #root::Registered(&#name) }
+        #[allow(deprecated, reason = "what a user deprecates is still registered")]
+        const _: () = {
+            #root::inventory::submit! { #root::Registered(&#name) }
+        };
     }
 }

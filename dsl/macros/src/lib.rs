@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `parse`, `ast` | tokens to syntax, through `syn` |
 //! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
-//! | `check*`, `symbolic` | element types, extents and edges, by name; who writes what |
+//! | `check*`, `carried`, `symbolic` | element types, extents and edges, by name; who writes what |
 //! | `expand` | Rust that calls the builder |
 //! | `fuse` | `fuse!`, which names kernels and sees none |
 //! | `error` | every mistake, at the user's tokens |
@@ -35,6 +35,7 @@
 #![warn(clippy::too_many_lines)]
 
 mod ast;
+mod carried;
 mod check;
 mod check_derivative;
 mod check_loops;
@@ -43,6 +44,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_derivative;
+mod expand_extent;
 mod fuse;
 mod names;
 mod parse;
@@ -67,11 +69,11 @@ use quote::quote;
 #[proc_macro]
 pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let mut errors = error::Errors::default();
-    let items = parse::parse(input.into(), &mut errors);
+    let (named, items) = parse::parse(input.into(), &mut errors);
     let mut file = resolve::resolve(items, &mut errors);
     check::check(&mut file, &mut errors);
     let mut out = errors.into_tokens();
-    out.extend(expand::expand(&file, &root()));
+    out.extend(expand::expand(&file, &root(named)));
     out.into()
 }
 
@@ -79,11 +81,14 @@ pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// `dsl/LANGUAGE.md` says which can be fused.
 #[proc_macro]
 pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    fuse::fuse(input.into(), &root()).into()
+    fuse::fuse(input.into()).into()
 }
 
-/// The path of what emitted code calls, in the crate that is being compiled.
-fn root() -> TokenStream {
+/// The path of what emitted code calls, in the crate that is being compiled; `named` is what `#![crate = path]` says.
+fn root(named: Option<syn::Path>) -> TokenStream {
+    if let Some(path) = named {
+        return quote!(#path::__macro);
+    }
     // `CARGO_CRATE_NAME` tells a library from the examples and tests beside it, which name it as others do.
     let is_library = |name: &str| {
         std::env::var("CARGO_CRATE_NAME").is_ok_and(|c| c == name)

@@ -9,6 +9,7 @@ use crate::parse_unsupported::unsupported;
 use atlas_vocabulary::{BinaryOp, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, Token, Visibility, braced, bracketed, parenthesized};
@@ -20,10 +21,11 @@ mod keyword {
     syn::custom_keyword!(require);
 }
 
-/// Reads every item of the macro's input.
-pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Vec<Item> {
-    let mut items = Vec::new();
+/// Reads every item of the macro's input, and the path of `#![crate = path]` before them.
+pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (Option<syn::Path>, Vec<Item>) {
+    let (mut root, mut items) = (None, Vec::new());
     let read = |input: ParseStream<'_>| {
+        root = named_crate(input)?;
         while !input.is_empty() {
             let mut started = None;
             match item(input, errors, &mut started) {
@@ -43,7 +45,26 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Vec<Item> {
     {
         report(&e, errors);
     }
-    items
+    (root, items)
+}
+
+/// `#![crate = path]`, if the input begins with it: where Atlas is for a crate that has it through another one.
+pub(crate) fn named_crate(input: ParseStream<'_>) -> syn::Result<Option<syn::Path>> {
+    if !input.peek(Token![#]) || !input.peek2(Token![!]) {
+        return Ok(None);
+    }
+    input.parse::<Token![#]>()?;
+    input.parse::<Token![!]>()?;
+    let content;
+    bracketed!(content in input);
+    let attribute: Ident = content.call(Ident::parse_any)?;
+    if attribute != "crate" {
+        let message = format!("unknown attribute `{attribute}`; there is `#![crate = path::to::atlas]`");
+        return Err(syn::Error::new(attribute.span(), message));
+    }
+    content.parse::<Token![=]>()?;
+    let path = syn::Path::parse_mod_style(&content)?;
+    if content.is_empty() { Ok(Some(path)) } else { Err(content.error("a path ends here")) }
 }
 
 fn report(e: &syn::Error, errors: &mut Errors) {
@@ -248,6 +269,10 @@ pub(crate) fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<Stmt> 
 }
 
 fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
+    // A statement that a macro of the user's was given as an expression.
+    if let syn::Stmt::Expr(syn::Expr::Group(g), semi) = stmt {
+        return statement(&syn::Stmt::Expr((*g.expr).clone(), *semi), errors);
+    }
     match stmt {
         syn::Stmt::Local(local) => {
             if let Some(init) = &local.init
@@ -263,8 +288,8 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
             bound(&local.pat, value, errors)
         }
         syn::Stmt::Expr(syn::Expr::ForLoop(f), _) => for_loop(f, errors),
-        syn::Stmt::Expr(syn::Expr::Assign(a), _) if matches!(*a.left, syn::Expr::Tuple(_)) => {
-            let syn::Expr::Tuple(left) = &*a.left else { return None };
+        syn::Stmt::Expr(syn::Expr::Assign(a), _) if matches!(ungrouped(&a.left), syn::Expr::Tuple(_)) => {
+            let syn::Expr::Tuple(left) = ungrouped(&a.left) else { return None };
             let names: Vec<Option<Ident>> = left.elems.iter().map(|e| assigned(e, errors)).collect();
             let value = expression(&a.right, errors)?;
             Some(Stmt::AssignMany { names: names.into_iter().collect::<Option<_>>()?, value })
@@ -323,12 +348,17 @@ fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
 }
 
 fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
-    let name = if let syn::Expr::Path(p) = left { p.path.get_ident().cloned() } else { None };
+    let name = if let syn::Expr::Path(p) = ungrouped(left) { p.path.get_ident().cloned() } else { None };
     if name.is_none() {
         let message = "only a `let mut` name can be assigned; a tensor is written with `store(y[g, n, ..], value)`";
         errors.push(20, Place::of(left), message);
     }
     name
+}
+
+/// What stands in the group without delimiters that a `$x:expr` of a user's macro leaves.
+fn ungrouped(e: &syn::Expr) -> &syn::Expr {
+    if let syn::Expr::Group(g) = e { ungrouped(&g.expr) } else { e }
 }
 
 pub(crate) fn strip(e: &syn::Expr) -> &syn::Expr {
@@ -345,7 +375,7 @@ pub(crate) fn ident_of(e: &syn::Expr) -> Option<Ident> {
 
 /// A called name and its type arguments.
 pub(crate) fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
-    let syn::Expr::Path(p) = f else { return None };
+    let syn::Expr::Path(p) = ungrouped(f) else { return None };
     let segment = p.path.segments.first().filter(|_| p.path.segments.len() == 1)?;
     match &segment.arguments {
         syn::PathArguments::AngleBracketed(a) => Some((segment.ident.clone(), generics(a)?)),
@@ -355,14 +385,24 @@ pub(crate) fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
 
 /// The function in `grad(f)` and `jvp(f)`.
 fn derivative(f: &syn::Expr) -> Option<(Mode, Ident)> {
-    let syn::Expr::Call(c) = f else { return None };
+    let syn::Expr::Call(c) = ungrouped(f) else { return None };
     let mode = Mode::named(&callee(&c.func)?.0.to_string())?;
     if c.args.len() == 1 { Some((mode, ident_of(&c.args[0])?)) } else { None }
 }
 
+/// The one name that a type is, also where it is a `$t:ty` of a user's macro.
+pub(crate) fn type_name(ty: &syn::Type) -> Option<Ident> {
+    match ty {
+        syn::Type::Path(p) if p.qself.is_none() => p.path.get_ident().cloned(),
+        syn::Type::Group(g) => type_name(&g.elem),
+        syn::Type::Paren(p) => type_name(&p.elem),
+        _ => None,
+    }
+}
+
 fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
     let ident = |a: &syn::GenericArgument| match a {
-        syn::GenericArgument::Type(syn::Type::Path(p)) => p.path.get_ident().cloned(),
+        syn::GenericArgument::Type(ty) => type_name(ty),
         _ => None,
     };
     args.args.iter().map(ident).collect()
@@ -462,7 +502,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
         }
         syn::Expr::Index(i) => {
             let base = boxed(&i.expr, errors);
-            let index = match &*i.index {
+            let index = match ungrouped(&i.index) {
                 syn::Expr::Tuple(t) => expressions(&t.elems, errors),
                 one => expression(one, errors).map(|e| vec![e]),
             };

@@ -1,13 +1,13 @@
 //! Rust that is no part of the language, and what to write instead.
 
 use crate::error::{Errors, Place};
+use crate::parse::type_name;
 
 /// Reports Rust that is no part of the language, and what to write instead.
 pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
     let whole = Place::of(e);
     if let syn::Expr::Cast(c) = e
-        && let syn::Type::Path(to) = &*c.ty
-        && let Some(to) = to.path.get_ident()
+        && let Some(to) = type_name(&c.ty)
     {
         errors.push(20, c.as_token.span, format!("`as` does not convert tiles; write `x.cast::<{to}>()`"));
         return None;

@@ -468,7 +468,9 @@ impl<'a> Resolver<'a> {
     /// The size in `tiles(DIM, SIZE)`: a knob or a literal.
     fn tile_size(&mut self, size: &ast::Expr) -> Extent {
         match &size.kind {
-            ast::ExprKind::Literal { value, whole: true } if *value >= 1.0 => Extent::Number(*value as u32),
+            ast::ExprKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
+                Extent::Number(*value as u32)
+            }
             ast::ExprKind::Name(name) => match self.knob(name) {
                 Some(i) => Extent::Knob(i),
                 None => {

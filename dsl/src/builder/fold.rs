@@ -10,6 +10,21 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Mul => x * y,
         BinaryOp::Div => x / y,
         BinaryOp::Min | BinaryOp::Max if x.is_nan() || y.is_nan() => f64::NAN,
+        // Of two zeros -0 is the lesser one.
+        BinaryOp::Min if x == y => {
+            if x.is_sign_negative() {
+                x
+            } else {
+                y
+            }
+        }
+        BinaryOp::Max if x == y => {
+            if x.is_sign_negative() {
+                y
+            } else {
+                x
+            }
+        }
         BinaryOp::Min => x.min(y),
         BinaryOp::Max => x.max(y),
         // Of integers alone.
@@ -27,7 +42,10 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         BinaryOp::Mul => x.checked_mul(y),
         BinaryOp::Div | BinaryOp::Rem if y == 0 => return Err(format!("{x} is divided by 0")),
         BinaryOp::Div if x.checked_rem(y).is_some_and(|rest| rest != 0) => {
-            return Err(format!("{x} / {y} of whole numbers is not a whole number; for a float write {x}.0 / {y}.0"));
+            // Either may be a knob or a const, which is another number elsewhere.
+            return Err(format!(
+                "{x} / {y} of whole numbers is not a whole number; for a float multiply one of them by 1.0"
+            ));
         }
         BinaryOp::Div => x.checked_div(y),
         BinaryOp::Rem => x.checked_rem(y),

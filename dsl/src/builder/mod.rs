@@ -9,12 +9,14 @@
 //! | `elementwise` | operations of one element each |
 //! | `loops` | loops and what they carry |
 //! | `fold` | operations of constants |
+//! | `extents` | extents that a config and consts decide |
 //! | `derivative` | derivatives of functions of tiles, in reverse and forward mode |
 //!
 //! The signature, memory, shapes, folds and products are here.
 
 mod derivative;
 mod elementwise;
+mod extents;
 mod fold;
 mod loops;
 mod operands;
@@ -34,6 +36,9 @@ use crate::types::{DType, reshape_axes};
 use atlas_vocabulary::number;
 use std::collections::BTreeMap;
 
+/// What a table is: its name in the source, its extents and the bits of its elements.
+type TableKey = (String, Vec<u32>, Vec<u32>);
+
 /// Builds a [`Kernel`]. Every appending method takes the place of the user's token first.
 pub struct Builder {
     kernel: Kernel,
@@ -41,7 +46,8 @@ pub struct Builder {
     open: Vec<Block>,
     /// Scalars that are tile coordinates, and the size of their tiles.
     tile_coords: BTreeMap<Value, u32>,
-    tables: BTreeMap<String, Table>,
+    /// By name, extents and elements: consts of one name in two modules are two tables.
+    tables: BTreeMap<TableKey, Table>,
     types: Vec<DType>,
     config: Config,
     errors: Vec<Diagnostic>,
@@ -207,8 +213,13 @@ impl Builder {
 
     /// An element of a constant table, `TABLE[i][j]`. `values` is row-major.
     pub fn table_get(&mut self, loc: Loc, name: &str, shape: &[u32], values: &[f32], indices: &[Operand]) -> Operand {
-        let table = *self.tables.entry(name.to_owned()).or_insert_with(|| {
-            self.kernel.tables.push(TableData { name: name.to_owned(), shape: shape.to_vec(), values: values.to_vec() })
+        let bits = values.iter().map(|v| v.to_bits()).collect();
+        let table = *self.tables.entry((name.to_owned(), shape.to_vec(), bits)).or_insert_with(|| {
+            let tables = &mut self.kernel.tables;
+            let is_free = |name: &String| tables.values().all(|t| t.name != *name);
+            let numbered = (2..).map(|i| format!("{name}_{i}"));
+            let name = std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default();
+            tables.push(TableData { name, shape: shape.to_vec(), values: values.to_vec() })
         });
         let indices = indices.iter().map(|&i| self.index_scalar(loc, i)).collect::<Option<Vec<_>>>();
         match indices {

@@ -44,6 +44,12 @@ impl From<u32> for Operand {
         Operand::Whole(x.into())
     }
 }
+impl From<u64> for Operand {
+    fn from(x: u64) -> Operand {
+        // What is too large is refused by every integer type.
+        Operand::Whole(i64::try_from(x).unwrap_or(i64::MAX))
+    }
+}
 impl From<i64> for Operand {
     fn from(x: i64) -> Operand {
         Operand::Whole(x)

@@ -132,7 +132,10 @@ fn writes_invalid(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str, to: Param)
          `{dim}`, may reach outside of `{dim}` where the store does not"
     );
     Diagnostic::new(227, loc, message)
-        .note(format!("say what stands there: `load({tensor}[..]).or(0.0)`; or store to the same {what} of `{dim}`"))
+        .note(format!(
+            "say what stands there, `load({tensor}[..]).or(v)`: `v` is 0 for what is added, 1 for a factor, the least number \
+             for a side of `max`; or store to the same {what} of `{dim}`"
+        ))
 }
 
 fn leaves_its_loop(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str) -> Diagnostic {
@@ -143,5 +146,8 @@ fn leaves_its_loop(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str) -> Diagno
     );
     Diagnostic::new(226, loc, message)
         .note("fold inside the loop: `total += sum(.., axis = ..)` in the place of a fold after it")
-        .note(format!("or say what stands past the edge: `load({tensor}[..]).or(0.0)`"))
+        .note(
+            "or say what stands past the edge, by `.or(v)` of what the loop combines with what it carries: `v` is 0 for a sum, 1 \
+             for a product, the least number for `max` and the greatest for `min`",
+        )
 }

@@ -1,6 +1,7 @@
 //! The interpreter against plain references.
 
 mod control;
+mod derivatives;
 mod dot;
 mod elementwise;
 mod launch;

@@ -30,11 +30,12 @@ impl Builder {
         }
         let tangent = walk.along(out);
         let ty = self.kernel.ty(out).clone();
-        match tangent {
+        let along = match tangent {
             Operand::Poison => Operand::Poison,
             Operand::Value(v) => self.broadcast_value(loc, v, &ty.shape).map_or(Operand::Poison, Operand::Value),
             number => self.splat(loc, number.number().unwrap_or(0.0), ty.dtype, &ty.shape),
-        }
+        };
+        Slopes { b: self, loc }.valid_with(along, out)
     }
 }
 
@@ -65,7 +66,7 @@ impl Walk<'_> {
             Op::Select { cond, on_true, on_false } => {
                 let dtype = self.s.b.kernel.ty(result).dtype;
                 match [on_true, on_false].map(|v| self.along(v)) {
-                    [yes, no] if is_zero(yes) && is_zero(no) => yes,
+                    [yes, no] if on_true == on_false || is_zero(yes) && is_zero(no) => yes,
                     sides => {
                         let [yes, no] = sides.map(|t| self.s.as_tile(t, dtype));
                         self.s.b.select(loc, cond.into(), yes, no)
@@ -88,8 +89,11 @@ impl Walk<'_> {
                     number => number,
                 }
             }
-            Op::Reshape { value, .. } if self.s.b.kernel.ty(value) == self.s.b.kernel.ty(result) => self.along(value),
-            Op::Other { value, .. } => self.along(value),
+            // What stands past an edge stands still.
+            Op::Other { value, .. } => {
+                let tangent = self.along(value);
+                self.s.through_or(tangent, value)
+            }
             Op::Cast(..) | Op::Splat { .. } | Op::Iota { .. } | Op::Compare(..) | Op::TableGet { .. } => return,
             Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => return,
             _ => {

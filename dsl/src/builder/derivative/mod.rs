@@ -5,11 +5,13 @@
 //! | `reverse` | partial derivatives by all arguments at once |
 //! | `forward` | the derivative along a direction |
 //! | `slopes` | the derivative of each operation |
+//! | `edges` | where a derivative is valid |
 //!
 //! An argument of extent 1 is repeated, and has a derivative for each element that it is repeated to. Where a function has no
 //! derivative, one of its sides is taken: that of `abs` is 0 at 0, `max(x, y)` and `min(x, y)` follow `y` where both are equal
 //! (a ReLU is flat at 0), and `floor` and `round` are flat.
 
+mod edges;
 mod forward;
 mod reverse;
 mod slopes;
@@ -17,6 +19,7 @@ mod slopes;
 use super::{Builder, Operand};
 use crate::entity::Value;
 use crate::ir::Loc;
+use crate::op::Op;
 
 impl Builder {
     /// The arguments, of which one tile that is given twice is two.

@@ -17,7 +17,9 @@ impl Builder {
     ) -> [Operand; N] {
         let args = self.distinct(loc, args);
         let Some((out, insts)) = self.traced(loc, args, f) else { return [Operand::Poison; N] };
-        let mut walk = Walk { s: Slopes { b: self, loc }, partials: BTreeMap::from([(out, Operand::Literal(1.0))]) };
+        let has_or = insts.clone().any(|i| matches!(self.kernel.insts[Inst::from_u32(i as u32)], Op::Other { .. }));
+        let partials = BTreeMap::from([(out, Operand::Literal(1.0))]);
+        let mut walk = Walk { s: Slopes { b: self, loc }, partials, cut: has_or.then_some(out) };
         for inst in insts.rev().map(|i| Inst::from_u32(i as u32)) {
             walk.through(inst);
         }
@@ -26,11 +28,12 @@ impl Builder {
         args.map(|arg| match arg {
             Operand::Value(v) => {
                 let dtype = self.kernel.ty(v).dtype;
-                match partials.get(&v).copied().unwrap_or(Operand::Literal(0.0)) {
+                let partial = match partials.get(&v).copied().unwrap_or(Operand::Literal(0.0)) {
                     Operand::Value(p) => self.broadcast_value(loc, p, &shape).map_or(Operand::Poison, Operand::Value),
                     Operand::Poison => Operand::Poison,
                     number => self.splat(loc, number.number().unwrap_or(0.0), dtype, &shape),
-                }
+                };
+                Slopes { b: self, loc }.valid_with(partial, out)
             }
             Operand::Poison => Operand::Poison,
             _ => Operand::Literal(0.0),
@@ -42,6 +45,8 @@ impl Builder {
 struct Walk<'b> {
     s: Slopes<'b>,
     partials: BTreeMap<Value, Operand>,
+    /// The function's result, if an `or` stands on the way to it.
+    cut: Option<Value>,
 }
 
 impl Walk<'_> {
@@ -55,6 +60,8 @@ impl Walk<'_> {
                 self.give(x, slope, partial);
             }
             Op::Binary(op, x, y) => self.binary(op, (x, y), result, partial),
+            // A choice of one value gives it an edge, and is that value.
+            Op::Select { on_true, on_false, .. } if on_true == on_false => self.give(on_true, 1.0.into(), partial),
             Op::Select { cond, on_true, on_false } => {
                 for (v, [yes, no]) in [(on_true, [partial, 0.0.into()]), (on_false, [0.0.into(), partial])] {
                     let dtype = self.s.b.kernel.ty(v).dtype;
@@ -75,13 +82,9 @@ impl Walk<'_> {
             }
             // Each element that a tile is repeated to has a partial of its own.
             Op::Broadcast { value, .. } => self.give(value, 1.0.into(), partial),
-            Op::Reshape { value, .. } if self.s.b.kernel.ty(value) == self.s.b.kernel.ty(result) => {
-                self.give(value, 1.0.into(), partial);
-            }
             // What stands past an edge is no argument.
             Op::Other { value, .. } => {
-                let dtype = self.s.b.kernel.ty(value).dtype;
-                let own = self.s.as_tile(partial, dtype);
+                let own = self.s.through_or(partial, value);
                 self.give(value, 1.0.into(), own);
             }
             Op::Splat { .. } | Op::Iota { .. } | Op::Compare(..) | Op::TableGet { .. } => {}
@@ -95,7 +98,10 @@ impl Walk<'_> {
         if !self.s.b.kernel.ty(v).dtype.is_float() {
             return;
         }
-        let more = self.s.times(factor, partial);
+        let mut more = self.s.times(factor, partial);
+        if let Some(out) = self.cut {
+            more = self.s.cut_at_or(more, out);
+        }
         let sum = match self.partials.get(&v).copied() {
             Some(before) => self.s.b.binary(self.s.loc, BinaryOp::Add, before, more),
             None => more,
