@@ -1,14 +1,15 @@
 //! Attention over all keys with an online softmax: `o = softmax(s q kᵀ) v`, head by head.
 //!
-//! The running maximum and sum of exponentials rescale what was summed before (Milakov and Gimelshein, arXiv 1805.02867),
-//! so that no row of scores is kept. Exponentials are powers of two: `scale` is `log2(e)` times the usual scale.
-//! FLOPs: `4 H M N D`.
+//! No row of logits is kept: see [`online_softmax`](crate::online_softmax). Exponentials are powers of two: `scale`, any finite
+//! number, is `log2(e)` times the usual scale. Where there is no key, or no logit is above -infinity, `o` is 0. FLOPs: `4 H M N D`.
 
-use atlas_macros::atlas_kernel;
+#[cfg(feature = "verify")]
+use crate::online_softmax::in_f64;
+use crate::online_softmax::online_softmax_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
 
-atlas_kernel! {
+online_softmax_kernel! {
     /// o = softmax(scale / log2(e) · q kᵀ) v
     pub kernel attention<T: Float>(
         q: &Tensor<T, [H, M, D]>,
@@ -25,21 +26,15 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BM, 1]);
             let mut acc = zeros::<f32>([BM, D]);
             for n in pipeline(tiles(N, BN)) {
-                let z = dot(qs, load(k[h, n, ..]).t());
-                let higher = max(top, max(z, axis = 1) * scale);
-                let e = exp2(z * scale - higher);
-                let kept = exp2(top - higher);
-                total = total * kept + sum(e, axis = 1);
-                acc *= kept;
-                acc += dot(e.cast::<T>(), load(v[h, n, ..]));
-                top = higher;
+                let z = dot(qs, load(k[h, n, ..]).t()) * scale;
+                (top, total, acc) = attend(z, load(v[h, n, ..]), top, total, acc);
             }
-            store(o[h, m, ..], (acc / total).cast::<T>());
+            store(o[h, m, ..], attended(top, total, acc).cast::<T>());
         }
     }
 }
 
-/// Row by row, with the maximum taken off; `scale` as the kernel takes it.
+/// Row by row; `scale` as the kernel takes it.
 #[cfg(feature = "verify")]
 pub fn reference(q: &[f64], k: &[f64], v: &[f64], scale: f64, [m, n, d]: [usize; 3]) -> Vec<f64> {
     let scale = scale / std::f64::consts::LOG2_E;
@@ -47,14 +42,7 @@ pub fn reference(q: &[f64], k: &[f64], v: &[f64], scale: f64, [m, n, d]: [usize;
         let head = i / m * n * d;
         let (k, v) = (&k[head..][..n * d], &v[head..][..n * d]);
         let z: Vec<f64> = k.chunks(d).map(|k| scale * q.iter().zip(k).map(|(x, y)| x * y).sum::<f64>()).collect();
-        let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let e: Vec<f64> = z.iter().map(|z| (z - max).exp()).collect();
-        let total: f64 = e.iter().sum();
-        let mut out = vec![0.0; d];
-        for (e, v) in e.iter().zip(v.chunks(d)) {
-            out.iter_mut().zip(v).for_each(|(o, v)| *o += e / total * v);
-        }
-        out
+        in_f64::attended(&z, v.chunks(d), d)
     };
     q.par_chunks(d.max(1)).enumerate().flat_map_iter(row).collect()
 }

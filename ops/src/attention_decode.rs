@@ -2,30 +2,22 @@
 //!
 //! A cache is a ring: the key of token `t` lies in slot `t mod W`. Softmax knows no order, so the slots are read as they lie,
 //! and only those that a token has filled count: `min(tokens, W)`. The queries of the `R` heads that share a head of keys are
-//! one tile. Each part leaves its own maximum, sum and result in f32 (flash decoding); a second kernel joins them. `scale` is
-//! `log2(e)` times the usual one.
+//! one tile. Each part leaves its own maximum, sum and result in f32 (flash decoding); a second kernel joins them. `scale`, any
+//! finite number, is `log2(e)` times the usual one. A sequence of no tokens, or of fewer than none, gives 0 and a log-sum-exp of
+//! -infinity, and so does a query whose logits are all -infinity: see [`online_softmax`](crate::online_softmax).
 //!
 //! Bytes: `2 s S W J D` for elements of `s` bytes, of the slots that are filled.
 
 #[cfg(feature = "verify")]
+use crate::online_softmax::in_f64;
+use crate::online_softmax::online_softmax_kernel;
+#[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
-use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
 
-atlas_kernel! {
-    /// One step of an online softmax over scores of which some are seen: the greatest so far, the sum of exponentials and the
-    /// weighted values.
-    tile fn step(z, v, scale, top, total, acc) {
-        let higher = max(top, max(z, axis = 1) * scale);
-        let e = exp2(z * scale - higher);
-        let kept = exp2(top - higher);
-        let mut weighted = acc * kept;
-        weighted += dot(e.cast_like(v), v);
-        (higher, total * kept + sum(e, axis = 1), weighted)
-    }
-
+online_softmax_kernel! {
     /// Softmax over a part of each sequence's keys: what it gives, the sum of its exponentials, and their maximum.
     pub kernel decode_parts<T: Float>(
         q: &Tensor<T, [S, J, R, D]>,
@@ -40,7 +32,7 @@ atlas_kernel! {
     tune { BN: [64, 32, 128], stages: 2..=4, warps: [4, 2] }
     {
         for (s, j, x) in grid(S, J, X) {
-            let filled = min(load(tokens[s]), size(W));
+            let filled = max(min(load(tokens[s]), size(W)), 0);
             let each = (size(W) + size(X) - 1) / size(X);
             let first = x * each;
             let end = min(first + each, filled);
@@ -50,16 +42,16 @@ atlas_kernel! {
             let mut acc = zeros::<f32>([R, D]);
             let whole = max(end - first, 0) / BN;
             for n in pipeline(0..whole) {
-                let z = dot(qs, load(k[s, span(first + n * BN, BN), j, ..]).t());
-                (top, total, acc) = step(z, load(v[s, span(first + n * BN, BN), j, ..]), scale, top, total, acc);
+                let z = dot(qs, load(k[s, span(first + n * BN, BN), j, ..]).t()) * scale;
+                (top, total, acc) = attend(z, load(v[s, span(first + n * BN, BN), j, ..]), top, total, acc);
             }
             // The last tile may reach past the part, to slots that nothing has filled, which may hold anything.
             for n in whole..(max(end - first, 0) + BN - 1) / BN {
                 let at = first + n * BN;
-                let z = dot(qs, load(k[s, span(at, BN), j, ..]).t());
+                let z = dot(qs, load(k[s, span(at, BN), j, ..]).t()) * scale;
                 let seen = select((at + iota([1, BN], 1)) < end, z, f32::NEG_INFINITY);
                 let vs = select((at + iota([BN, 1], 0)) < end, load(v[s, span(at, BN), j, ..]), 0.0);
-                (top, total, acc) = step(seen, vs, scale, top, total, acc);
+                (top, total, acc) = attend(seen, vs, top, total, acc);
             }
             store(part[s, j, x, .., ..], acc);
             store(totals[s, j, x, ..], total);
@@ -80,17 +72,14 @@ atlas_kernel! {
         for (s, j, r) in grid(S, J, R) {
             let all = load(tops[s, j, .., r]).t();
             let top = max(all);
-            let base = select(top == f32::NEG_INFINITY, 0.0, top);
-            let weight = exp2(all - base);
+            let weight = exp2(all - base_of(top));
             let total = sum(weight * load(totals[s, j, .., r]).t());
             let joined = sum(weight * load(part[s, j, .., r, ..]), axis = 0);
             store(o[s, j, r, ..], select(total == 0.0, 0.0, joined / total).cast::<T>());
-            store(lse[s, j, r], (top + log(total) * LOG2_E) * LN_2);
+            store(lse[s, j, r], log_sum(top, total));
         }
     }
 }
-
-use std::f32::consts::{LN_2, LOG2_E};
 
 /// Both kernels: q, k, v, tokens, scale, o, lse. The workspace needs `S`, `J`, `X`, `R` and `D`.
 pub static ATTENTION_DECODE: Chain =
@@ -126,12 +115,13 @@ pub fn parts([q, k, v]: [&[f64]; 3], tokens: &[f64], scale: f64, z: Sizes) -> [V
         let of = |slot: usize| ((s * z.w + slot) * z.j + j) * z.d;
         let score = |slot: usize| scale * k[of(slot)..][..z.d].iter().zip(q).map(|(k, q)| k * q).sum::<f64>();
         let scores: Vec<f64> = slots.clone().map(score).collect();
-        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let top = in_f64::greatest(&scores);
+        let base = in_f64::base(top);
         let mut out = vec![0.0; z.d];
         for (slot, score) in slots.zip(&scores) {
-            out.iter_mut().zip(&v[of(slot)..][..z.d]).for_each(|(o, v)| *o += (score - top).exp2() * v);
+            out.iter_mut().zip(&v[of(slot)..][..z.d]).for_each(|(o, v)| *o += (score - base).exp2() * v);
         }
-        (out, scores.iter().map(|s| (s - top).exp2()).sum::<f64>(), top)
+        (out, scores.iter().map(|s| (s - base).exp2()).sum::<f64>(), top)
     };
     let rows: Vec<(Vec<f64>, f64, f64)> = (0..z.s * z.j * z.x * z.r).into_par_iter().map(row).collect();
     let total = rows.iter().map(|r| r.1).collect();
@@ -146,14 +136,14 @@ pub fn join([part, totals, tops]: [&[f64]; 3], z: Sizes) -> [Vec<f64>; 2] {
     for at in 0..z.s * z.j * z.r {
         let (r, sj) = (at % z.r, at / z.r);
         let rows: Vec<usize> = (0..z.x).map(|x| (sj * z.x + x) * z.r + r).collect();
-        let top = rows.iter().map(|&i| tops[i]).fold(f64::NEG_INFINITY, f64::max);
-        let base = if top.is_finite() { top } else { 0.0 };
+        let top = in_f64::greatest(&rows.iter().map(|&i| tops[i]).collect::<Vec<f64>>());
+        let base = in_f64::base(top);
         let total: f64 = rows.iter().map(|&i| (tops[i] - base).exp2() * totals[i]).sum();
         for d in 0..z.d {
             let sum: f64 = rows.iter().map(|&i| (tops[i] - base).exp2() * part[i * z.d + d]).sum();
             o.push(if total == 0.0 { 0.0 } else { sum / total });
         }
-        lse.push((top + total.log2()) / std::f64::consts::LOG2_E);
+        lse.push(if top == f64::INFINITY { top } else { (top + total.log2()) / std::f64::consts::LOG2_E });
     }
     [o, lse]
 }

@@ -1,27 +1,17 @@
 //! Attention over chosen blocks of keys: each tile of queries lists the tiles of keys that it sees.
 //!
 //! Queries and keys are cut into blocks of 64. Of each head `h` and block of queries `p`, `blocks[h, p, ..counts[h, p]]` are the
-//! blocks of keys that are read, in any order and each at most once; the others cost nothing. With `causal` above 0 a query sees
-//! no key behind its own place, which is the key's with the same number from the end. A query that sees none gets 0, and
-//! -infinity for its log-sum-exp.
+//! blocks of keys that are read, in any order and each at most once; the others cost nothing, and a number that no block has
+//! names none. With `causal` above 0 a query sees no key behind its own place, which is the key's with the same number from the
+//! end. A query that sees none, or none whose logit is above -infinity, gets 0, and -infinity for its log-sum-exp.
 //!
-//! Source: block-sparse masks as FlexAttention (arXiv 2412.05496) takes them; the online softmax of
-//! [`windowed_attention`](crate::windowed_attention), with `scale` as there. FLOPs: `4 B H D` times the keys that are read.
+//! Source: block-sparse masks as FlexAttention (arXiv 2412.05496) takes them; the
+//! [online softmax](crate::online_softmax), with `scale` as in [`windowed_attention`](crate::windowed_attention). FLOPs:
+//! `4 B H D` times the keys that are read.
 
-use atlas_macros::atlas_kernel;
+use crate::online_softmax::online_softmax_kernel;
 
-atlas_kernel! {
-    /// One step of an online softmax over scores: see `windowed_attention`.
-    tile fn step(z, v, scale, top, total, acc) {
-        let higher = max(top, max(z, axis = 1) * scale);
-        let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let e = exp2(z * scale - base).cast_like(v);
-        let kept = exp2(top - base);
-        let mut weighted = acc * kept;
-        weighted += dot(e, v);
-        (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
-    }
-
+online_softmax_kernel! {
     /// o = softmax over the listed blocks (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
     pub kernel block_attention<T: Float>(
         q: &Tensor<T, [B, M, H, D]>,
@@ -46,19 +36,20 @@ atlas_kernel! {
             let row = m * BM + size(N) - size(M) + iota([BM, 1], 0);
             let block = m * BM / BM;
             for i in 0..min(load(counts[h, block]), size(K)) {
-                let at = load(blocks[h, block, i]) * BM;
+                let listed = load(blocks[h, block, i]);
+                // What is no block lies before the first key. A number beyond the last one, times BM, might be any other.
+                let at = select(listed <= (size(N) - 1) / BM, max(listed, -1), -1) * BM;
                 let key = at + iota([1, BM], 1);
                 let seen = (key < size(N)) && ((key <= row) || (causal < 1));
-                let z = select(seen, dot(qs, load(k[b, span(at, BM), j, ..]).t()), f32::NEG_INFINITY);
-                (top, total, acc) = step(z, load(v[b, span(at, BM), j, ..]), scale, top, total, acc);
+                let z = dot(qs, load(k[b, span(at, BM), j, ..]).t()) * scale;
+                let zs = select(seen, z, f32::NEG_INFINITY);
+                (top, total, acc) = attend_rounded(zs, load(v[b, span(at, BM), j, ..]), top, total, acc);
             }
-            store(o[b, m, h, ..], select(top == f32::NEG_INFINITY, 0.0, acc / total).cast::<T>());
-            store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
+            store(o[b, m, h, ..], attended(top, total, acc).cast::<T>());
+            store(lse[b, h, m], log_sum(top, total));
         }
     }
 }
-
-use std::f32::consts::{LN_2, LOG2_E};
 
 /// Elements of a block.
 pub const BLOCK: usize = 64;
@@ -69,6 +60,7 @@ pub(crate) use checked::checked;
 #[cfg(feature = "verify")]
 mod checked {
     use super::BLOCK;
+    use crate::online_softmax::in_f64;
     use crate::problem::{Inputs, Problem};
     use rayon::prelude::*;
 
@@ -93,14 +85,8 @@ mod checked {
             let of = |key: i64| ((sequence * n + key as usize) * j + head / (h / j)) * d;
             let score = |&key: &i64| scale * k[of(key)..][..d].iter().zip(q).map(|(a, b)| a * b).sum::<f64>();
             let scores: Vec<f64> = seen.iter().map(score).collect();
-            let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = scores.iter().map(|z| (z - top).exp()).sum();
-            let mut o = vec![0.0; d];
-            for (z, &key) in scores.iter().zip(&seen) {
-                let e = (z - top).exp() / total;
-                o.iter_mut().zip(&v[of(key)..][..d]).for_each(|(o, v)| *o += e * v);
-            }
-            (o, if seen.is_empty() { f64::NEG_INFINITY } else { top + total.ln() })
+            let values = seen.iter().map(|&key| &v[of(key)..][..d]);
+            (in_f64::attended(&scores, values, d), in_f64::log_sum_exp(&scores))
         };
         let rows: Vec<(Vec<f64>, f64)> = (0..b * h * m).into_par_iter().map(row).collect();
         let mut o = vec![0.0; b * m * h * d];

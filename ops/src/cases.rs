@@ -1,5 +1,6 @@
 //! The problems on which kernels are verified, demonstrated and measured.
 
+pub use crate::bench_cases::{Bench, benches};
 use crate::op::{OPS, find};
 use crate::problem::{Fill, Layout, Op, Problem};
 use crate::small_cases::of_muon;
@@ -82,6 +83,9 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[2, 150, 2, 64, 300, 1, 3, 5]).fill("blocks", Fill::Down).note("the last blocks first"),
             p(&[1, 200, 2, 32, 200, 2, 4, 2]).note("counts above what is listed"),
             p(&[1, 150, 2, 32, 150, 1, 3, 3]).fill("counts", Fill::Starts(1)).note("queries that see nothing"),
+            p(&[1, 150, 2, 32, 150, 1, 3, 3]).with_scalar("scale", -0.18).note("a negative scale"),
+            p(&[1, 150, 2, 32, 150, 1, 3, 3]).with_scalar("scale", 0.0).note("scale 0"),
+            p(&[1, 150, 2, 32, 150, 1, 3, 3]).fill("blocks", Fill::Every(1 << 26, 0)).note("blocks that are none"),
         ],
         "muon" => of_muon(op, dtype, &[&[2, 100, 300], &[1, 64, 256], &[3, 7, 9], &[1, 1, 40]]),
         "layer" => (0..6)
@@ -234,6 +238,11 @@ fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(0, &[2, 1, 1, 128, 70, 4]).fill("tokens", Fill::Around(500.0, 1.0)).note("a ring that is full"),
             on(0, &[2, 2, 8, 48, 33, 1]).fill("tokens", Fill::Around(1.0, 0.1)).note("one token"),
             on(0, &[2, 2, 3, 64, 40, 5]).fill("tokens", Fill::Around(0.0, 0.1)).note("no token"),
+            on(0, &[2, 2, 3, 32, 40, 5])
+                .fill("tokens", Fill::Around(f64::from(i32::MIN), 0.0))
+                .note("fewer tokens than none"),
+            on(0, &[2, 1, 4, 32, 70, 2]).with_scalar("scale", -0.18).note("a negative scale"),
+            on(0, &[2, 1, 4, 32, 70, 2]).with_scalar("scale", 0.0).note("scale 0"),
             on(1, &[3, 2, 4, 64, 8]),
             on(1, &[2, 1, 1, 40, 3]).note("odd"),
         ];
@@ -246,6 +255,10 @@ fn of_windows(op: &'static Op, dtype: DType) -> Vec<Problem> {
         with(i32::MAX as f32, &[1, 100, 1, 64, 50, 1, 0]).note("no window, and more queries than keys"),
         with(64.0, &[1, 40, 2, 64, 200, 2, 0]).note("more keys than queries"),
         with(16.0, &[1, 100, 1, 64, 40, 1, 0]).note("queries that see nothing"),
+        with(0.0, &[1, 70, 1, 32, 70, 1, 0]).note("no window"),
+        with(i32::MIN as f32, &[1, 70, 1, 32, 70, 1, 3]).note("a window of less than nothing, and a prefix"),
+        with(20.0, &[1, 70, 1, 32, 70, 1, 3]).with_scalar("scale", -0.18).note("a negative scale"),
+        with(20.0, &[1, 70, 1, 32, 70, 1, 3]).with_scalar("scale", 0.0).note("scale 0"),
         with(33.0, &[2, 1, 2, 128, 1, 1, 0]).note("one token"),
         with(33.0, &[1, 200, 2, 64, 200, 2, 16]).fill("first", Fill::Starts(70)).note("documents"),
         with(20.0, &[1, 90, 1, 256, 90, 1, 0]).fill("q", Fill::Normal(30.0)).note("large"),
@@ -269,6 +282,7 @@ fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(1, &[2, 37, 72]).note("ragged"),
         on(1, &[1, 5, 512]),
         on(1, &[3, 4, 64]).fill("v", Fill::NanAt(1)).note("NaN in one sequence"),
+        on(0, &[2, 30, 40]).with_scalar("window", -9.0).note("a window of less than nothing"),
     ];
     let eights = |window: f32, dims: &[u64]| on(3, dims).with_scalar("window", window);
     problems.extend([
@@ -278,10 +292,12 @@ fn of_sums(op: &'static Op, dtype: DType) -> Vec<Problem> {
         eights(13.0, &[2, 6, 8, 40]).note("a window that is no multiple"),
         eights(100.0, &[2, 4, 8, 40]).note("a window longer than the sequence"),
         eights(i32::MAX as f32, &[1, 3, 8, 16]).note("no window"),
+        eights(-9.0, &[1, 3, 8, 16]).note("a window of less than nothing"),
         eights(21.0, &[3, 9, 8, 33]).fill("x", Fill::NanAt(1)).note("NaN in one sequence"),
     ]);
     if dtype == DType::F32 {
-        problems.extend([on(2, &[2, 300]).note("ragged"), on(2, &[1, 40]).with_scalar("window", 100.0)]);
+        let totals = |window: f32, dims: &[u64]| on(2, dims).with_scalar("window", window);
+        problems.extend([on(2, &[2, 300]).note("ragged"), totals(100.0, &[1, 40]), totals(-9.0, &[1, 40])]);
     }
     problems
 }
@@ -365,6 +381,10 @@ fn of_plain(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p(&[2, 1, 64, 70]).note("one query"),
             p(&[1, 40, 48, 33]).note("ragged"),
             p(&[2, 50, 64, 96]).layout("q", Layout::Padded).layout("k", Layout::Padded).note("padded rows"),
+            p(&[2, 40, 64, 96]).with_scalar("scale", -0.18).note("a negative scale"),
+            p(&[2, 40, 32, 96]).with_scalar("scale", -3.0).fill("q", Fill::Normal(30.0)).note("large, and negative"),
+            p(&[1, 33, 16, 70]).with_scalar("scale", 0.0).note("scale 0: a mean"),
+            p(&[2, 17, 32, 0]).note("no key"),
         ],
         "linear_gelu" => vec![
             p(&[256, 512, 256]),
@@ -456,117 +476,6 @@ fn as_in_a_model(p: Problem) -> Problem {
         "omega_muon_tokens" => p.fill("eta", Fill::Around(3e-3, 1e-3)),
         _ => p,
     }
-}
-
-/// A problem to measure, and the name under which its result is kept.
-pub struct Bench {
-    /// The name in records.
-    pub name: &'static str,
-    /// The problem.
-    pub problem: Problem,
-}
-
-/// The problems that `atlas bench` measures.
-pub fn benches() -> Vec<Bench> {
-    let rows: [(&str, &str, &[u64]); 88] = [
-        ("poly3", "poly3", &[2_097_152, 64]),
-        ("rms_norm", "rms_norm", &[32_768, 8192]),
-        ("softmax", "softmax", &[32_768, 8192]),
-        ("memory_read", "memory_read", &[512, 64, 64, 256]),
-        ("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
-        ("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
-        ("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
-        ("memory_errors", "memory_errors", &[512, 64, 64, 256, 64]),
-        ("memory_weight_grads", "memory_weight_grads", &[512, 64, 64, 256, 64]),
-        ("memory_input_grad", "memory_input_grad", &[512, 64, 64, 256, 64]),
-        ("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
-        ("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
-        ("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
-        ("fused_forward", "fused_forward", &[128, 2048, 64, 256]),
-        ("mag_forward", "mag_forward", &[128, 2048, 64, 256]),
-        ("lerp_forward", "lerp_forward", &[128, 2048, 64, 256]),
-        ("group_norm", "group_norm", &[128, 2048, 64]),
-        ("silu_gate", "silu_gate", &[128, 2048, 64]),
-        ("sigmoid_gate", "sigmoid_gate", &[128, 2048, 64]),
-        ("lerp_gate", "lerp_gate", &[128, 2048, 64]),
-        ("layer_features", "layer_features", &[8, 2048, 16, 64]),
-        ("layer_norm", "layer_norm", &[8, 2048, 16, 64]),
-        ("layer_gate", "layer_gate", &[8, 2048, 16, 64]),
-        ("layer_combine", "layer_combine", &[8, 2048, 16, 64]),
-        ("omega_copy_tokens", "omega_copy_tokens", &[8, 2048, 16, 64]),
-        ("omega_copy_gates", "omega_copy_gates", &[8, 2048, 16]),
-        ("ns_squares", "ns_squares", &[24, 1024, 4096]),
-        ("ns_normalise", "ns_normalise", &[24, 1024, 4096]),
-        ("ns_gram", "ns_gram", &[24, 1024, 4096]),
-        ("ns_product", "ns_product", &[24, 1024]),
-        ("ns_apply", "ns_apply", &[24, 1024, 4096]),
-        ("muon_momentum", "muon_momentum", &[1024, 4096]),
-        ("muon_apply", "muon_apply", &[1024, 4096]),
-        ("matmul_2048", "matmul", &[2048, 2048, 2048]),
-        ("matmul_4096", "matmul", &[4096, 4096, 4096]),
-        ("matmul_8192", "matmul", &[8192, 8192, 8192]),
-        ("matmul_skinny", "matmul", &[64, 4096, 4096]),
-        ("linear_gelu", "linear_gelu", &[8192, 1024, 4096]),
-        ("attention_128", "attention", &[64, 4096, 128, 4096]),
-        ("attention_64", "attention", &[64, 4096, 64, 4096]),
-        ("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),
-        ("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
-        ("window_sum", "window_sum", &[16, 8192, 512]),
-        ("token_losses", "token_losses", &[16, 8192, 512]),
-        ("window_sum_eights", "window_sum_eights", &[16, 1024, 8, 512]),
-        ("window_totals", "window_totals", &[16, 8192]),
-        ("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
-        ("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
-        ("block_attention", "block_attention", &[4, 4096, 16, 128, 4096, 16, 64, 64]),
-        ("taylor2", "taylor2_features", &[262_144, 64, 4161]),
-        ("memory_read_gated", "memory_read_gated", &[512, 64, 64, 256, 64]),
-        ("memory_read_normed", "memory_read_normed", &[512, 64, 64, 256, 64]),
-        ("memory_gated_errors", "memory_gated_errors", &[512, 64, 64, 256, 64]),
-        ("memory_gated_grads", "memory_gated_grads", &[512, 64, 64, 256, 64]),
-        ("log_sum_exp", "log_sum_exp", &[8192, 32000]),
-        ("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
-        ("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
-        ("rotary", "rotary", &[32768, 32, 2, 64]),
-        ("favor_features", "favor_features", &[2_097_152, 64, 256]),
-        ("fourier_features", "fourier_features", &[2_097_152, 64, 256]),
-        ("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
-        ("rbf_features", "rbf_features", &[2_097_152, 64, 256]),
-        ("transpose", "transpose", &[8192, 8192]),
-        ("swap_axes", "swap_axes", &[16, 2048, 16, 64]),
-        ("swap_axes_blocks", "swap_axes", &[64, 128, 64, 128]),
-        ("monomials2", "monomials2", &[262_144, 64, 2145]),
-        ("monomials3", "monomials3", &[65_536, 16, 969]),
-        ("powers2", "powers2", &[262_144, 64]),
-        ("powers3", "powers3", &[65_536, 16]),
-        ("inverse", "inverse", &[256, 64]),
-        ("omega_mix", "omega_mix", &[8, 2048, 16, 16, 32, 64, 80]),
-        // In f32 the others have no room on every GPU.
-        ("omega_mlp_short_chunks", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
-        ("omega_mlp", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
-        ("omega_mlp_48", "omega_mlp", &[8, 2048, 16, 48, 2048, 48, 32, 64, 80, 192]),
-        ("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
-        ("omega_token_gates", "omega_token_gates", &[8, 2048, 16, 16]),
-        ("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
-        ("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
-        ("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
-        ("omega_muon_tokens_32", "omega_muon_tokens", &[8, 32, 16, 32, 32, 32, 16, 128, 24]),
-        ("omega_muon_tokens", "omega_muon_tokens", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
-        ("omega_unpack_tokens", "omega_unpack_tokens", &[1, 16384, 16, 64, 16, 2048]),
-        ("omega_unpack_gates", "omega_unpack_gates", &[1, 16384, 16, 16, 2048]),
-        ("omega_pack_tokens", "omega_pack_tokens", &[16, 2048, 16, 64, 1, 16384]),
-        ("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
-        ("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
-        ("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
-        ("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
-    ];
-    let of_bf16 = rows.into_iter().map(|(name, kernel, dims)| (name, kernel, DType::Bf16, dims));
-    // As it is used: of losses and of gradients.
-    let of_f32: [(&str, &str, DType, &[u64]); 1] =
-        [("window_sum_f32", "window_sum_eights", DType::F32, &[16, 1024, 8, 512])];
-    of_bf16
-        .chain(of_f32)
-        .filter_map(|(name, kernel, dtype, dims)| Some(Bench { name, problem: model_problem(kernel, dtype, dims)? }))
-        .collect()
 }
 
 /// A problem of the kernel of this name; `None` if no op has it.

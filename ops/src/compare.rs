@@ -11,7 +11,7 @@ pub struct Comparison {
     pub max_error: f64,
     /// Non-finite values of the result and of the reference.
     pub non_finite: [usize; 2],
-    /// True if the two are non-finite at the same places.
+    /// True if what is not finite is the same in both: NaN, or the same infinity.
     pub same_places: bool,
     /// True if the lengths agree.
     pub same_length: bool,
@@ -25,7 +25,7 @@ impl Comparison {
         for (y, r) in result.iter().zip(reference) {
             non_finite[0] += usize::from(!y.is_finite());
             non_finite[1] += usize::from(!r.is_finite());
-            same_places &= y.is_finite() == r.is_finite();
+            same_places &= (y.is_finite() && r.is_finite()) || (y.is_nan() && r.is_nan()) || y == r;
             if y.is_finite() && r.is_finite() {
                 error += (y - r) * (y - r);
                 norm += r * r;
@@ -88,6 +88,11 @@ mod tests {
         assert!(Comparison::new(&[nan, 1.0], &[nan, 1.0]).passes(1e-6));
         assert!(!Comparison::new(&[nan, 1.0], &[1.0, nan]).passes(1e-2));
         assert!(!Comparison::new(&[1.0, 1.0], &[nan, 1.0]).passes(1e-2));
+        let inf = f64::INFINITY;
+        assert!(Comparison::new(&[inf, -inf], &[inf, -inf]).passes(0.0));
+        for (found, wanted) in [(nan, inf), (inf, nan), (inf, -inf), (1.0, inf), (-inf, nan)] {
+            assert!(!Comparison::new(&[found], &[wanted]).passes(1e-2), "{found} for {wanted}");
+        }
     }
 
     #[test]

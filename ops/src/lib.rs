@@ -9,7 +9,8 @@
 //! | `omega`, `layer` | the Omega rule, and a layer of an ATLAS model around it |
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
-//! | `cases`, `small_cases` | the problems to verify, demonstrate and measure; those for the simulator |
+//! | `online_softmax` | the steps that attention and `log_sum_exp` share |
+//! | `cases`, `bench_cases`, `small_cases` | the problems to verify and demonstrate; to measure; those for the simulator |
 //! | `plans` | ops of several launches, to measure |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
@@ -19,6 +20,8 @@
 
 pub mod attention;
 pub mod attention_decode;
+#[cfg(feature = "verify")]
+mod bench_cases;
 pub mod block_attention;
 #[cfg(feature = "verify")]
 pub mod cases;
@@ -41,6 +44,7 @@ pub mod monomials;
 pub mod muon;
 pub mod newton_schulz_small;
 pub mod omega;
+pub mod online_softmax;
 #[cfg(feature = "verify")]
 pub mod op;
 #[cfg(feature = "verify")]

@@ -1,13 +1,14 @@
 //! Logarithm of the sum of exponentials of each row: `y = max x + log sum exp(x - max x)`.
 //!
-//! Rows of any length: the maximum and the sum run along the row, as in an online softmax. Bytes: `s N V`; bound by
-//! memory.
+//! Rows of any length: the maximum and the sum run along the row, as in an [online softmax](crate::online_softmax). As
+//! `torch.logsumexp` has it, a row of -infinity alone gives -infinity, one that holds +infinity gives that, and one that holds a
+//! NaN is NaN. Bytes: `s N V`; bound by memory.
 
-use atlas_macros::atlas_kernel;
+use crate::online_softmax::online_softmax_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
 
-atlas_kernel! {
+online_softmax_kernel! {
     /// y = log(sum(exp(x))), row by row.
     pub kernel log_sum_exp<T: Float>(x: &Tensor<T, [N, V]>, y: &mut Tensor<T, [N]>)
     tune { BN: [1, 2, 4, 8], BV: [1024, 2048, 4096, 8192], stages: 2..=4, warps: [4, 8, 16] }
@@ -17,11 +18,11 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BN, 1]);
             for v in pipeline(tiles(V, BV)) {
                 let z = load(x[n, v]).cast::<f32>();
-                let higher = max(top, max(z, axis = 1));
-                total = total * exp(top - higher) + sum(exp(z - higher), axis = 1);
+                let (higher, base) = greatest(z, top);
+                total = total * exp(top - base) + sum(exp(z - base), axis = 1);
                 top = higher;
             }
-            store(y[n], (top + log(total)).cast::<T>());
+            store(y[n], select(top == f32::INFINITY, top, top + log(total)).cast::<T>());
         }
     }
 }
@@ -29,9 +30,5 @@ atlas_kernel! {
 /// `y[n] = m + log(sum_v exp(x[n,v] - m))` with `m` the row's maximum.
 #[cfg(feature = "verify")]
 pub fn reference(x: &[f64], v: usize) -> Vec<f64> {
-    let row = |row: &[f64]| {
-        let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| if m.is_nan() || v <= m { m } else { v });
-        max + row.iter().map(|v| (v - max).exp()).sum::<f64>().ln()
-    };
-    x.par_chunks(v.max(1)).map(row).collect()
+    x.par_chunks(v.max(1)).map(crate::online_softmax::in_f64::log_sum_exp).collect()
 }

@@ -1,6 +1,6 @@
 //! Element-wise polynomial features of degree 1 to 4: `y = a1 x + a2 x^2 + a3 x^3 + a4 x^4`.
 //!
-//! Source: ATLAS (arXiv 2505.23735) section 3.3, with learned coefficients. Evaluated in f32 by Horner's rule:
+//! Source: the polynomial features of ATLAS (arXiv 2505.23735) section 3.1 in element-wise form, with learned coefficients. Evaluated in f32 by Horner's rule:
 //! `x (a1 + x (a2 + x (a3 + x a4)))`, whatever the element type. Bytes: `2 s N D`; bound by memory.
 
 use atlas_macros::atlas_kernel;

@@ -157,7 +157,7 @@ atlas_kernel! {
 pub fn sum_windows(stream: &Stream, x: &Tensor, y: &mut Tensor, window: i32) -> Result<()> {
     let in_eights = x.rank() == 3 && x.shape()[1].is_multiple_of(8) && x.shape() == y.shape();
     if !in_eights {
-        return window_sum.launch_on(stream, args!(x, y, window));
+        return window_sum.launch_on(stream, args!(x, &mut *y, window));
     }
     window_sum_eights.launch_on(stream, args!(x.split(1, 8)?, &mut y.split(1, 8)?, window))
 }

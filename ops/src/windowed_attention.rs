@@ -2,37 +2,25 @@
 //! queries.
 //!
 //! Query `i` of `M` stands at key `i + N - M`, so that the last query stands at the last key. It sees the keys `j` with
-//! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. A query that sees
-//! none gets 0, and -infinity for its log-sum-exp. `scale` is `log2(e)` times the usual one, for exponentials are powers of
-//! two; the log-sum-exp is of the natural ones. Tiles of keys that no query of a tile sees are not read. `scale` is positive. The
-//! weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
+//! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. `window` and `first`
+//! may be any numbers. A query that sees none, or none whose logit is above -infinity, gets 0, and -infinity for its log-sum-exp.
+//! `scale`, any finite number, is `log2(e)` times the usual one, for exponentials are powers of two; the log-sum-exp is of the
+//! natural ones. Tiles of keys that no query of a tile sees are not read. The weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
 //! the queries whose tile of keys they stand in.
 //!
-//! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; Milakov and Gimelshein (arXiv 1805.02867) for the
-//! online softmax. A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.
+//! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; [`online_softmax`](crate::online_softmax). A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.
 //!
 //! FLOPs: `4 B H D` times the keys that are seen. Bytes: `s B D (2 M H + 2 N J)`.
 
 #[cfg(feature = "verify")]
+use crate::online_softmax::in_f64;
+use crate::online_softmax::online_softmax_kernel;
+#[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
-use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
 
-atlas_kernel! {
-    /// One step of an online softmax over scores: the greatest so far, the sum of exponentials and the weighted values. While
-    /// nothing has been seen, the greatest is -infinity, and nothing is taken off.
-    tile fn step(z, v, scale, top, total, acc) {
-        let higher = max(top, max(z, axis = 1) * scale);
-        let base = select(higher == f32::NEG_INFINITY, 0.0, higher);
-        // The sum is of the weights as the product takes them.
-        let e = exp2(z * scale - base).cast_like(v);
-        let kept = exp2(top - base);
-        let mut weighted = acc * kept;
-        weighted += dot(e, v);
-        (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
-    }
-
+online_softmax_kernel! {
     /// o = softmax over the window, the prefix and the document (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
     pub kernel windowed_attention<T: Float>(
         q: &Tensor<T, [B, M, H, D]>,
@@ -56,42 +44,43 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BM, 1]);
             let mut acc = zeros::<f32>([BM, D]);
             for n in pipeline(tiles(S, BN)) {
-                let z = dot(qs, load(pk[j, n, ..]).t());
-                (top, total, acc) = step(z, load(pv[j, n, ..]), scale, top, total, acc);
+                let z = dot(qs, load(pk[j, n, ..]).t()) * scale;
+                (top, total, acc) = attend_rounded(z, load(pv[j, n, ..]), top, total, acc);
             }
             let start = m * BM + size(N) - size(M);
-            // No window reaches past all keys; a longer one would leave the range of numbers.
-            let reach = min(window, size(N));
+            // No window reaches past all keys, and no document begins behind them: others would leave the range of numbers.
+            let reach = max(min(window, size(N)), 0);
+            let begun = min(load(first[b, m]), size(N));
             let row = start + iota([BM, 1], 0);
-            let oldest = max(row - reach + 1, load(first[b, m]).or(0).t());
+            let oldest = max(row - reach + 1, begun.or(0).t());
             // Every query sees the keys from the last of the oldest to the first query's own: there nothing is chosen.
-            let begin = max(max(start - reach + 1, 0), min(load(first[b, m]))) / BN;
+            let begin = max(max(start - reach + 1, 0), min(begun)) / BN;
             let end = (min(start + BM, size(N)) + BN - 1) / BN;
             let inner = min(max((max(oldest) + BN - 1) / BN, begin), end);
             let outer = min(max((start + 1) / BN, inner), end);
             for n in pipeline(begin..inner) {
                 let key = n * BN + iota([1, BN], 1);
                 let seen = (key <= row) && (key >= oldest);
-                let z = select(seen, dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()), f32::NEG_INFINITY);
-                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                let zs = select(seen, z, f32::NEG_INFINITY);
+                (top, total, acc) = attend_rounded(zs, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }
             for n in pipeline(inner..outer) {
-                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t());
-                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                (top, total, acc) = attend_rounded(z, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }
             for n in pipeline(outer..end) {
                 let key = n * BN + iota([1, BN], 1);
                 let seen = (key <= row) && (key >= oldest);
-                let z = select(seen, dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()), f32::NEG_INFINITY);
-                (top, total, acc) = step(z, load(v[b, span(n * BN, BN), j, ..]), scale, top, total, acc);
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                let zs = select(seen, z, f32::NEG_INFINITY);
+                (top, total, acc) = attend_rounded(zs, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }
-            store(o[b, m, h, ..], select(top == f32::NEG_INFINITY, 0.0, acc / total).cast::<T>());
-            store(lse[b, h, m], (top + log(total) * LOG2_E) * LN_2);
+            store(o[b, m, h, ..], attended(top, total, acc).cast::<T>());
+            store(lse[b, h, m], log_sum(top, total));
         }
     }
 }
-
-use std::f32::consts::{LN_2, LOG2_E};
 
 /// Sizes of a problem.
 #[cfg(feature = "verify")]
@@ -122,21 +111,14 @@ pub fn reference([q, k, v, pk, pv]: [&[f64]; 5], first: &[f64], window: i64, sca
         let j = h / (s.h / s.j);
         let q = &q[((b * s.m + i) * s.h + h) * s.d..][..s.d];
         let here = (i + s.n) as i64 - s.m as i64;
-        let oldest = (here - window + 1).max(first[b * s.m + i] as i64).max(0);
+        let oldest = (here - window.max(0) + 1).max(first[b * s.m + i] as i64).max(0);
         let of_window = (oldest..=here).map(|n| ((b * s.n + n as usize) * s.j + j) * s.d);
         let of_window = of_window.map(|at| (&k[at..][..s.d], &v[at..][..s.d]));
         let of_prefix = (0..s.s).map(|p| (j * s.s + p) * s.d).map(|at| (&pk[at..][..s.d], &pv[at..][..s.d]));
         let seen: Vec<(&[f64], &[f64])> = of_prefix.chain(of_window).collect();
         let scores: Vec<f64> =
             seen.iter().map(|(k, _)| scale * k.iter().zip(q).map(|(k, q)| k * q).sum::<f64>()).collect();
-        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = scores.iter().map(|z| (z - top).exp()).sum();
-        let mut o = vec![0.0; s.d];
-        for (z, (_, v)) in scores.iter().zip(&seen) {
-            let e = (z - top).exp() / total;
-            o.iter_mut().zip(*v).for_each(|(o, v)| *o += e * v);
-        }
-        (o, if seen.is_empty() { f64::NEG_INFINITY } else { top + total.ln() })
+        (in_f64::attended(&scores, seen.iter().map(|(_, v)| *v), s.d), in_f64::log_sum_exp(&scores))
     };
     let rows: Vec<(Vec<f64>, f64)> = (0..s.b * s.h * s.m).into_par_iter().map(row).collect();
     let mut o = vec![0.0; s.b * s.m * s.h * s.d];

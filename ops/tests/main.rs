@@ -6,6 +6,8 @@ mod controls;
 mod layer;
 mod muon;
 mod omega;
+mod online_softmax;
 mod plans;
 mod requirements;
 mod stream;
+mod window_sums;

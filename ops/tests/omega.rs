@@ -200,13 +200,12 @@ fn mistakes_show() {
     }
 }
 
-#[test]
-fn packed_documents_are_as_alone() {
+/// Documents of 41 tokens and two heads, with room for `piece` tokens of each: what is read is what each document reads alone, 0
+/// in no document, and NaN past the room. Gives the memories afterwards, those of documents alone, and the case's at the start.
+fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>; 3] {
     let device = Device::cpu();
     let stream = device.default_stream();
-    // Documents of 5, 12, 0, 1 and 23 tokens; two heads.
-    let bounds = [0, 5, 17, 17, 18, 41];
-    for memory in MEMORIES {
+    {
         let chunking = Chunking::new(8, 5);
         let x = Case::new([1, 41, 2], memory, chunking).inputs();
         let [d, e, m] = memory;
@@ -228,12 +227,12 @@ fn packed_documents_are_as_alone() {
             weights.chain(x.s.iter().zip(&shapes).map(|(s, shape)| of(s, shape))).collect()
         };
         let rule = StreamRule { read_before: false, scale: 2.0 };
-        let sizes = StreamSizes { sequences: documents, heads: 2, key: d, value: e, piece: 23, dtype: DType::F32 };
+        let sizes = StreamSizes { sequences: documents, heads: 2, key: d, value: e, piece, dtype: DType::F32 };
         let mut packed = OmegaPacked::new(&stream, m == 0, chunking, rule, sizes).unwrap();
         assert!(packed.bytes() > 0);
         let given =
             Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
-        let starts = device.tensor_from(&bounds.map(|b| b as i32), [bounds.len()]).unwrap();
+        let starts = device.tensor_from(&bounds, [bounds.len()]).unwrap();
         let mut memories = states();
         let mut y = Tensor::zeros(&device, DType::F32, [1, tokens, 2, e]).unwrap();
         let mut list: Vec<&mut Tensor> = memories.iter_mut().collect();
@@ -241,9 +240,11 @@ fn packed_documents_are_as_alone() {
         let (found, found_memories) = (y.to_vec::<f32>().unwrap(), memories);
         // Each document by itself.
         let mut alone = states();
-        let mut wanted = Vec::new();
+        let bounds = bounds.map(|b| b.clamp(0, tokens as i32) as usize);
+        let mut wanted = vec![0.0; bounds[0] * 2 * e];
         for (at, of) in bounds.windows(2).enumerate() {
-            let part = |t: &Tensor| t.slice(1, of[0]..of[1]).unwrap();
+            let end = of[1].min(of[0] + piece);
+            let part = |t: &Tensor| t.slice(1, of[0]..end).unwrap();
             let one = StreamSizes { sequences: 1, ..sizes };
             let chain = if m == 0 { &OMEGA_LINEAR } else { &OMEGA_MLP };
             let mut stream = OmegaStream::new(&device, chain, chunking, rule, one).unwrap();
@@ -261,16 +262,65 @@ fn packed_documents_are_as_alone() {
                 gamma: &gamma,
             };
             let mut own: Vec<Tensor> = alone.iter_mut().map(|t| t.slice(0, at..at + 1).unwrap()).collect();
-            let mut y = Tensor::zeros(&device, DType::F32, [1, of[1] - of[0], 2, e]).unwrap();
-            if of[1] > of[0] {
+            let mut y = Tensor::zeros(&device, DType::F32, [1, end - of[0], 2, e]).unwrap();
+            if end > of[0] {
                 stream.push(&given, &mut own.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
                 wanted.extend(y.to_vec::<f32>().unwrap());
             }
+            wanted.extend(vec![f32::NAN; (of[1] - end) * 2 * e]);
         }
-        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
-        assert!(found.len() == wanted.len() && close(&found, &wanted), "{memory:?}");
+        wanted.resize(tokens * 2 * e, 0.0);
+        assert!(close(&found, &wanted), "{memory:?} {bounds:?} {piece}");
+        let all = |of: &[Tensor]| of.iter().map(|t| t.to_vec::<f32>().unwrap()).collect();
+        [all(&found_memories), all(&alone), x.w.iter().chain(&x.s).map(|of| of.repeat(documents)).collect()]
+    }
+}
+
+fn close(a: &[f32], b: &[f32]) -> bool {
+    let near = |(a, b): (&f32, &f32)| a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * b.abs().max(1.0);
+    a.len() == b.len() && a.iter().zip(b).all(near)
+}
+
+/// The memory of one of five documents.
+fn of_document(memories: &[Vec<f32>], at: usize) -> Vec<f32> {
+    memories.iter().flat_map(|m| m.chunks((m.len() / 5).max(1)).nth(at).unwrap_or_default().to_vec()).collect()
+}
+
+#[test]
+fn packed_documents_are_as_alone() {
+    for memory in MEMORIES {
+        // Documents of 5, 12, 0, 1 and 23 tokens.
+        let [found, _, start] = packed(memory, [0, 5, 17, 17, 18, 41], 23);
         // The memory of a document that ends with a chunk is the one that it has alone; others have begun a chunk more.
-        let last = found_memories[0].slice(0, 2..3).unwrap().to_vec::<f32>().unwrap();
-        assert_eq!(last, x.w[0], "a document of no tokens leaves its memory");
+        assert_eq!(of_document(&found, 2), of_document(&start, 2), "a document of no tokens leaves its memory");
+    }
+}
+
+#[test]
+fn tokens_of_no_document_train_nothing_and_read_0() {
+    for memory in MEMORIES {
+        let [found, alone, start] = packed(memory, [3, 11, 19, 19, 27, 27], 8);
+        for at in 0..5 {
+            assert!(close(&of_document(&found, at), &of_document(&alone, at)), "{memory:?} {at}");
+        }
+        assert_eq!(of_document(&found, 4), of_document(&start, 4));
+        packed(memory, [0, 5, 17, 17, 18, 30], 23);
+        packed(memory, [0, 0, 0, 0, 0, 0], 4);
+        packed(memory, [41, 41, 41, 41, 41, 41], 4);
+        // Boundaries outside of the tokens.
+        packed(memory, [i32::MIN, 5, 17, 17, 18, i32::MAX], 23);
+        let [found, alone, _] = packed(memory, [-7, 8, 16, 24, 32, 60], 9);
+        assert!((0..4).all(|at| close(&of_document(&found, at), &of_document(&alone, at))), "{memory:?}");
+        packed(memory, [50, 60, 70, 80, 90, 100], 9);
+    }
+}
+
+#[test]
+fn a_document_longer_than_its_room_trains_on_what_has_room() {
+    for memory in MEMORIES {
+        let [found, alone, start] = packed(memory, [0, 41, 41, 41, 41, 41], 16);
+        assert!(close(&of_document(&found, 0), &of_document(&alone, 0)), "{memory:?}");
+        assert!(!close(&of_document(&found, 0), &of_document(&start, 0)), "{memory:?}");
+        packed(memory, [2, 20, 30, 30, 31, 38], 8);
     }
 }

@@ -1,7 +1,8 @@
 //! Muon on matrices of any size: momentum, a Newton-Schulz iteration in launches of products, and the step.
 //!
 //! ```text
-//! buf <- mu buf + g,  u = g + mu buf                       (or as a mean: buf <- mu buf + (1 - mu) g)
+//! buf <- mu buf + g,           u = g + mu buf
+//! buf <- mu buf + (1 - mu) g,  u = (1 - mu) g + mu buf     as a mean
 //! X = u / (stretch |u| + eps);  X <- (a + b X X^T + c (X X^T)^2) X, for each step's a, b, c
 //! W <- (1 - lr wd) W - lr scale X
 //! ```
@@ -323,7 +324,15 @@ impl MuonSpaces {
 }
 
 impl Muon {
-    /// One step on a list of matrices. Those of one shape share the launches of the iteration; momentum and weights take two
+    /// One step on a list of matrices. With [`Muon::mean`], [`Muon::nesterov`] and [`StepScale::Tall`] the momentum, the step's
+    /// scale and the decay are those of `torch.optim.Muon` with `adjust_lr_fn="original"`, and with [`StepScale::Size`] those of
+    /// `"match_rms_adamw"`: `buf.lerp_(g, 1 - mu)`, `u = g.lerp(buf, mu)`. Two things differ. The optimiser of torch divides `u`
+    /// by `max(|u|, eps)`, and this one by `stretch |u| + eps`: for [`NewtonSchulz::classic`], whose coefficients it has, results
+    /// agree where `|u|` is far above `eps`, and a `u` of norm `eps` comes out half as long here. And it rounds `u` to bf16
+    /// before the norm is taken; here [`Muon::dtype`] says what `u` is rounded to. Without [`Muon::mean`] `u` is
+    /// `1 / (1 - mu)` times as long from a `buf` of zeros on, which the division takes out again.
+    ///
+    /// Matrices of one shape share the launches of the iteration; momentum and weights take two
     /// launches a matrix, for each is a tensor of its own.
     ///
     /// The workspaces are for one stream at a time: two steps that share them must not run beside each other.

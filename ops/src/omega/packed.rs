@@ -4,6 +4,11 @@
 //! out as the documents were. Behind a document's last token its row has gates that change nothing: `alpha = theta = 1` and
 //! `eta = gamma = 0`. So each document has the chunks that it has alone, and its memory ends as it ends alone.
 //!
+//! Documents follow each other: each ends where the next one begins. Tokens before the first and behind the last are in none. They
+//! train no memory, and what is read at them is 0. A boundary before the first token counts as the first, one behind the last
+//! token as the end. Of a document that is longer than a row the first `N` tokens are read and trained on; at the others NaN is
+//! read, for where documents end is known on the device alone.
+//!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
 use super::stream::arguments;
@@ -16,6 +21,9 @@ use atlas_runtime::{Chain, Launch, Result, Stream, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
+    /// A boundary of documents, kept among the tokens.
+    tile fn boundary(at, tokens) { min(max(at, 0), tokens) }
+
     /// `y[b, n] = x[starts[b] + n]`, and `fill` behind the document's end, which is `ends[b]`.
     pub kernel omega_unpack_tokens<T: Float>(
         x: &Tensor<T, [Z, P, H, D]>,
@@ -28,10 +36,11 @@ atlas_kernel! {
     require { Z == 1 }
     {
         for (b, n, h) in grid(B, tiles(N, BN), H) {
-            let start = load(starts[b]);
+            let start = boundary(load(starts[b]), size(P));
+            let end = boundary(load(ends[b]), size(P));
             let row = n * BN + iota([BN, 1], 0);
             let here = load(x[0, span(start + n * BN, BN), h, ..]).or(0.0);
-            store(y[b, n, h, ..], select(row < load(ends[b]) - start, here, fill.cast::<T>()));
+            store(y[b, n, h, ..], select(row < end - start, here, fill.cast::<T>()));
         }
     }
 
@@ -47,17 +56,19 @@ atlas_kernel! {
     require { Z == 1 }
     {
         for (b, n) in grid(B, tiles(N, BN)) {
-            let start = load(starts[b]);
+            let start = boundary(load(starts[b]), size(P));
+            let end = boundary(load(ends[b]), size(P));
             let row = n * BN + iota([BN, 1], 0);
             let here = load(x[0, span(start + n * BN, BN), ..]).or(0.0);
-            store(y[b, n, ..], select(row < load(ends[b]) - start, here, fill));
+            store(y[b, n, ..], select(row < end - start, here, fill));
         }
     }
 
-    /// `y[starts[b] + n] = x[b, n]`; NaN for tokens of a document that is longer than `N`.
+    /// `y[starts[b] + n] = x[b, n]` up to `ends[b]`; NaN for tokens of a document past its first `N`, 0 for those of none.
     pub kernel omega_pack_tokens<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
         starts: &Tensor<i32, [B]>,
+        ends: &Tensor<i32, [B]>,
         y: &mut Tensor<T, [Z, P, H, D]>,
     )
     tune { BH: [16, 4, 1], warps: [1, 4] }
@@ -69,8 +80,10 @@ atlas_kernel! {
                 begun += sum((load(starts[b]) <= p).cast::<i32>());
             }
             let document = min(max(begun - 1, 0), size(B) - 1);
-            let at = p - load(starts[document]);
-            store(y[z, p, h, ..], select(at < size(N), load(x[document, at, h, ..]), f32::NAN));
+            let at = p - boundary(load(starts[document]), size(P));
+            let is_inside = (begun > 0) && (p < load(ends[document]));
+            let read = select(at < size(N), load(x[document, at, h, ..]), f32::NAN);
+            store(y[z, p, h, ..], select(is_inside, read, 0.0));
         }
     }
 }
@@ -125,11 +138,13 @@ impl OmegaPacked {
     }
 
     /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
-    /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32. `memory` are weights, then
-    /// momenta, `[B, H, ..]`: one for each document. Queues launches alone: a graph captures them.
+    /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32, ascending. `memory` are weights,
+    /// then momenta, `[B, H, ..]`: one for each document. What is in no document, and one that is longer than there is room for:
+    /// see [`packed`](self). Queues launches alone: a graph captures them.
     ///
     /// # Errors
-    /// As [`Chain::launch`]. A document of more tokens than there is room for is none: what is read past it is NaN.
+    /// As [`Chain::launch`]. A document of more tokens than there is room for is no error: its memory is trained on the first
+    /// `sizes.piece` tokens, and what is read at the others is NaN.
     pub fn launch(
         &mut self,
         stream: &Stream,
@@ -153,7 +168,7 @@ impl OmegaPacked {
         let commit = self.chunking.chunks(n);
         let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
         self.chain.launch_on(stream, args, &mut self.workspace)?;
-        omega_pack_tokens.launch_on(stream, args!(&self.y, &first, &mut *y))
+        omega_pack_tokens.launch_on(stream, args!(&self.y, &first, &end, &mut *y))
     }
 }
 
@@ -162,21 +177,24 @@ impl OmegaPacked {
 pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let [b, n, tokens] = ["B", "N", "P"].map(|dim| p.dim(dim));
     let width = p.dim("H") * p.dim("D");
-    let (x, starts, ends) = (inputs.get("x"), inputs.get("starts"), inputs.get("ends"));
+    let boundary = |at: f64| at.clamp(0.0, tokens as f64) as usize;
+    let bounds = |name: &str| inputs.get(name).into_iter().map(boundary).collect::<Vec<usize>>();
+    let (x, starts, ends) = (inputs.get("x"), bounds("starts"), bounds("ends"));
     let row = |at: usize| x[at * width..][..width].to_vec();
     if p.kernel.name == "omega_pack_tokens" {
         let of = |token: usize| {
-            let document = starts.iter().filter(|&&s| s <= token as f64).count().clamp(1, b.max(1)) - 1;
-            let at = token - starts[document] as usize;
+            // The last one that has begun.
+            let document = (0..b).rev().find(|&d| starts[d] <= token).filter(|&d| token < ends[d]);
+            let Some(document) = document else { return vec![0.0; width] };
+            let at = token - starts[document];
             if at < n { row(document * n + at) } else { vec![f64::NAN; width] }
         };
         return vec![(0..tokens).flat_map(of).collect()];
     }
     let of = |at: usize| {
         let (document, token) = (at / n, at % n);
-        let from = starts[document] as usize + token;
-        let is_own = (from as f64) < ends[document] && from < tokens;
-        if is_own { row(from) } else { vec![f64::from(p.scalar("fill")); width] }
+        let from = starts[document] + token;
+        if from < ends[document] { row(from) } else { vec![f64::from(p.scalar("fill")); width] }
     };
     vec![(0..b * n).flat_map(of).collect()]
 }
