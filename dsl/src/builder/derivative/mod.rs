@@ -19,7 +19,6 @@ mod slopes;
 use super::{Builder, Operand};
 use crate::entity::Value;
 use crate::ir::Loc;
-use crate::op::Op;
 
 impl Builder {
     /// The arguments, of which one tile that is given twice is two.
