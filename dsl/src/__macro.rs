@@ -15,6 +15,10 @@ pub use crate::types::DType;
 pub use inventory;
 
 /// A Rust const array that a kernel indexes, `TABLE[i][j]`.
+#[diagnostic::on_unimplemented(
+    message = "a const of type `{Self}` is no table of a kernel",
+    label = "a table is a const array of `f32`, or an array of such arrays"
+)]
 pub trait ConstTable {
     /// Extents, outermost first, and the elements in row-major order.
     fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>);

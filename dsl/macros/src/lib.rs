@@ -50,6 +50,7 @@ mod names;
 mod parse;
 mod parse_loop;
 mod parse_tune;
+mod parse_type;
 mod parse_unsupported;
 mod require;
 mod resolve;

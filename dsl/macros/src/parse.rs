@@ -5,6 +5,7 @@ use crate::error::{Errors, Place};
 use crate::names::POWER;
 use crate::parse_loop::for_loop;
 use crate::parse_tune::knob;
+use crate::parse_type::type_name;
 use crate::parse_unsupported::unsupported;
 use atlas_vocabulary::{BinaryOp, Predicate};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
@@ -388,16 +389,6 @@ fn derivative(f: &syn::Expr) -> Option<(Mode, Ident)> {
     let syn::Expr::Call(c) = ungrouped(f) else { return None };
     let mode = Mode::named(&callee(&c.func)?.0.to_string())?;
     if c.args.len() == 1 { Some((mode, ident_of(&c.args[0])?)) } else { None }
-}
-
-/// The one name that a type is, also where it is a `$t:ty` of a user's macro.
-pub(crate) fn type_name(ty: &syn::Type) -> Option<Ident> {
-    match ty {
-        syn::Type::Path(p) if p.qself.is_none() => p.path.get_ident().cloned(),
-        syn::Type::Group(g) => type_name(&g.elem),
-        syn::Type::Paren(p) => type_name(&p.elem),
-        _ => None,
-    }
 }
 
 fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {

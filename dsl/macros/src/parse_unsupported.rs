@@ -1,7 +1,7 @@
 //! Rust that is no part of the language, and what to write instead.
 
 use crate::error::{Errors, Place};
-use crate::parse::type_name;
+use crate::parse_type::type_name;
 
 /// Reports Rust that is no part of the language, and what to write instead.
 pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {

@@ -18,6 +18,7 @@ const LEAST: f32 = f32::NEG_INFINITY;
 const NONE: f64 = f64::NAN;
 const BELOW: f32 = -0.0;
 const COUNT: u64 = 7;
+const LARGE: u64 = u64::MAX;
 const SMALL: u8 = 8;
 const WIDE: usize = 32;
 const NEGATIVE: i32 = -2;
@@ -33,7 +34,7 @@ atlas_kernel! {
     kernel numbers(x: &Tensor<f32, [N]>, i: &Tensor<i64, [N]>, y: &mut Tensor<f32, [N]>, j: &mut Tensor<i64, [N]>) {
         for n in grid(tiles(N, 32)) {
             let zeros = load(x[n]) * -0.0 + BELOW;
-            let rest = max(zeros, LEAST) * NONE + -(0.0) + 0x1F + 1_000;
+            let rest = max(zeros, LEAST) * NONE + -(0.0) + 0x1F + 1_000 + LARGE;
             store(y[n], rest);
             store(j[n], load(i[n]) * COUNT);
         }
@@ -105,7 +106,7 @@ fn numbers_keep_their_signs_and_kinds() {
     let k = build(&numbers, &[]).unwrap();
     let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let found = splats(&k);
-    let want = [-0.0, -0.0, f64::NEG_INFINITY, f64::NAN, -0.0, 31.0, 1000.0, 7.0];
+    let want = [-0.0, -0.0, f64::NEG_INFINITY, f64::NAN, -0.0, 31.0, 1000.0, 18446744073709551616.0, 7.0];
     assert_eq!(bits(&found), bits(&want), "{found:?}");
     let again = atlas_dsl::parse_kernel(&k.to_string()).unwrap();
     assert_eq!(bits(&splats(&again)), bits(&want), "{k}");

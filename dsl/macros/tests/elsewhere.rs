@@ -82,6 +82,12 @@ gpu::fuse! {
     kernel both = renamed >> renamed;
 }
 
+gpu::fuse! {
+    #![crate = atlas_dsl]
+    #[deprecated]
+    kernel older = renamed >> renamed;
+}
+
 gpu::atlas_kernel! {
     /// Its own registration does not warn.
     #[deprecated(note = "use `renamed`")]
@@ -104,5 +110,5 @@ fn a_macro_of_the_users_writes_kernels() {
 fn a_crate_has_atlas_through_another_one() {
     built(&renamed, &[]);
     let names: Vec<&str> = registry().iter().map(|k| k.name).collect();
-    assert!(["renamed", "both", "old"].iter().all(|n| names.contains(n)), "{names:?}");
+    assert!(["renamed", "both", "old", "older"].iter().all(|n| names.contains(n)), "{names:?}");
 }

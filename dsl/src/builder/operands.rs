@@ -46,8 +46,8 @@ impl From<u32> for Operand {
 }
 impl From<u64> for Operand {
     fn from(x: u64) -> Operand {
-        // What is too large is refused by every integer type.
-        Operand::Whole(i64::try_from(x).unwrap_or(i64::MAX))
+        // What is too large is refused by every integer type, and rounded by floats.
+        i64::try_from(x).map_or(Operand::Literal(x as f64), Operand::Whole)
     }
 }
 impl From<i64> for Operand {
@@ -57,8 +57,7 @@ impl From<i64> for Operand {
 }
 impl From<usize> for Operand {
     fn from(x: usize) -> Operand {
-        // What is too large is refused by every integer type.
-        Operand::Whole(i64::try_from(x).unwrap_or(i64::MAX))
+        Operand::from(x as u64)
     }
 }
 
