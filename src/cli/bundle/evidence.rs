@@ -5,6 +5,7 @@ use super::super::arguments::bound;
 use super::super::input;
 use super::super::jobs::{Job, Scalars, scalars, scalars_text};
 use super::super::oracle::{ELEMENT, Small, apart, says_something, small};
+use super::super::print::{say, tell};
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use atlas_codegen::{Machine, Target};
@@ -95,7 +96,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
         let named = || atlas_dsl::registry().into_iter().filter(|d| d.name == name);
         match named().find(|def| is_of(def, &entry)).or_else(|| input::kernel(&name).ok()).or_else(|| named().next()) {
             Some(def) => entries.push((def, entry)),
-            None => eprintln!("skipped: this program has no kernel `{name}`"),
+            None => tell!("skipped: this program has no kernel `{name}`"),
         }
     }
     let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
@@ -108,7 +109,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
         show::json(&json!({ "bundle": path, "passed": passed, "failed": failed, "untried": untried, "results": rows }));
     } else {
         print(&rows);
-        println!(
+        say!(
             "{passed} of {} variants of {} are as they were made, {failed} are not, {untried} were not tried",
             rows.len(),
             path.display()
@@ -162,7 +163,7 @@ fn print(rows: &[Value]) {
         let text = |key: &str| r[key].as_str().unwrap_or("-").to_owned();
         table.add_row(vec![text("kernel"), text("target"), text("config"), text("sizes"), text("outcome")]);
     }
-    println!("{table}");
+    say!("{table}");
 }
 
 /// The variants of an entry, each with the usual GPU of its target, which has the most memory of those that it is compiled for.
