@@ -131,3 +131,58 @@ fn keep_aside(path: &Path) -> std::io::Result<PathBuf> {
 fn numbers(dims: &str) -> Vec<u64> {
     dims.split(['=', ' ']).filter_map(|n| n.parse().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_runtime::records::{MODEL, Timed};
+
+    fn size() -> TunedSize {
+        TunedSize {
+            types: String::new(),
+            tensors: String::new(),
+            dims: "N=8".to_owned(),
+            ir: "0".repeat(16),
+            spread: 0.0,
+            of_copy: 0.0,
+            measured: "for a test".to_owned(),
+            model: MODEL,
+            configs: vec![Timed { config: "BN=1".to_owned(), us: 1.0, cycles: 1.0 }],
+        }
+    }
+
+    /// Neither what is locked, nor what was kept aside before, nor files of likely names.
+    #[test]
+    fn no_other_file_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = path(folder.path(), "a gpu", "k");
+        let own = record.parent().unwrap().to_owned();
+        fs::create_dir_all(&own).unwrap();
+        fs::write(&record, "no record").unwrap();
+        let others = [
+            folder.path().join(".lock"),
+            own.join("k.toml.bad"),
+            own.join("k.toml.new"),
+            own.join(format!(".probe.{}", std::process::id())),
+        ];
+        others.iter().for_each(|path| fs::write(path, "mine").unwrap());
+        probe(folder.path(), "a gpu").unwrap();
+        put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
+        assert!(others.iter().all(|path| fs::read_to_string(path).unwrap() == "mine"));
+        assert_eq!(fs::read_to_string(own.join("k.toml.bad1")).unwrap(), "no record");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 5);
+        assert_eq!(known(&record).unwrap().unwrap().sizes.len(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_record_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = path(folder.path(), "a gpu", "k");
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        let real = folder.path().join("real");
+        std::os::unix::fs::symlink(&real, &record).unwrap();
+        put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
+        assert!(record.is_symlink() && known(&real).unwrap().is_some());
+    }
+}
