@@ -447,3 +447,26 @@ fn a_plain_tensor_does_not_get_the_kernel_of_a_slice() {
     assert!(vectors(&plain) > 0 || plain.image().unwrap().ptx.contains(".v4."), "narrow loads for a plain tensor");
     assert_ne!(plain.image().unwrap().ptx, slice.image().unwrap().ptx);
 }
+
+/// The stride of an axis of one element is never used: a row of a view is served by what was made for more of them.
+#[test]
+fn one_row_of_a_view_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = folder.path().join("sizes.toml");
+    let launch =
+        "[[launch]]\nkernel = \"softmax\"\ntypes = \"T=bf16\"\ndims = \"N=7 D=33\"\ntensors = \"x=2:*8,1 y=2:*8,1\"\n";
+    fs::write(&sizes, launch).unwrap();
+    let args = ["--sizes", &sizes.display().to_string(), "--arch", "sm_80", "--no-evidence", "--only-these"];
+    let device = device("sm_80", &made(&args));
+    let wide = |values: &[bf16], n: usize| device.tensor_from(values, [n, 40]).unwrap().slice(1, 0..33).unwrap();
+    for n in [7, 1, 3] {
+        let padded: Vec<bf16> = rows(n, 33).chunks(33).flat_map(|row| [row, &[bf16::ZERO; 7]].concat()).collect();
+        let (x, mut y) = (wide(&padded, n), wide(&vec![bf16::ZERO; n * 40], n));
+        softmax.launch(&device, args!(x, &mut y)).map_err(|e| e.to_string()).unwrap();
+        assert!(is_right(&y.to_vec::<bf16>().unwrap(), n, 33), "{n}");
+        // A contiguous tensor of one row is of the class too.
+        let alone = run(&device, n, 33);
+        assert_eq!(alone.is_ok(), n == 1, "{n}: {alone:?}");
+        assert!(n != 1 || is_right(&alone.unwrap(), n, 33));
+    }
+}

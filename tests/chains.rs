@@ -2,7 +2,7 @@
 
 use atlas::dsl::DType;
 use atlas::prelude::*;
-use atlas::runtime::{RuntimeError, Stream};
+use atlas::runtime::{Arg, RuntimeError, Stream};
 
 atlas_kernel! {
     kernel squares<T: Float>(x: &Tensor<T, [N, D]>, s: &mut Tensor<T, [N, D]>, scale: f32)
@@ -143,4 +143,131 @@ fn mistakes_are_found_before_anything_runs() {
     has(unknown, "ATL645", "no kernel of the chain `norms` has a dim or a type parameter `K`");
     static WRONG: Chain = Chain { name: "wrong", kernels: &[&totals], workspace: &["w"] };
     has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL646", "`w`");
+}
+
+atlas_kernel! {
+    kernel stepped(mid: &Tensor<f32, [N]>, k: i32, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(mid[n]) + k.cast::<f32>());
+        }
+    }
+
+    kernel weighed(mid: &Tensor<f32, [N]>, a: f16, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(mid[n]) * a.cast::<f32>());
+        }
+    }
+}
+
+static STEPPED: Chain = Chain { name: "stepped", kernels: &[&raised, &stepped], workspace: &["mid"] };
+static WEIGHED: Chain = Chain { name: "weighed", kernels: &[&raised, &weighed], workspace: &["mid"] };
+
+/// Launches a chain with a number that fits, and again with one that does not.
+fn refused_when_warm<'a>(device: &Device, chain: &'static Chain, fits: impl Into<Arg<'a>>, wrong: Arg<'_>, said: &str) {
+    let zeros = || Tensor::zeros(device, DType::F32, [4]).unwrap();
+    let mut space = chain.workspace(device, &[], &[("N", 4)]).unwrap();
+    let (mut s, mut y) = (zeros(), zeros());
+    let number = || match wrong {
+        Arg::I64(x) => Arg::I64(x),
+        Arg::F64(x) => Arg::F64(x),
+        _ => unreachable!("a number"),
+    };
+    let mut first = [Arg::Out(&mut s), fits.into(), Arg::Out(&mut y)];
+    let prepared = chain.prepare(device, &mut first[..], &mut space).unwrap();
+    chain.launch(device, &mut first[..], &mut space).unwrap();
+    assert_eq!(s.to_vec::<f32>().unwrap(), [1.0; 4]);
+    let stream = Stream::new(device).unwrap();
+    for way in 0..4 {
+        let mut args = [Arg::Out(&mut s), number(), Arg::Out(&mut y)];
+        let refused = match way {
+            0 => chain.launch(device, &mut args[..], &mut space),
+            1 => chain.launch_on(&stream, &mut args[..], &mut space),
+            2 => prepared.launch(&mut args[..], &mut space),
+            _ => prepared.launch_on(&stream, &mut args[..], &mut space),
+        };
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("ATL607") && text.contains(said), "{text}");
+        assert_eq!(s.to_vec::<f32>().unwrap(), [1.0; 4], "{way}: the first kernel has run");
+    }
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_refused_before_the_first_kernel_runs() {
+    let mut devices = vec![Device::cpu()];
+    if cfg!(feature = "jit") {
+        devices.push(Device::sim("sm_80").unwrap());
+    }
+    for device in &devices {
+        refused_when_warm(device, &STEPPED, 3_i64, Arg::I64(5_000_000_000), "`k` of `stepped` is an i32");
+        refused_when_warm(device, &WEIGHED, 0.5, Arg::F64(1e9), "`a` of `weighed` is a number of type f16");
+    }
+}
+
+#[test]
+fn a_prepared_chain_is_of_one_device() {
+    let cpu = Device::cpu();
+    let mut space = RAISED.workspace(&cpu, &[], &[("N", 4)]).unwrap();
+    let zeros = || Tensor::zeros(&cpu, DType::F32, [4]).unwrap();
+    let (mut s, x, mut y) = (zeros(), zeros(), zeros());
+    let prepared = RAISED.prepare(&cpu, args!(&mut s, x, &mut y), &mut space).unwrap();
+    let stream = Stream::new(&Device::sim("sm_80").unwrap()).unwrap();
+    let text = prepared.launch_on(&stream, args!(&mut s, x, &mut y), &mut space).unwrap_err().to_string();
+    assert!(text.contains("ATL614"), "{text}");
+    assert_eq!(s.to_vec::<f32>().unwrap(), [0.0; 4]);
+}
+
+atlas_kernel! {
+    kernel doubled<T: Float>(s: &mut Tensor<T, [N]>, mid: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(s[n], load(s[n]) + load(s[n]));
+            store(mid[n], load(s[n]).cast::<f32>());
+        }
+    }
+
+    kernel narrowed<T: Float>(mid: &Tensor<f32, [N]>, y: &mut Tensor<T, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(mid[n]).cast::<T>());
+        }
+    }
+
+    kernel lifted<T: Float>(y: &mut Tensor<f32, [N]>, mid: &Tensor<f32, [N]>, a: T)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(mid[n]) + a.cast::<f32>());
+        }
+    }
+}
+
+static NARROWED: Chain = Chain { name: "narrowed", kernels: &[&doubled, &narrowed], workspace: &["mid"] };
+static LIFTED: Chain = Chain { name: "lifted", kernels: &[&doubled, &lifted], workspace: &["mid"] };
+
+#[test]
+fn a_type_parameter_is_one_type_in_all_kernels() {
+    let cpu = Device::cpu();
+    let zeros = |dtype| Tensor::zeros(&cpu, dtype, [4]).unwrap();
+    let ones = || cpu.tensor_from(&[1.0_f32; 4], [4]).unwrap();
+    let mut space = NARROWED.workspace(&cpu, &[], &[("N", 4)]).unwrap();
+    let (mut s, mut y) = (ones(), zeros(DType::Bf16));
+    let wanted = "error[ATL643]: type parameter `T` of the chain `narrowed` is f32 in `s`, but bf16 in `y`; it is one type in all \
+                  kernels of a chain";
+    let refused = NARROWED.launch(&cpu, args!(&mut s, &mut y), &mut space).unwrap_err();
+    assert_eq!(refused.to_string(), wanted);
+    let Err(refused) = NARROWED.prepare(&cpu, args!(&mut s, &mut y), &mut space) else { panic!("two types") };
+    assert_eq!(refused.to_string(), wanted);
+    assert_eq!(s.to_f64_vec().unwrap(), [1.0; 4]);
+    let mut y = zeros(DType::F32);
+    NARROWED.launch(&cpu, args!(&mut s, &mut y), &mut space).unwrap();
+    assert_eq!(y.to_f64_vec().unwrap(), [2.0; 4]);
+
+    // Where no tensor of a kernel says its type, a number does.
+    let mut space = LIFTED.workspace(&cpu, &[], &[("N", 4)]).unwrap();
+    let mut s = ones();
+    let text = LIFTED.launch(&cpu, args!(&mut s, &mut y, 1.0), &mut space).unwrap_err().to_string();
+    assert!(text.contains("ATL643") && text.contains("f32 in `s`, but f64 in `a`"), "{text}");
+    LIFTED.launch(&cpu, args!(&mut s, &mut y, 1.0_f32), &mut space).unwrap();
+    assert_eq!(y.to_f64_vec().unwrap(), [3.0; 4]);
 }

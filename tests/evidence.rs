@@ -112,6 +112,56 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    /// The nearest of some rows, and how far it is.
+    kernel nearest_row(
+        x: &Tensor<f32, [N, D]>, codes: &Tensor<f32, [C, D]>, at: &mut Tensor<i32, [N]>, far: &mut Tensor<f32, [N]>,
+    )
+    tune { BN: [16, 32], BC: [32, 64] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let rows = load(x[n, ..]);
+            let mut best = full::<f32>([BN, 1], f32::INFINITY);
+            let mut place = zeros::<i32>([BN, 1]);
+            for c in tiles(C, BC) {
+                let others = load(codes[c, ..]);
+                let squares = sum(others * others, axis = 1).t() - 2.0 * dot(rows, others.t());
+                let all = (squares + sum(rows * rows, axis = 1)).or(f32::INFINITY);
+                let least = min(all, axis = 1);
+                let numbers = iota([BN, BC], 1) + c * BC;
+                let own = min(select(all <= least, numbers, 1000000), axis = 1);
+                place = select(least < best, own, place);
+                best = min(best, least);
+            }
+            store(at[n], place);
+            store(far[n], best);
+        }
+    }
+
+    /// Sums of rows, a row or more at a time.
+    kernel row_totals(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [1, 4, 16], warps: [1, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], sum(load(x[n, ..]), axis = 1));
+        }
+    }
+
+    /// Products along columns with a few numbers.
+    kernel along_columns(x: &Tensor<f32, [H, W]>, f: &Tensor<f32, [K]>, y: &mut Tensor<f32, [R, W]>)
+    tune { BW: [64] }
+    require { H == R + K - 1 }
+    {
+        for (r, w) in grid(R, tiles(W, BW)) {
+            let mut sum = zeros::<f32>([BW]);
+            for k in 0..size(K) {
+                sum += load(x[r + k, w]) * load(f[k]);
+            }
+            store(y[r, w], sum);
+        }
+    }
+}
+
 #[test]
 fn each_element_type_of_a_kernel_is_asked_for_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -371,4 +421,56 @@ fn numbers_by_value_are_given_or_usual() {
     assert!(variants(&file, "told_steps")[0].evidence[0].sizes.ends_with(" steps=9"));
     let why = bundle(&file, &[&args[..], &["--set", "stepz=5"]].concat()).unwrap_err();
     assert!(why.contains("no kernel takes `stepz=5` by value"), "{why}");
+}
+
+/// Where rows were alike, the nearest would be a matter of rounding.
+#[test]
+fn inputs_have_no_coincidences() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    let args = ["nearest_row", "--dims", "N=96,D=32,C=192", "--arch", "sm_80", "--variants", "3"];
+    assert_eq!(bundle(&file, &args), Ok(Vec::new()));
+    let variants = variants(&file, "nearest_row");
+    assert!(variants.len() >= 3 && variants.iter().all(|v| v.evidence.len() == 3), "{variants:?}");
+    assert!(verifies(&file));
+}
+
+/// Views whose rows stand apart, as they are recorded, also where a variant has one row in a tile.
+#[test]
+fn views_are_tried_as_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, sizes) = (folder.path().join("a.atlas"), folder.path().join("sizes.toml"));
+    let from = sizes.display().to_string();
+    for (kernel, types, dims, tensors) in [
+        ("row_totals", "", "N=7 D=33", "x=4:*4,1"),
+        ("row_totals", "", "N=7 D=33", "x=4:*2,1 y=4:*2"),
+        ("softmax", "T=bf16", "N=33 D=127", "x=2:*8,1"),
+        ("rms_norm", "T=bf16", "N=33 D=127", "x=2:*8,1"),
+    ] {
+        let launch = format!(
+            "[[launch]]\nkernel = \"{kernel}\"\ntypes = \"{types}\"\ndims = \"{dims}\"\ntensors = \"{tensors}\"\n"
+        );
+        fs::write(&sizes, launch).unwrap();
+        let only = ["--arch", "sm_80", "--only-these"];
+        let args = [&["--sizes", &*from][..], &only].concat();
+        assert_eq!(bundle(&file, &args), Ok(Vec::new()), "{kernel} {tensors}");
+        let variants = variants(&file, kernel);
+        assert!(variants.iter().all(|v| v.evidence.len() == 3), "{variants:?}");
+        assert!(variants.iter().all(|v| !v.evidence[0].sizes.contains("N=1 ")), "one row has no stride: {variants:?}");
+        assert!(verifies(&file));
+    }
+}
+
+/// A dim of a loop has the size that was asked for, and verifying has the sizes that the evidence names.
+#[test]
+fn loops_are_as_long_as_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.atlas");
+    let args = ["along_columns", "--dims", "H=130,W=256,K=3,R=128", "--arch", "sm_80"];
+    assert_eq!(bundle(&file, &args), Ok(Vec::new()));
+    for variant in variants(&file, "along_columns") {
+        let sizes = &variant.evidence[0].sizes;
+        assert!(sizes.contains("K=3 "), "{sizes}");
+    }
+    assert!(verifies(&file));
 }

@@ -17,12 +17,16 @@ mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
 mod executor;
+#[cfg(target_os = "linux")]
+mod files;
 mod fusion;
 mod kernels;
 #[cfg(feature = "mutations")]
 mod mutations;
 #[cfg(feature = "llvm")]
 mod omega;
+#[cfg(target_os = "linux")]
+mod output;
 #[cfg(feature = "llvm")]
 mod pipeline;
 #[cfg(feature = "llvm")]

@@ -5,6 +5,7 @@
 //! them, `exp(1)` is not one number. The sign of a zero is not kept.
 
 use crate::op::{BinaryOp, Predicate, UnaryOp};
+use crate::rounding::{to_bf16, to_f16};
 use crate::types::DType;
 use half::{bf16, f16};
 
@@ -240,21 +241,11 @@ fn least_normal(dtype: DType) -> f64 {
 /// `x` as a value of a float type, rounded once.
 pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
-        DType::F16 => f16::from_f32(to_odd(x)).to_f64(),
-        DType::Bf16 => bf16::from_f32(to_odd(x)).to_f64(),
+        DType::F16 => to_f16(x).to_f64(),
+        DType::Bf16 => to_bf16(x).to_f64(),
         DType::F32 => f64::from(x as f32),
         _ => x,
     }
-}
-
-/// `x` in f32 rounded to odd, so that a second rounding to 16 bits is as good as one.
-fn to_odd(x: f64) -> f32 {
-    let y = x as f32;
-    let wide = f64::from(y);
-    if wide == x || !y.is_finite() || y.to_bits() & 1 == 1 {
-        return y;
-    }
-    f32::from_bits(if wide.abs() < x.abs() { y.to_bits() + 1 } else { y.to_bits() - 1 })
 }
 
 fn exact(x: f64) -> Option<Known> {

@@ -37,6 +37,7 @@ pub mod print;
 pub mod reach;
 pub mod require;
 pub mod rewrite;
+pub mod rounding;
 pub mod specialization;
 pub mod text;
 pub mod types;

@@ -105,9 +105,12 @@ impl Specialization {
     }
 }
 
+/// The largest class: every class divides it.
+pub const LARGEST_CLASS: u32 = 128;
+
 /// The divisor class of a number: the largest power of two up to 128 that divides it (128 for 0).
 ///
 /// Classes keep the number of specializations small; 128 elements is the largest tile a mask is proved away for.
 pub fn largest_class(n: u64) -> u32 {
-    1 << n.trailing_zeros().min(7)
+    1 << n.trailing_zeros().min(LARGEST_CLASS.ilog2())
 }

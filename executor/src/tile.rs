@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
-use half::{bf16, f16};
+use atlas_dsl::rounding::{to_bf16, to_f16};
 
 /// How floats are computed, and what the bits of an element are. Integers and truth values are those of an i64 in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,8 @@ impl Arithmetic {
             (DType::I32, _) => i64::from(x as i32) as u64,
             (DType::I64, _) => x as i64 as u64,
             (_, Arithmetic::Real) => x.to_bits(),
-            (DType::F16, _) => u64::from(f16::from_f64(x).to_bits()) << 16,
-            (DType::Bf16, _) => u64::from(bf16::from_f64(x).to_bits()) << 16,
+            (DType::F16, _) => u64::from(to_f16(x).to_bits()) << 16,
+            (DType::Bf16, _) => u64::from(to_bf16(x).to_bits()) << 16,
             _ => u64::from((x as f32).to_bits()),
         }
     }

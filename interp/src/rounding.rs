@@ -1,28 +1,8 @@
 //! Rounding to the narrow float types, each once and to nearest even.
 
 use atlas_dsl::DType;
+pub(crate) use atlas_dsl::rounding::{to_bf16, to_f16};
 use half::{bf16, f16};
-
-/// `x` rounded to odd in f32, so that a second rounding to 16 bits is as good as one from f64.
-fn to_odd(x: f64) -> f32 {
-    let y = x as f32;
-    let wide = f64::from(y);
-    if wide == x || !y.is_finite() || y.to_bits() & 1 == 1 {
-        return y;
-    }
-    // x lies strictly between y, which is even, and the odd neighbour on x's side.
-    f32::from_bits(if wide.abs() < x.abs() { y.to_bits() + 1 } else { y.to_bits() - 1 })
-}
-
-/// f64 to f16 in one rounding.
-pub(crate) fn to_f16(x: f64) -> f16 {
-    f16::from_f32(to_odd(x))
-}
-
-/// f64 to bf16 in one rounding.
-pub(crate) fn to_bf16(x: f64) -> bf16 {
-    bf16::from_f32(to_odd(x))
-}
 
 /// `x` as a value of `dtype` (f16, bf16 or f32), in one rounding.
 pub(crate) fn to_narrow(dtype: DType, x: f64) -> f32 {

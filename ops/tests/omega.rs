@@ -234,6 +234,13 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
             Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
         let starts = device.tensor_from(&bounds, [bounds.len()]).unwrap();
         let mut memories = states();
+        // Where the result does not fit is seen before any memory is trained.
+        let mut wrong = Tensor::zeros(&device, DType::Bf16, [1, tokens, 2, e]).unwrap();
+        let mut list: Vec<&mut Tensor> = memories.iter_mut().collect();
+        assert!(packed.launch(&stream, &given, &starts, &mut list, &mut wrong).is_err());
+        let values =
+            |memories: &[Tensor]| -> Vec<Vec<f32>> { memories.iter().map(|t| t.to_vec::<f32>().unwrap()).collect() };
+        assert_eq!(values(&memories), values(&states()));
         let mut y = Tensor::zeros(&device, DType::F32, [1, tokens, 2, e]).unwrap();
         let mut list: Vec<&mut Tensor> = memories.iter_mut().collect();
         packed.launch(&stream, &given, &starts, &mut list, &mut y).unwrap();

@@ -11,8 +11,8 @@ use crate::overlap::{overlap, overlaps_itself};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
+use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{Config, DType, KernelDef};
-use half::{bf16, f16};
 
 /// The largest size of one dim.
 pub const MAX_DIM: usize = i32::MAX as usize;
@@ -309,8 +309,8 @@ pub(crate) fn scalar_bits(
     match (wanted, float, whole) {
         (DType::F64, Some(x), _) => Ok(x.to_bits()),
         (DType::F32, Some(x), _) => Ok(u64::from((x as f32).to_bits())),
-        (DType::F16, Some(x), _) => Ok(u64::from(f16::from_f64(x).to_bits())),
-        (DType::Bf16, Some(x), _) => Ok(u64::from(bf16::from_f64(x).to_bits())),
+        (DType::F16, Some(x), _) => Ok(u64::from(to_f16(x).to_bits())),
+        (DType::Bf16, Some(x), _) => Ok(u64::from(to_bf16(x).to_bits())),
         (DType::I64, _, Some(x)) => Ok(x as u64),
         (DType::I32, _, Some(value)) => match i32::try_from(value) {
             Ok(x) => Ok(u64::from(x as u32)),

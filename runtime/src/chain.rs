@@ -3,6 +3,10 @@
 //! Parameters of one name are one tensor, or one number. What only the kernels pass to each other is *workspace*: it is
 //! declared by name, allocated by the caller once, and given to each launch, which allocates nothing and waits for nothing.
 //!
+//! What can be refused is refused before the first kernel runs: the arguments of all kernels are checked, numbers among
+//! them, and all kernels are compiled and loaded. A launch that was refused has written nothing. What is left are faults of
+//! kernels that run, and a driver that refuses a launch itself.
+//!
 //! ```text
 //! static STEP: Chain = Chain { name: "step", kernels: &[&mix, &update], workspace: &["weights"] };
 //!
@@ -13,7 +17,7 @@
 use crate::args::Arg;
 use crate::device::Device;
 use crate::error::Result;
-use crate::launch::{Launch, PreparedLaunch, ready};
+use crate::launch::{Launch, PreparedLaunch, ReadyLaunch};
 use crate::launch_error::LaunchError;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
@@ -125,15 +129,15 @@ impl Chain {
     /// Runs the kernels on a device's default stream; arguments in the order of [`Chain::params`].
     ///
     /// # Errors
-    /// Those of [`Launch::launch`]; [`LaunchError::ChainDims`] if kernels disagree on the size of a dim.
+    /// Those of [`Launch::launch`]; [`LaunchError::ChainDims`] if kernels disagree on the size of a dim,
+    /// [`LaunchError::ChainTypes`] if they do on a type parameter. None of them leaves anything written.
     pub fn launch<'a>(
         &self,
         device: &Device,
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
-        self.check(device, args.as_mut(), workspace)?;
-        self.each(args.as_mut(), workspace, |_, kernel, args| kernel.launch(device, args))
+        self.run(device, None, args.as_mut(), workspace)
     }
 
     /// Runs the kernels on a stream.
@@ -146,13 +150,23 @@ impl Chain {
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
-        self.check(stream.device(), args.as_mut(), workspace)?;
-        self.each(args.as_mut(), workspace, |_, kernel, args| kernel.launch_on(stream, args))
+        self.run(stream.device(), Some(stream), args.as_mut(), workspace)
     }
 
-    /// Checks the arguments of all kernels, and makes the kernels ready, before the first one runs.
-    fn check(&self, device: &Device, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
-        self.each(args, workspace, |_, kernel, args| ready(kernel, device, &args))
+    /// Checks the arguments of all kernels and makes the kernels ready, and then runs them.
+    fn run(
+        &self,
+        device: &Device,
+        stream: Option<&Stream>,
+        args: &mut [Arg<'_>],
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        let mut ready = Vec::with_capacity(self.kernels.len());
+        self.each(args, workspace, |_, kernel, args| {
+            ready.push(ReadyLaunch::new(kernel, device, &args)?);
+            Ok(())
+        })?;
+        self.each(args, workspace, |i, _, args| ready[i].queue(device, stream, &args))
     }
 
     /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them, and is launched
@@ -197,6 +211,7 @@ impl Chain {
         }
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         self.check_dims(&names, args, workspace)?;
+        self.check_types(&names, args, workspace)?;
         for (i, kernel) in self.defs().enumerate() {
             let mut slots: Vec<Option<Arg<'_>>> =
                 args.iter_mut().map(borrowed).chain(workspace.tensors.iter_mut().map(Arg::Out)).map(Some).collect();
@@ -238,6 +253,43 @@ impl Chain {
         }
         Ok(())
     }
+
+    /// A type parameter has one type in all kernels of the chain. Numbers say it where no tensor of their kernel does.
+    fn check_types(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
+        let given = |param: &ParamDef| {
+            let at = names.iter().position(|&n| n == param.name())?;
+            match (param, args.get(at)) {
+                (ParamDef::Tensor { .. }, Some(arg)) => arg.tensor().map(Tensor::dtype),
+                (ParamDef::Scalar { .. }, Some(arg)) => arg.scalar_dtype(),
+                (_, None) => workspace.tensors.get(at - args.len()).map(Tensor::dtype),
+            }
+        };
+        let index = |param: &ParamDef| match *param {
+            ParamDef::Tensor { dtype: DTypeRef::Generic(i), .. } => Some((i, true)),
+            ParamDef::Scalar { dtype: DTypeRef::Generic(i), .. } => Some((i, false)),
+            _ => None,
+        };
+        let mut types: Vec<(&'static str, DType, &'static str)> = Vec::new();
+        for kernel in self.defs() {
+            let by_tensor = |i: usize| kernel.params.iter().any(|p| index(p) == Some((i, true)));
+            for param in kernel.params {
+                let (Some((i, is_tensor)), Some(dtype)) = (index(param), given(param)) else { continue };
+                if !is_tensor && by_tensor(i) {
+                    continue;
+                }
+                let name = kernel.types[i].name;
+                match types.iter().find(|t| t.0 == name) {
+                    None => types.push((name, dtype, param.name())),
+                    Some(&(_, first_type, first)) if first_type != dtype => {
+                        let (chain, second) = (self.name, param.name());
+                        return Err(LaunchError::ChainTypes { chain, name, first, first_type, second, dtype }.into());
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl PreparedChain {
@@ -247,7 +299,7 @@ impl PreparedChain {
     /// Those of [`PreparedLaunch::launch`].
     pub fn launch<'a>(&self, mut args: impl AsMut<[Arg<'a>]>, workspace: &mut Workspace) -> Result<()> {
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].launch(args))
+        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, &args))
     }
 
     /// Queues the launches on a stream.
@@ -260,8 +312,9 @@ impl PreparedChain {
         mut args: impl AsMut<[Arg<'a>]>,
         workspace: &mut Workspace,
     ) -> Result<()> {
+        self.launches.iter().try_for_each(|launch| launch.check_stream(stream))?;
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].launch_on(stream, args))
+        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(Some(stream), &args))
     }
 
     /// Checks the arguments of all launches, before the first one is queued.

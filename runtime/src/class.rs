@@ -113,8 +113,9 @@ fn divisor_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n: &u32| n.is_power_of_two())
 }
 
-/// True if a kernel that was compiled for the class `wide` serves a problem of the class `here`, both canonical.
-pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specialization) -> bool {
+/// True if a kernel that was compiled for the class `wide` serves a problem of these sizes and of the class `here`, both
+/// canonical. The stride of an axis of one element is never used, so that whatever is assumed of it does.
+pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specialization, sizes: &[u64]) -> bool {
     let dim = |name: &str| match (wide.dims.get(name), here.dims.get(name)) {
         (Some(DimFact::Const(a)), Some(DimFact::Const(b))) => a == b,
         (Some(DimFact::Dynamic(a)), Some(DimFact::Const(b))) => b % u64::from(*a) == 0,
@@ -131,8 +132,20 @@ pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specializati
         && def.dims.iter().all(|d| dim(d.name))
         && tensors(def, wide).zip(tensors(def, here)).all(|((name, a), (_, b))| {
             let (a, b) = (facts(wide, name, &a), facts(here, name, &b));
-            a.align <= b.align && a.strides.len() == b.strides.len() && a.strides.iter().zip(&b.strides).all(stride)
+            let axes = sizes_of(def, name, sizes);
+            a.align <= b.align
+                && a.strides.len() == b.strides.len()
+                && a.strides.iter().zip(&b.strides).zip(axes).all(|(strides, size)| size <= 1 || stride(strides))
         })
+}
+
+/// The sizes of a tensor's axes.
+fn sizes_of(def: &KernelDef, tensor: &str, sizes: &[u64]) -> Vec<u64> {
+    let axes = def.params.iter().find_map(|param| match param {
+        ParamDef::Tensor { name, dims, .. } if *name == tensor => Some(*dims),
+        _ => None,
+    });
+    axes.unwrap_or_default().iter().map(|&d| sizes.get(d).copied().unwrap_or(u64::MAX)).collect()
 }
 
 /// How much a class assumes: of two that serve a problem, the one that assumes more has the faster kernel.

@@ -1,6 +1,7 @@
 //! Host element types: the Rust type that stands for each dtype of a tensor.
 
 use atlas_dsl::DType;
+use atlas_dsl::rounding::{to_bf16, to_f16};
 use half::{bf16, f16};
 
 mod sealed {
@@ -39,8 +40,8 @@ macro_rules! elements {
 elements! {
     f64 = F64, |x| x, |x| x;
     f32 = F32, |x| x as f32, f64::from;
-    f16 = F16, f16::from_f64, f16::to_f64;
-    bf16 = Bf16, bf16::from_f64, bf16::to_f64;
+    f16 = F16, to_f16, f16::to_f64;
+    bf16 = Bf16, to_bf16, bf16::to_f64;
     i64 = I64, |x| x as i64, |x| x as f64;
     i32 = I32, |x| x as i32, f64::from;
 }

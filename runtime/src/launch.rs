@@ -1,11 +1,11 @@
 //! Launching: arguments in, a kernel queued. The only place that calls `cuLaunchKernel`.
 //!
 //! A first launch of a problem binds its arguments, chooses a config, compiles or finds the kernel and keeps a plan.
-//! Every later launch of the same problem finds the plan, checks devices and aliasing, packs parameters and queues:
+//! Every later launch of the same problem finds the plan, checks devices, numbers and aliasing, packs parameters and queues:
 //! a microsecond or two of host time, without allocation.
 
 use crate::args::Arg;
-use crate::bind::{BoundLaunch, check_aliasing, is_written};
+use crate::bind::{BoundArg, BoundLaunch, check_aliasing, is_written, scalar_bits};
 use crate::class::class_text;
 use crate::cpu::run_native;
 use crate::device::{Backend, Device};
@@ -23,7 +23,7 @@ use crate::sizes::{Tally, are_recorded, tally};
 use crate::source::Source;
 use crate::stream::Stream;
 use atlas_codegen::KernelImage;
-use atlas_dsl::{Config, KernelDef};
+use atlas_dsl::{Config, DType, KernelDef};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,32 +148,36 @@ impl PreparedLaunch {
     /// # Errors
     /// As [`PreparedLaunch::launch`], and [`LaunchError::WrongStream`].
     pub fn launch_on<'a>(&self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        self.check_stream(stream)?;
+        self.queue(Some(stream), args.as_ref())
+    }
+
+    /// Refuses a stream of another device.
+    pub(crate) fn check_stream(&self, stream: &Stream) -> Result<()> {
         if *stream.device() != self.device {
             let (found, wanted) = (stream.device().to_string(), self.device.to_string());
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
-        self.queue(Some(stream), args.as_ref())
+        Ok(())
     }
 
-    /// Refuses arguments of another problem, on another device, or that overlap.
+    /// Refuses arguments of another problem, on another device, numbers that do not fit, and tensors that overlap.
     pub(crate) fn check(&self, args: &[Arg<'_>]) -> Result<()> {
         if ProblemWords::new(self.def, self.config.as_ref(), args).as_slice() != &*self.words {
             return Err(LaunchError::NotPrepared { kernel: self.def.name }.into());
         }
-        check_again(self.def, &self.device, args)
+        check_again(self.def, &self.device, &self.plan, args)
     }
 
     fn queue(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
         self.check(args)?;
-        self.device.counters().launches.fetch_add(1, Ordering::Relaxed);
-        self.device.counters().warm.fetch_add(1, Ordering::Relaxed);
-        let refused = match run(self.def, &self.device, stream, &self.plan, args) {
-            Ok(()) => return Ok(()),
-            Err(e) => self.plan.refused_by(&e).ok_or(e)?,
-        };
-        self.device.plans().refuse(&refused.0, &refused.1);
-        let (plan, _) = find_or_resolve(self.def, &self.device, self.config.as_ref(), args, &self.words)?;
-        run_or_next(self.def, &self.device, stream, self.config.as_ref(), args, &self.words, plan)
+        self.queue_checked(stream, args)
+    }
+
+    /// Queues the launch of arguments that [`PreparedLaunch::check`] has let pass.
+    pub(crate) fn queue_checked(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
+        count(&self.device, true);
+        run_or_next(self.def, &self.device, stream, self.config.as_ref(), args, self.plan.clone())
     }
 
     /// The config that was chosen or given.
@@ -229,10 +233,14 @@ fn launch(
 ) -> Result<()> {
     let words = ProblemWords::new(def, config, args);
     let (plan, warm) = find_or_resolve(def, device, config, args, words.as_slice())?;
+    count(device, warm);
+    run_or_next(def, device, stream, config, args, plan)
+}
+
+fn count(device: &Device, warm: bool) {
     let counters = device.counters();
     counters.launches.fetch_add(1, Ordering::Relaxed);
     counters.warm.fetch_add(u64::from(warm), Ordering::Relaxed);
-    run_or_next(def, device, stream, config, args, words.as_slice(), plan)
 }
 
 /// Runs a plan; where the driver refuses its kernel at the launch, the next best config's. Each refusal is remembered
@@ -243,7 +251,6 @@ fn run_or_next(
     stream: Option<&Stream>,
     config: Option<&Config>,
     args: &[Arg<'_>],
-    words: &[u64],
     mut plan: Arc<Plan>,
 ) -> Result<()> {
     loop {
@@ -252,14 +259,30 @@ fn run_or_next(
             Err(e) => plan.refused_by(&e).ok_or(e)?,
         };
         device.plans().refuse(&key, &reason);
-        plan = find_or_resolve(def, device, config, args, words)?.0;
+        plan = find_or_resolve(def, device, config, args, ProblemWords::new(def, config, args).as_slice())?.0;
     }
 }
 
-/// Makes sure that a launch of these arguments needs nothing more: they are checked, and its plan is there.
-pub(crate) fn ready(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<()> {
-    let words = ProblemWords::new(def, None, args);
-    find_or_resolve(def, device, None, args, words.as_slice()).map(drop)
+/// A launch that needs nothing more than to be queued: its arguments are checked, and its kernel is loaded.
+pub(crate) struct ReadyLaunch {
+    def: &'static KernelDef,
+    plan: Arc<Plan>,
+    warm: bool,
+}
+
+impl ReadyLaunch {
+    /// Checks the arguments of a launch and makes its plan.
+    pub(crate) fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<ReadyLaunch> {
+        let words = ProblemWords::new(def, None, args);
+        let (plan, warm) = find_or_resolve(def, device, None, args, words.as_slice())?;
+        Ok(ReadyLaunch { def, plan, warm })
+    }
+
+    /// Queues the launch, with the arguments and on the device that it was made for.
+    pub(crate) fn queue(&self, device: &Device, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
+        count(device, self.warm);
+        run_or_next(self.def, device, stream, None, args, self.plan.clone())
+    }
 }
 
 /// The plan of a launch whose arguments are checked, and whether the problem had been seen before.
@@ -271,12 +294,12 @@ fn find_or_resolve(
     words: &[u64],
 ) -> Result<(Arc<Plan>, bool)> {
     if let Some(plan) = device.plans().find(words) {
-        check_again(def, device, args)?;
+        check_again(def, device, &plan, args)?;
         return Ok((plan, true));
     }
     let bound = BoundLaunch::new(def, device, args)?;
     let begun = device.plans().generation();
-    let plan = Arc::new(Plan { tally: tally_of(&bound), ..resolve(&bound, config)? });
+    let plan = Arc::new(Plan { tally: tally_of(&bound), numbers: numbers_of(&bound), ..resolve(&bound, config)? });
     device.plans().keep(words, &plan, begun);
     tracing::debug!(
         target: "atlas",
@@ -300,8 +323,20 @@ fn tally_of(bound: &BoundLaunch) -> Option<Arc<Tally>> {
     tally(def.name, types, def.dims_text(bound.dims()), tensors)
 }
 
-/// The checks that a problem seen before still needs: where its tensors live, and what they share.
-fn check_again(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<()> {
+/// The parameters that are numbers, with their types.
+fn numbers_of(bound: &BoundLaunch) -> Box<[(usize, DType)]> {
+    let number = |(i, arg): (usize, &BoundArg)| match arg {
+        BoundArg::Scalar { dtype, .. } => Some((i, *dtype)),
+        BoundArg::Tensor { .. } => None,
+    };
+    bound.args().iter().enumerate().filter_map(number).collect()
+}
+
+/// The checks that a problem seen before still needs: where its tensors live, what they share, and that its numbers fit.
+fn check_again(def: &'static KernelDef, device: &Device, plan: &Plan, args: &[Arg<'_>]) -> Result<()> {
+    for &(i, dtype) in &plan.numbers {
+        scalar_bits(def.name, def.params[i].name(), dtype, &args[i])?;
+    }
     for (param, arg) in def.params.iter().zip(args) {
         if let Some(tensor) = arg.tensor()
             && tensor.device() != device
@@ -471,7 +506,7 @@ mod tests {
         let kernel = Arc::new(LoadedKernel::idle(crate::key::KernelKey([1; 32])));
         let body = Body::Gpu { kernel: kernel.clone(), grid: 1, slots: Vec::new() };
         let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
-        let plan = Plan { config, source, body, passed_over, tally: None };
+        let plan = Plan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         for now in [3, 8] {
             device.counters().launches.store(now, Ordering::Relaxed);
             run(&KEEP, &device, None, &plan, &[]).unwrap();

@@ -241,6 +241,21 @@ errors! {
             /// Its size there.
             size: usize,
         } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; the workspace is allocated for one set of sizes";
+        /// One type parameter of a chain, two types.
+        ChainTypes {
+            /// The chain.
+            chain: &'static str,
+            /// The type parameter.
+            name: &'static str,
+            /// The parameter that bound it.
+            first: &'static str,
+            /// Its type there.
+            first_type: DType,
+            /// The parameter that disagrees.
+            second: &'static str,
+            /// Its type there.
+            dtype: DType,
+        } = 643, "type parameter `{name}` of the chain `{chain}` is {first_type} in `{first}`, but {dtype} in `{second}`; it is one type in all kernels of a chain";
         /// A workspace of another chain.
         NoWorkspace {
             /// The chain.

@@ -45,6 +45,7 @@ mod element;
 mod error;
 mod evict;
 mod explore;
+pub mod files;
 #[cfg(feature = "sim")]
 mod forms;
 mod host;

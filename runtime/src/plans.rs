@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) passed_over: Vec<PassedOver>,
     /// How often it was launched, if sizes are recorded.
     pub(crate) tally: Option<Arc<Tally>>,
+    /// The parameters that are numbers, with their types: each launch gives values of its own, which must fit.
+    pub(crate) numbers: Box<[(usize, DType)]>,
 }
 
 impl Plan {
@@ -256,7 +258,8 @@ mod tests {
         let words = [7_u64];
         let body = Body::Gpu { kernel: hot.clone(), grid: 1, slots: Vec::new() };
         let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
-        plans.keep(&words, &Arc::new(Plan { config, source, body, passed_over, tally: None }), plans.generation());
+        let plan = Plan { config, source, body, passed_over, tally: None, numbers: Box::default() };
+        plans.keep(&words, &Arc::new(plan), plans.generation());
         // Loaded first, and launched ever since.
         for (key, now) in [(2, 10), (3, 20), (4, 30)] {
             hot.touch(now - 1);

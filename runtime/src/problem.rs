@@ -3,7 +3,7 @@
 use crate::bind::{BoundArg, BoundLaunch};
 use crate::tensor::{Tensor, contiguous_strides};
 use atlas_dsl::def::ParamDef;
-use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
+use atlas_dsl::specialization::{DimFact, LARGEST_CLASS, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{KernelDef, Specialization};
 
 /// What is known of a problem when its kernel is compiled.
@@ -49,12 +49,13 @@ fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor)
     TensorFacts { align: alignment(tensor), strides }
 }
 
-/// The strides to launch with, in elements: those of the tensor, but for axes of size 1, whose stride is never used
-/// and is given as a contiguous tensor would have it.
+/// The strides to launch with, in elements: those of the tensor, but for axes of size 1, whose stride is never used. What is
+/// given for it is a multiple of every class, so that it is one of whatever a kernel was compiled for.
 pub fn launch_strides(tensor: &Tensor) -> Vec<i64> {
     let contiguous = contiguous_strides(tensor.shape());
     let axes = tensor.shape().iter().zip(tensor.strides()).zip(contiguous);
-    axes.map(|((&size, &stride), contiguous)| if size <= 1 { contiguous } else { stride }).collect()
+    let multiple = |stride: i64| (stride.unsigned_abs().next_multiple_of(u64::from(LARGEST_CLASS))) as i64;
+    axes.map(|((&size, &stride), contiguous)| if size <= 1 { multiple(contiguous) } else { stride }).collect()
 }
 
 /// The known alignment of a tensor's first element, in bytes: a power of two of at most 16, at least one element.

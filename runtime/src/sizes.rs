@@ -5,12 +5,13 @@
 //! takes no more than a tenth of the time for that, and never waits for another process; the rest is written when the
 //! program ends by itself, or by [`flush`].
 
+use crate::files;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
@@ -184,11 +185,12 @@ impl Recorder {
         lock(&self.tallies).entry(name).or_default().clone()
     }
 
-    /// The file's own name with something behind it.
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(ending);
-        name.into()
+    /// The file by which processes take turns, beside the one that is written: that has one lock, by whatever links it is
+    /// named.
+    fn lock(&self) -> io::Result<PathBuf> {
+        let mut name = files::regular(&self.path)?.into_os_string();
+        name.push(".lock");
+        Ok(name.into())
     }
 
     /// Writes the file, as a launch does: neither for long nor behind anybody else.
@@ -208,7 +210,10 @@ impl Recorder {
         pace.last = Some((Instant::now(), begun.elapsed()));
         pace.has_failed = written.is_err();
         if let Err(e) = written {
-            let tell = || eprintln!("warning: {SIZES_VARIABLE}: cannot write {}: {e}", self.path.display());
+            let tell = || {
+                // A program goes on if nobody can be told.
+                let _ = writeln!(io::stderr(), "warning: {SIZES_VARIABLE}: cannot write {}: {e}", self.path.display());
+            };
             self.told.call_once(tell);
         }
     }
@@ -227,7 +232,7 @@ impl Recorder {
         if new.is_empty() {
             return Ok(());
         }
-        let turn = File::options().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        let turn = files::lock_file(&self.lock()?)?;
         if !is_locked(&turn, patience)? {
             return match patience {
                 Duration::ZERO => Ok(()),
@@ -238,23 +243,19 @@ impl Recorder {
         for (name, _, _, more) in &new {
             rows.entry(name.clone()).or_default().count += more;
         }
-        let whole = self.beside(".new");
-        fs::write(&whole, print(&rows))?;
-        fs::rename(&whole, &self.path)?;
+        files::write(&self.path, print(&rows).as_bytes())?;
         new.iter().for_each(|(_, tally, count, _)| tally.written.store(*count, Ordering::Relaxed));
         Ok(())
     }
 
     /// What the file has, if it was written here or is not there yet.
     fn read(&self) -> io::Result<String> {
-        match fs::metadata(&self.path) {
-            // Who opens a pipe waits for its other end.
-            Ok(found) if !found.is_file() => return Err(io::Error::other("it is no regular file")),
-            Ok(_) => {}
+        // Who opens a pipe waits for its other end.
+        let text = match fs::read_to_string(files::regular(&self.path)?) {
+            Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(e) => return Err(e),
-        }
-        let text = fs::read_to_string(&self.path)?;
+        };
         match text.lines().next() {
             Some(first) if first != HEADER => {
                 let why =
@@ -373,10 +374,26 @@ mod tests {
         assert_eq!(rows(&recorder).len(), 1);
     }
 
+    /// Files of likely names are nobody's temporary files, and a link stays one.
+    #[test]
+    #[cfg(unix)]
+    fn no_other_file_is_written() {
+        let (folder, mut recorder) = recorder();
+        let real = recorder.path.clone();
+        recorder.path = folder.path().join("link.toml");
+        std::os::unix::fs::symlink(&real, &recorder.path).unwrap();
+        let others = ["sizes.toml.new", "link.toml.new", "sizes.toml.lock"].map(|name| folder.path().join(name));
+        others.iter().for_each(|path| fs::write(path, "mine").unwrap());
+        recorder.write_if_due();
+        assert!(others.iter().all(|path| fs::read(path).unwrap() == b"mine") && recorder.path.is_symlink());
+        assert_eq!(parse(&fs::read_to_string(&real).unwrap()).unwrap().len(), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+    }
+
     #[test]
     fn a_launch_waits_for_nobody_who_holds_the_lock() {
         let (_folder, recorder) = recorder();
-        let held = File::create(recorder.beside(".lock")).unwrap();
+        let held = File::create(recorder.lock().unwrap()).unwrap();
         held.lock().unwrap();
         recorder.write_if_due();
         assert!(!recorder.path.exists());

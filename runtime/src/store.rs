@@ -1,6 +1,6 @@
 //! The kernel store: compiled kernels by key, in memory and then on disk.
 //!
-//! Disk entries are files named by their key, written whole to a temporary name and then renamed, so that several
+//! Disk entries are files named by their key, written whole to an unused name and then renamed, so that several
 //! processes share a folder without locks: a reader sees a whole entry or none, and writers of one key write the
 //! same bytes. The disk can only help. An entry that is damaged, or of another key than its name says, is removed and rebuilt; a folder that cannot be
 //! read or written costs a compilation, is counted, and fails nothing.
@@ -9,6 +9,7 @@
 //! `ATLAS_CACHE_MB` says, 512 MiB if it says nothing. What is pushed out of memory lives on where it is in use.
 
 use crate::evict::{ENDING, FOLDER, evict, touch};
+use crate::files;
 use crate::image_file::{decode_entry, encode_entry};
 use crate::key::KernelKey;
 use atlas_codegen::KernelImage;
@@ -250,16 +251,8 @@ fn count(counter: &AtomicU64) {
 
 /// Writes a file so that its name never shows a part of it.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     fs::create_dir_all(folder)?;
-    let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!(".{name}.{}.{unique}", std::process::id()));
-    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, folder.join(name)));
-    if written.is_err() {
-        // Nothing is lost if the remains of a failed write stay.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    files::write(&folder.join(name), bytes)
 }
 
 /// The folders that hold entries this program may use. A program with a compiler shares those of its LLVM; one without

@@ -195,13 +195,10 @@ fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
 /// numbers are mostly indices and the starts of rows: they rise by one, and begin anew at the end of the smallest dim.
 fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>) -> Result<()> {
     let len = tensor.len();
-    let real = move |i: usize| {
-        let step = ((i * 37 + place * 17) % 101) as f32;
-        match values {
-            None => UNWRITTEN.0,
-            Some(Values::Signed) => step / 101.0 - 0.5,
-            Some(Values::Positive) => (step + 1.0) / 102.0,
-        }
+    let real = move |i: usize| match values {
+        None => UNWRITTEN.0,
+        Some(Values::Signed) => fraction(place, i) - 0.5,
+        Some(Values::Positive) => fraction(place, i),
     };
     let whole = move |i: usize| match values {
         None => UNWRITTEN.1,
@@ -218,6 +215,24 @@ fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>)
         DType::Bool => {}
     }
     Ok(())
+}
+
+/// A number between 0 and 1 for each element of each tensor, by chance and with no period: rows are alike nowhere, as they
+/// would be where a distance is 0 and rounding decides. Of neighbours in a signature, elements at one index differ in bf16 too:
+/// of each four steps of 1/256 each has one, and a part of the step beside.
+fn fraction(place: usize, i: usize) -> f32 {
+    let chance = scattered((place as u64) << 48 ^ i as u64);
+    let (step, part) = ((chance >> 58) * 4 + place as u64 % 4, (chance >> 38) & 0xf_ffff);
+    let part = (1.0 + part as f64) / f64::from((1 << 20) + 1) / 512.0;
+    (step as f64 / 256.0 + part) as f32
+}
+
+/// SplitMix64's finalizer: each bit of the result depends on each bit of the number.
+fn scattered(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
 }
 
 /// Memory, and a view of it of which these facts hold and no more: strides are odd multiples of what divides them, as small as lets no two
@@ -286,6 +301,28 @@ mod tests {
             }
             let is_whole = matches!(dtype, DType::I32 | DType::I64);
             assert!(is_whole || filled(dtype, 3, 64, Some(Values::Positive)).iter().all(|&x| x > 0.0));
+        }
+    }
+
+    /// Where two rows were alike, a distance would be 0 and its nearest neighbour a matter of rounding.
+    #[test]
+    fn no_two_rows_are_alike() {
+        for dtype in [DType::F32, DType::Bf16] {
+            for columns in [1, 8, 101] {
+                let mut rows: Vec<Vec<u64>> = Vec::new();
+                for place in 0..2 {
+                    let mut tensor = Tensor::empty(&Device::cpu(), dtype, [101 * 40]).unwrap();
+                    fill(&mut tensor, place, 64, Some(Values::Signed)).unwrap();
+                    let bits: Vec<u64> = tensor.to_f64_vec().unwrap().into_iter().map(f64::to_bits).collect();
+                    rows.extend(bits.chunks_exact(columns).map(<[u64]>::to_vec));
+                }
+                let count = rows.len();
+                rows.sort();
+                rows.dedup();
+                // Of numbers alone some are alike: of 8 bits most, of 24 some in a thousand.
+                let alike = count - rows.len();
+                assert!(alike == 0 || (columns == 1 && (dtype == DType::Bf16 || alike < count / 100)), "{alike}");
+            }
         }
     }
 

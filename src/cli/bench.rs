@@ -1,5 +1,6 @@
 //! `atlas bench`: measures the kernels on a GPU, with the record of the machine beside the numbers.
 
+use super::print::{say, tell};
 use super::sample::{self, Memory};
 use super::show::{self, Progress};
 use super::sweep::Sweep;
@@ -97,20 +98,20 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let slower = before.as_ref().map(|b| compare(b, &mut results)).unwrap_or_default();
     let is_compared = before.is_none() || results.iter().any(|r| !r["against"].is_null());
     if let Some(other) = before.as_ref().map(|b| &b["record"]["device_name"]).filter(|n| **n != record["device_name"]) {
-        eprintln!("warning: --against: the times before are of {other}, and these of {}", record["device_name"]);
+        tell!("warning: --against: the times before are of {other}, and these of {}", record["device_name"]);
     }
     if args.json {
         show::json(&json!({ "results": results, "record": record }));
     } else {
         print(&results, before.is_some());
         let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-        println!("copy {} GB/s on {device}, {}", text(&record["copy_gb_s"]), text(&record["date"]));
+        say!("copy {} GB/s on {device}, {}", text(&record["copy_gb_s"]), text(&record["date"]));
     }
     for name in &slower {
-        eprintln!("error: {name} is slower than before by more than {:.0} %", REGRESSION * 100.0);
+        tell!("error: {name} is slower than before by more than {:.0} %", REGRESSION * 100.0);
     }
     if !is_compared {
-        eprintln!("error: --against: none of these results is among those before");
+        tell!("error: --against: none of these results is among those before");
     }
     let wrong = results.iter().filter(|r| r["pass"] == false && r["refused"].is_null()).count();
     Ok(slower.is_empty() && is_compared && wrong == 0)
@@ -172,7 +173,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
             Err(e) if args.all_configs => {
                 row["config"] = json!(config.map(|c| c.to_string()));
                 row["refused"] = json!(e.to_string());
-                eprintln!("{} {}: refused: {e}", bench.name, row["config"].as_str().unwrap_or(""));
+                tell!("{} {}: refused: {e}", bench.name, row["config"].as_str().unwrap_or(""));
                 rows.push(row);
                 continue;
             }
@@ -200,7 +201,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         row["launch_us"] = json!(host.transpose()?);
         if args.all_configs {
             let wrong = if row["pass"] == true { "" } else { " WRONG" };
-            eprintln!("{} {}: {}{wrong}", bench.name, launch.config(), show::time(t.median_ms));
+            tell!("{} {}: {}{wrong}", bench.name, launch.config(), show::time(t.median_ms));
         }
         rows.push(row);
     }
@@ -295,7 +296,7 @@ fn print(results: &[Value], against: bool) {
         }
         table.add_row(cells);
     }
-    println!("{table}");
+    say!("{table}");
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! `atlas compile`: any stage of a kernel as text.
 
 use super::input::{self, ProblemArgs};
+use super::print::say;
 use super::stages::{self, Stage, Texts};
 use super::{ship, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform};
 use atlas_dsl::{Config, Schedule};
+use atlas_runtime::files;
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -56,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         for (stage, text) in &texts {
             let path = dir.join(format!("{stem}.{}.{on}.{}", slug(&config), stage.ending()));
             write(&path, text)?;
-            println!("{}", path.display());
+            say!("{}", path.display());
         }
     } else if args.json {
         let stages: serde_json::Map<_, _> = texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect();
@@ -64,9 +66,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     } else {
         for (stage, text) in &texts {
             if texts.len() > 1 {
-                println!("// ---- {stage}");
+                say!("// ---- {stage}");
             }
-            println!("{}", text.trim_end());
+            say!("{}", text.trim_end());
         }
     }
     Ok(true)
@@ -131,5 +133,5 @@ pub(super) fn slug(config: &Config) -> String {
 
 /// Writes a file, naming it if that fails.
 pub(super) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -58,9 +58,10 @@ pub(super) fn count(
     };
     let is_taken = input::required(def, &few).is_ok();
     let same = (is_taken && of(&few)? == *spec).then(|| few.clone());
-    let same = same.or_else(|| oracle::small(def, spec, kernel, config).map(named));
+    let same = same.or_else(|| oracle::small(def, spec, kernel, config, None).map(named));
     // Where its own specialization has no small sizes, those of another tell most.
-    let other = || is_taken.then(|| few.clone()).or_else(|| oracle::small(def, &any(spec), kernel, config).map(named));
+    let other =
+        || is_taken.then(|| few.clone()).or_else(|| oracle::small(def, &any(spec), kernel, config, None).map(named));
     let Some(dims) = same.or_else(other) else {
         return Ok(Counts {
             dims: few,

@@ -1,6 +1,7 @@
 //! `atlas demo`: the main job on real sizes. Compiles the ops to PTX for sm_80 and sm_90, runs them at the sizes of
 //! the ATLAS paper's 170M and 340M models on the best device, and checks each against its f64 reference.
 
+use super::print::say;
 use super::ptxas::{self, Resources};
 use super::show::{self, Progress};
 use super::stages::{self, Stage};
@@ -59,13 +60,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     } else {
         print(&rows);
         if !stages::CAN_COMPILE {
-            println!("PTX: this program was built without its code generator (`--features jit`)");
+            say!("PTX: this program was built without its code generator (`--features jit`)");
         } else if assembler.is_none() {
-            println!(
-                "registers and spills: no ptxas found (`atlas doctor` says how to get one); none is needed to run"
-            );
+            say!("registers and spills: no ptxas found (`atlas doctor` says how to get one); none is needed to run");
         }
-        println!("{} of {} agree with their f64 reference", rows.len() - failed, rows.len());
+        say!("{} of {} agree with their f64 reference", rows.len() - failed, rows.len());
     }
     Ok(failed == 0)
 }
@@ -145,5 +144,5 @@ fn print(rows: &[Value]) {
             if r["pass"] == true { "yes".to_owned() } else { "NO".to_owned() },
         ]);
     }
-    println!("{table}");
+    say!("{table}");
 }

@@ -1,5 +1,6 @@
 //! `atlas doctor`: what this machine has and lacks, with the mend for each.
 
+use super::print::say;
 use super::{ptxas, record, show, stages};
 use anyhow::Result;
 use atlas_runtime::bundle::Bundles;
@@ -53,9 +54,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     for f in &findings {
         table.add_row([f.what, if f.has { "yes" } else { "no" }, &f.detail]);
     }
-    println!("{table}");
+    say!("{table}");
     for f in findings.iter().filter(|f| !f.has) {
-        println!("\n{}: {}", f.what, f.mend);
+        say!("\n{}: {}", f.what, f.mend);
     }
     Ok(true)
 }
@@ -189,7 +190,5 @@ fn cache() -> Finding {
 
 fn writable(dir: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let probe = dir.join(format!(".probe-{}", std::process::id()));
-    std::fs::write(&probe, b"probe")?;
-    std::fs::remove_file(&probe)
+    atlas_runtime::files::check_folder(dir)
 }

@@ -1,5 +1,6 @@
 //! What the user typed, resolved: kernels, dims, element types and configs.
 
+use super::print::tell;
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::def::{Declared, TypeParamDef};
@@ -209,12 +210,12 @@ pub(super) fn device(name: &str) -> Result<Device> {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         for problem in Bundles::of_program().problems() {
-            eprintln!("warning: {problem}");
+            tell!("warning: {problem}");
         }
         // Those that are part of the program are as they were built, and take time to read.
         if std::env::var_os(RECORDS_VARIABLE).is_some() {
             for problem in Records::of_gpu("").problems() {
-                eprintln!("warning: {problem}");
+                tell!("warning: {problem}");
             }
         }
     });

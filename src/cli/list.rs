@@ -1,5 +1,6 @@
 //! `atlas list`: kernels, their dims, dtypes and tune spaces.
 
+use super::print::say;
 use super::show;
 use anyhow::Result;
 use atlas_dsl::KernelDef;
@@ -34,7 +35,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         let what = k.doc.trim().lines().next().unwrap_or("").trim().to_owned();
         table.add_row([k.name.to_owned(), dims.join(" "), dtypes(k).join(" "), tune.join(" "), what]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(true)
 }
 

@@ -21,6 +21,7 @@
 //! | `record` | the machine on which a measurement was taken |
 //! | `turn` | whose turn it is to measure on a GPU |
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
+//! | `print` | what is said to stdout and told to stderr |
 //! | `show` | tables, progress, JSON |
 
 mod arguments;
@@ -38,6 +39,7 @@ mod input;
 mod jobs;
 mod list;
 mod oracle;
+mod print;
 pub mod ptxas;
 mod record;
 mod sample;
@@ -50,8 +52,10 @@ mod tune;
 mod turn;
 mod verify;
 
+use self::print::tell;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -89,7 +93,10 @@ enum Verb {
 
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
-    let verb = Cli::parse().verb;
+    let verb = match Cli::try_parse() {
+        Ok(cli) => cli.verb,
+        Err(what) => return print_and_leave(&what),
+    };
     // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic. A search
     // writes to its workers too, and one of them that has died ends no search.
     if !matches!(&verb, Verb::Tune(args) if args.has_workers()) {
@@ -101,10 +108,27 @@ pub fn main() -> ExitCode {
         Err(e) => {
             let text = format!("{e:#}");
             let prefix = if text.starts_with("error") { "" } else { "error: " };
-            eprintln!("{prefix}{text}");
+            tell!("{prefix}{text}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints help, which is asked for, or what is wrong with the command line.
+fn print_and_leave(what: &clap::Error) -> ExitCode {
+    let status = u8::try_from(what.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+    let printed = what.print().map_err(anyhow::Error::new).and_then(|()| print::finish());
+    match printed {
+        Err(e) if !what.use_stderr() && !is_closed_pipe(&e) => {
+            tell!("error: cannot write to stdout: {}", e.root_cause());
+            ExitCode::FAILURE
+        }
+        _ => status,
+    }
+}
+
+fn is_closed_pipe(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Does what a command line says, the program's name first, within another program; false if a check failed.
@@ -128,7 +152,7 @@ pub fn run_with<T: Into<OsString> + Clone>(
 }
 
 fn warn_here(what: &str) {
-    eprintln!("warning: {what}");
+    tell!("warning: {what}");
 }
 
 fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
@@ -151,5 +175,8 @@ fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
     if paused.is_none() {
         atlas_runtime::sizes::flush();
     }
-    done
+    // Of two failures the verb's own is told; what is lost is forgotten with it.
+    let said = print::finish();
+    let done = done?;
+    said.map(|()| done)
 }

@@ -31,7 +31,7 @@ pub(super) fn types(def: &KernelDef, spec: &Specialization) -> Vec<DType> {
 pub(super) fn check(job: &Job, config: &Config, device: &Device) -> Result<Values> {
     let (def, spec) = (job.def, &job.spec);
     let kernel = build_kernel(def, spec, config)?;
-    let Some(dims) = small(def, spec, &kernel, config) else { return Ok(Values::default()) };
+    let Some(dims) = small(def, spec, &kernel, config, Some(&job.dims)) else { return Ok(Values::default()) };
     let small = Small { def, spec, kernel: &kernel, dims: &dims, config, scalars: &job.scalars };
     let (values, wanted) = small.wanted()?;
     let found = small.outputs(device, values).context("on a small problem")?;
@@ -92,19 +92,28 @@ pub(super) fn says_something(outputs: &[Output]) -> bool {
 }
 
 /// Sizes of a class that make a few tiles of each dim, the last of them ragged where the class admits it; others where what the
-/// kernel demands of its dims asks for them.
-pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, config: &Config) -> Option<Vec<u64>> {
+/// kernel demands of its dims asks for them. A dim that programs do not share among them, such as one of a loop, is no larger
+/// than it was asked for.
+pub(super) fn small(
+    def: &KernelDef,
+    spec: &Specialization,
+    kernel: &Kernel,
+    config: &Config,
+    asked: Option<&[u64]>,
+) -> Option<Vec<u64>> {
     let ragged = |tile: u32| u64::from(tile) + u64::from(tile / 2);
     let largest = config.tile.values().copied().max().unwrap_or(1).min(64);
-    let wanted = |d: &DimDef| {
-        let own = kernel.grid.iter().find_map(|axis| match axis.extent {
+    let of_grid = |d: &DimDef| {
+        kernel.grid.iter().find_map(|axis| match axis.extent {
             GridExtent::Points(dim) => (kernel.dims[dim].name == d.name).then_some(2),
             GridExtent::Tiles { dim, size } | GridExtent::UpTo { dim, size } => {
-                (kernel.dims[dim].name == d.name).then(|| ragged(size))
+                // More than one element, or the strides of its axes would show nowhere.
+                (kernel.dims[dim].name == d.name).then(|| ragged(size).max(2))
             }
-        });
-        own.unwrap_or_else(|| ragged(largest))
+        })
     };
+    let asked_of = |d: &DimDef| def.dims.iter().position(|other| other.name == d.name).and_then(|at| asked?.get(at));
+    let most = |d: &DimDef| if of_grid(d).is_none() { asked_of(d).copied().unwrap_or(u64::MAX) } else { u64::MAX };
     // An odd multiple of the divisor is of no narrower class.
     let odd = |divisor: u64, at_least: u64| divisor * (at_least.div_ceil(divisor) | 1);
     let is_free = |d: &DimDef| !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
@@ -132,17 +141,32 @@ pub(super) fn small(def: &KernelDef, spec: &Specialization, kernel: &Kernel, con
     };
     // What is demanded of dims together is met by sizes that are alike.
     let alike = def.dims.iter().filter(|d| !is_free(d)).map(divisor).max().unwrap_or(1);
-    let wanted = |d: &DimDef| if is_free(d) { wanted(d) } else { wanted(d).max(alike) };
+    let wanted = |d: &DimDef| {
+        let usual = of_grid(d).unwrap_or_else(|| ragged(largest));
+        (if is_free(d) { usual } else { usual.max(alike) }).min(most(d))
+    };
     // Smaller and smaller ones, since the first dims that a search tries may leave the last no room.
-    (0..HALVINGS).find_map(|halved| {
-        let wanted = |d: &DimDef| (wanted(d) >> halved).max(1);
-        let most = def.dims.iter().map(&wanted).max().unwrap_or(1);
-        let options: Vec<Vec<u64>> = def.dims.iter().map(|d| sizes(d, [wanted(d), most])).collect();
-        let usual = (0..2).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
-        let fits = |dims: &Vec<u64>| (1..=dims.len()).all(|known| is_small(def, &dims[..known]));
-        let mut tries = MOST_TRIES;
-        usual.into_iter().find(fits).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
-    })
+    (0..HALVINGS)
+        .find_map(|halved| {
+            let wanted = |d: &DimDef| (wanted(d) >> halved).max(1);
+            let largest = def.dims.iter().map(&wanted).max().unwrap_or(1);
+            let options: Vec<Vec<u64>> = def.dims.iter().map(|d| sizes(d, [wanted(d), largest.min(most(d))])).collect();
+            let usual = (0..2).map(|at| options.iter().map(|o| *o.get(at).unwrap_or(&o[0])).collect::<Vec<u64>>());
+            let mut tries = MOST_TRIES;
+            usual.into_iter().find(|dims| fits(def, dims)).or_else(|| first(def, &options, &mut Vec::new(), &mut tries))
+        })
+        // The sizes that were asked for are some that the kernel takes.
+        .or_else(|| asked.filter(|dims| is_of_class(def, spec, dims)).map(<[u64]>::to_vec))
+}
+
+/// Whether sizes are those of a problem of a class that a CPU solves in no time.
+pub(super) fn is_of_class(def: &KernelDef, spec: &Specialization, dims: &[u64]) -> bool {
+    let is_of = |(d, &n): (&DimDef, &u64)| match spec.dims.get(d.name) {
+        Some(DimFact::Const(size)) => *size == n,
+        Some(DimFact::Dynamic(divisor)) => n > 0 && n.is_multiple_of(u64::from(*divisor)),
+        None => false,
+    };
+    dims.len() == def.dims.len() && def.dims.iter().zip(dims).all(is_of) && fits(def, dims)
 }
 
 /// The first sizes, one of each dim's, that fit; none after so many tries.
@@ -158,6 +182,11 @@ fn first(def: &KernelDef, options: &[Vec<u64>], dims: &mut Vec<u64>, tries: &mut
         }
     }
     None
+}
+
+/// Whether a kernel takes sizes of all its dims that a CPU solves in no time.
+fn fits(def: &KernelDef, dims: &[u64]) -> bool {
+    (1..=dims.len()).all(|known| is_small(def, &dims[..known]))
 }
 
 /// Whether what the sizes of the first dims decide, the last of these among them, is as the kernel demands and not too large.

@@ -57,11 +57,10 @@ pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
 
 /// Assembles PTX for an arch; the machine code, and what it needs.
 pub fn machine_code(ptxas: &Path, ptx: &str, arch: &str) -> Result<(Vec<u8>, Resources)> {
-    let to = std::env::temp_dir().join(format!("atlas-{}-{:p}.cubin", std::process::id(), &raw const *ptx));
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let to = folder.path().join("atlas.cubin");
     let resources = run(ptxas, ptx, arch, &to)?;
     let code = std::fs::read(&to).with_context(|| format!("cannot read {}", to.display()))?;
-    // Nothing is lost if it stays.
-    let _ = std::fs::remove_file(&to);
     Ok((code, resources))
 }
 

@@ -2,6 +2,7 @@
 
 use super::compile::{slug, write};
 use super::input;
+use super::print::{say, tell};
 use super::show::Progress;
 use super::stages;
 use anyhow::{Context, Result, bail};
@@ -60,7 +61,7 @@ pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
     let written = rows.iter().filter(|r| r["file"].is_string()).count();
     let refused = rows.len() - written;
     write(&dir.join("index.json"), &format!("{:#}\n", Value::Array(rows)))?;
-    println!("{written} kernels in {}; {refused} configs refused, with reasons, in its index.json", dir.display());
+    say!("{written} kernels in {}; {refused} configs refused, with reasons, in its index.json", dir.display());
     Ok(written > 0)
 }
 
@@ -69,7 +70,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
         if let Some(why) = def.refused {
-            eprintln!("skipped: {}: {why}", def.name);
+            tell!("skipped: {}: {why}", def.name);
             continue;
         }
         let dims = input::dims(def, None)?;
@@ -78,7 +79,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
             let spec = match input::specialization(def, &dims, dtype) {
                 Ok(spec) => spec,
                 Err(e) => {
-                    eprintln!("skipped: {e:#}");
+                    tell!("skipped: {e:#}");
                     continue;
                 }
             };

@@ -1,8 +1,9 @@
 //! Tables, progress and JSON on the terminal.
 
+use super::print::{say, tell};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// A table with these headings.
 pub(super) fn table(headings: &[&str]) -> Table {
@@ -34,12 +35,6 @@ pub(super) fn time(ms: f64) -> String {
     }
 }
 
-/// Prints a line.
-pub(super) fn say(line: &str) {
-    // Whoever read it may have left, which is no reason to fail.
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
 /// A progress bar on a terminal; a plain line per step in a pipe. Both go to stderr.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
@@ -68,7 +63,7 @@ impl Progress {
                 bar.set_position(self.done as u64 - 1);
                 bar.set_message(what.to_owned());
             }
-            None => eprintln!("[{}/{}] {what}", self.done, self.total),
+            None => tell!("[{}/{}] {what}", self.done, self.total),
         }
     }
 }
@@ -83,5 +78,5 @@ impl Drop for Progress {
 
 /// Prints a value as indented JSON.
 pub(super) fn json(value: &serde_json::Value) {
-    say(&format!("{value:#}"));
+    say!("{value:#}");
 }

@@ -1,5 +1,6 @@
 //! Whose turn it is to measure on a GPU: times of two processes beside each other are of neither.
 
+use super::print::tell;
 use anyhow::{Context, Result};
 use atlas_runtime::Device;
 use std::fs::File;
@@ -24,7 +25,7 @@ pub(super) fn take(device: &Device) -> Result<File> {
         Ok(lock) => (path, lock),
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             let own = of_user(&path);
-            eprintln!(
+            tell!(
                 "warning: cannot lock {}: {e}; {} keeps out this user's processes alone",
                 path.display(),
                 own.display()
@@ -35,7 +36,7 @@ pub(super) fn take(device: &Device) -> Result<File> {
         Err(e) => return Err(e).with_context(|| format!("cannot lock {}", path.display())),
     };
     if lock.try_lock().is_err() {
-        eprintln!("waiting for another process that measures on {id}");
+        tell!("waiting for another process that measures on {id}");
         lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     }
     Ok(lock)

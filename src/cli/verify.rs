@@ -1,5 +1,6 @@
 //! `atlas verify`: every op against its f64 reference, ragged and strided shapes included.
 
+use super::print::say;
 use super::show::{self, Progress};
 use super::{bundle, differential, input, simulate};
 use anyhow::{Context, Result};
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
                 repeat(&mut row, p, &device, args.repeat, &configs);
             }
             if args.in_process {
-                println!("{row}");
+                say!("{row}");
             }
             rows.push(row);
         }
@@ -105,7 +106,7 @@ fn finish(args: &Args, device: &str, rows: Vec<Value>) -> bool {
         show::json(&json!({ "device": device, "passed": passed, "failed": rows.len() - passed, "results": rows }));
     } else {
         print(&rows);
-        println!("{passed} of {} problems pass on {device}", rows.len());
+        say!("{passed} of {} problems pass on {device}", rows.len());
     }
     all
 }
@@ -288,5 +289,5 @@ fn print(rows: &[Value]) {
         cells.push(pass);
         table.add_row(cells);
     }
-    println!("{table}");
+    say!("{table}");
 }

@@ -143,8 +143,8 @@ impl OmegaPacked {
     /// see [`packed`](self). Queues launches alone: a graph captures them.
     ///
     /// # Errors
-    /// As [`Chain::launch`]. A document of more tokens than there is room for is no error: its memory is trained on the first
-    /// `sizes.piece` tokens, and what is read at the others is NaN.
+    /// As [`Chain::launch`]; the memory is as it was then. A document of more tokens than there is room for is no error: its
+    /// memory is trained on the first `sizes.piece` tokens, and what is read at the others is NaN.
     pub fn launch(
         &mut self,
         stream: &Stream,
@@ -155,6 +155,8 @@ impl OmegaPacked {
     ) -> Result<()> {
         let documents = self.y.shape()[0];
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
+        // What is written after the memory has been trained must fit before.
+        let pack = omega_pack_tokens.prepare(stream.device(), args!(&self.y, &first, &end, &mut *y))?;
         for (name, given) in tokens.named() {
             let Some(row) = self.rows.get_mut(name) else { continue };
             let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
@@ -168,7 +170,7 @@ impl OmegaPacked {
         let commit = self.chunking.chunks(n);
         let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
         self.chain.launch_on(stream, args, &mut self.workspace)?;
-        omega_pack_tokens.launch_on(stream, args!(&self.y, &first, &end, &mut *y))
+        pack.launch_on(stream, args!(&self.y, &first, &end, &mut *y))
     }
 }
 

@@ -26,11 +26,17 @@ impl Known {
         Known { entry, specs, order }
     }
 
-    /// The classes that serve the class `here`: it alone, or it first and then all others.
-    pub(super) fn serving(&self, def: &KernelDef, here: &Specialization, only_exact: bool) -> Vec<usize> {
+    /// The classes that serve a problem of the class `here`: it alone, or it first and then all others.
+    pub(super) fn serving(
+        &self,
+        def: &KernelDef,
+        here: &Specialization,
+        sizes: &[u64],
+        only_exact: bool,
+    ) -> Vec<usize> {
         let own = self.order.iter().copied().filter(|&at| self.specs[at] == *here);
-        let wider =
-            self.order.iter().copied().filter(|&at| self.specs[at] != *here && serves(def, &self.specs[at], here));
+        let serves = |at: &usize| self.specs[*at] != *here && serves(def, &self.specs[*at], here, sizes);
+        let wider = self.order.iter().copied().filter(serves);
         if only_exact { own.collect() } else { own.chain(wider).collect() }
     }
 }

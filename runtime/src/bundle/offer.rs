@@ -128,7 +128,7 @@ impl Bundle {
             return Err("was made by another code generator than this program has".to_owned());
         }
         let here = canonical(def, asked.spec);
-        let classes = known.serving(def, &here, asked.only_exact);
+        let classes = known.serving(def, &here, asked.dims, asked.only_exact);
         let wanted = || ClassEntry::new(def, asked.spec).text();
         if classes.is_empty() {
             return Err(format!("has no kernel for `{}`, only for {}", wanted(), listed(&known, &here)));

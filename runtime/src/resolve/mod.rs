@@ -33,7 +33,14 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
             Some(config) => (complete(def, config)?, Source::Given),
             None => (def.default_config(), Source::Default),
         };
-        return Ok(Plan { config, source, body: Body::Empty, passed_over: Vec::new(), tally: None });
+        return Ok(Plan {
+            config,
+            source,
+            body: Body::Empty,
+            passed_over: Vec::new(),
+            tally: None,
+            numbers: Box::default(),
+        });
     }
     // The builder would refuse each config for it, one by one.
     if let Some((dim, _)) = def.dims.iter().zip(bound.dims()).find(|(dim, size)| dim.whole && **size == 0) {
@@ -114,7 +121,7 @@ fn bundled(bound: &BoundLaunch, config: Option<&Config>, machine: Machine) -> Re
         return Ok(Err(by_reason(found.passed)));
     };
     let passed_over = found.passed.into_iter().map(|(o, why)| (o.config, why)).collect();
-    Ok(Ok(Plan { config: offer.config, source: offer.source, body, passed_over, tally: None }))
+    Ok(Ok(Plan { config: offer.config, source: offer.source, body, passed_over, tally: None, numbers: Box::default() }))
 }
 
 /// Why nothing of the bundles runs, each reason once.
@@ -165,7 +172,7 @@ fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result
     };
     let config = ranking.space.points[point].config.clone();
     let source = if ranking.source == Source::Given { Source::Given } else { source };
-    Ok(Plan { config, source, body, passed_over: Vec::new(), tally: None })
+    Ok(Plan { config, source, body, passed_over: Vec::new(), tally: None, numbers: Box::default() })
 }
 
 fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: Lack) -> Result<Plan> {
@@ -186,7 +193,9 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
     let passed_over: Vec<PassedOver> = found.passed.into_iter().map(|((p, _), why)| (config(p), why)).collect();
     bound.device().counters().passed_over.fetch_add(passed_over.len() as u64, Ordering::Relaxed);
     match found.end {
-        End::Found((point, source), body) => Ok(Plan { config: config(point), source, body, passed_over, tally: None }),
+        End::Found((point, source), body) => {
+            Ok(Plan { config: config(point), source, body, passed_over, tally: None, numbers: Box::default() })
+        }
         End::Nothing => Err(too_large.unwrap_or_else(|| no_config(def, ranking, passed_over).into())),
         End::NoCompiler if bound.device().falls_back_to_cpu() => {
             bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,10 @@
 //! Every mistake in the arguments of a launch, in the user's names.
 
 use crate::kernels::{BUMP, GEMM, SCALE, SUMS};
-use atlas_dsl::DType;
-use atlas_runtime::{Arg, Device, Launch, Tensor, args};
+use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
+use atlas_dsl::ir::Access;
+use atlas_dsl::{DType, Diagnostics, KernelDef};
+use atlas_runtime::{Arg, BoundArg, BoundLaunch, Device, Element, Launch, Tensor, args};
 
 fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(&Device::cpu(), DType::F32, shape).unwrap()
@@ -105,6 +107,43 @@ fn a_scalar_that_does_not_fit_is_refused_warm_too() {
     );
     assert_eq!(n.to_vec::<i32>().unwrap(), [3; 4]);
 }
+
+/// What lies beside a tie is no tie, by however little.
+#[test]
+fn a_scalar_rounds_once() {
+    let cpu = Device::cpu();
+    for (dtype, half_step, wanted) in [(DType::F16, -11, [0x3c01, 0x3c00]), (DType::Bf16, -8, [0x3f81, 0x3f80])] {
+        let x = Tensor::zeros(&cpu, dtype, [4, 8]).unwrap();
+        let mut y = Tensor::zeros(&cpu, dtype, [4, 8]).unwrap();
+        for (beside, wanted) in [2f64.powi(-40), -2f64.powi(-40)].into_iter().zip(wanted) {
+            let number = 1.0 + 2f64.powi(half_step) + beside;
+            let bound = BoundLaunch::new(&GENERIC, &cpu, &args!(x, number, &mut y)).unwrap();
+            let BoundArg::Scalar { bits, .. } = bound.args()[1] else { panic!("no number") };
+            assert_eq!(bits, wanted, "{dtype} {number:e}");
+        }
+    }
+    assert_eq!(<half::f16 as Element>::from_f64(1.0 + 2f64.powi(-11) + 2f64.powi(-40)).to_bits(), 0x3c01);
+    assert_eq!(<half::bf16 as Element>::from_f64(-1.0 - 2f64.powi(-8) - 2f64.powi(-40)).to_bits(), 0xbf81);
+}
+
+/// A number of the tensors' own type.
+static GENERIC: KernelDef = KernelDef {
+    name: "generic",
+    doc: "",
+    file: file!(),
+    types: &[TypeParamDef { name: "T", allowed: &[DType::F16, DType::Bf16] }],
+    dims: &[DimDef { name: "N", whole: false }, DimDef { name: "D", whole: false }],
+    params: &[
+        ParamDef::Tensor { name: "x", dtype: DTypeRef::Generic(0), dims: &[0, 1], access: Access::In },
+        ParamDef::Scalar { name: "a", dtype: DTypeRef::Generic(0) },
+        ParamDef::Tensor { name: "y", dtype: DTypeRef::Generic(0), dims: &[0, 1], access: Access::Out },
+    ],
+    tune: &[],
+    grid: &[],
+    requires: &[],
+    build: &|_, _| Err(Diagnostics::default()),
+    refused: None,
+};
 
 #[test]
 fn an_output_must_be_mutable() {

@@ -2,6 +2,7 @@
 
 use crate::program::{AluFn, AtomOp};
 use crate::syntax::ast::Type;
+use rounding::{BF16, F16, F64, Format, Round, Value};
 use words::Words;
 
 mod approx;
@@ -20,6 +21,20 @@ mod words;
 
 pub use approx::{Bound, error_bound};
 pub use compare::{compare, testp};
+
+/// The bits of a number in f16, rounded once to nearest.
+pub(crate) fn f16_bits(x: f64) -> u64 {
+    packed(x, F16)
+}
+
+/// The bits of a number in bf16, rounded once to nearest.
+pub(crate) fn bf16_bits(x: f64) -> u64 {
+    packed(x, BF16)
+}
+
+fn packed(x: f64, format: Format) -> u64 {
+    Value::of(F64, x.to_bits()).pack(format, Round::Nearest)
+}
 
 /// What floating-point values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Constants as bits of the type that an instruction gives them.
 
+use crate::alu::{bf16_bits, f16_bits};
 use crate::syntax::ast::{Operand, Type};
-use half::{bf16, f16};
 
 /// The bits of a constant in a type; `None` if it has none there.
 pub(super) fn immediate(operand: &Operand, ty: Type) -> Option<u64> {
@@ -36,8 +36,8 @@ fn integer(value: u64, ty: Type) -> Option<u64> {
 
 fn float(value: f64, ty: Type) -> Option<u64> {
     Some(match ty {
-        Type::F16 => u64::from(f16::from_f64(value).to_bits()),
-        Type::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
+        Type::F16 => f16_bits(value),
+        Type::Bf16 => bf16_bits(value),
         Type::F32 => u64::from((value as f32).to_bits()),
         Type::F64 => value.to_bits(),
         _ => return None,

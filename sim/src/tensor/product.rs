@@ -5,11 +5,10 @@
 //! the largest and truncates (and keeps about 14 bits of fp8 sums on sm_90), so its results differ in the last places:
 //! compare with it by a bound that grows with `k * max|a * b|`, not bit for bit. NaN results are the canonical one.
 
-use crate::alu::Arithmetic;
+use crate::alu::{Arithmetic, f16_bits};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::MmaType;
 use crate::tensor::element;
-use half::f16;
 
 /// Eight neighbouring rows of an operand at one k.
 pub(super) type Panel<T> = [T; 8];
@@ -81,7 +80,7 @@ impl Number for Float {
         };
         let sums: Panel<f64> = std::array::from_fn(|i| sums[i].0 + c[i]);
         match rounding.d_type {
-            MmaType::F16 => sums.map(|x| if x.is_nan() { 0x7fff } else { f16::from_f64(x).to_bits().into() }),
+            MmaType::F16 => sums.map(|x| if x.is_nan() { 0x7fff } else { f16_bits(x) }),
             _ => sums.map(|x| if x.is_nan() { 0x7fff_ffff } else { (x as f32).to_bits().into() }),
         }
     }

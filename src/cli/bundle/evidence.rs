@@ -1,13 +1,15 @@
 //! What a bundle's kernels were tried on: each variant in the simulator, on a small ragged problem of its class, under
 //! three orders of its warps, beside the interpreter. `atlas verify --bundle` does the same again.
 
-use super::super::arguments::bound;
+use super::super::arguments::{Output, bound};
 use super::super::input;
 use super::super::jobs::{Job, Scalars, scalars, scalars_text};
-use super::super::oracle::{ELEMENT, Small, apart, says_something, small};
+use super::super::oracle::{ELEMENT, Small, apart, is_of_class, says_something, small};
+use super::super::print::{say, tell};
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use atlas_codegen::{Machine, Target};
+use atlas_dsl::def::DimDef;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{
     Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant,
@@ -20,12 +22,17 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Orders of warps, by their names in a file.
 const SCHEDULES: [(&str, Policy); 3] =
     [("round-robin", Policy::RoundRobin), ("adversarial", Policy::Adversarial), ("random 1", Policy::Random)];
 /// Warp instructions of one run, after which a problem is too large to try.
 const BUDGET: u64 = 20_000_000;
+/// Warp instructions by which a run shows how long the whole would take.
+const FIRST: u64 = 500_000;
+/// The longest that a variant is tried for while a bundle is made.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// One variant to try.
 struct Trial<'a> {
@@ -37,6 +44,10 @@ struct Trial<'a> {
     machine: Machine,
     /// Numbers given by value, but for usual ones.
     scalars: Scalars,
+    /// The smallest sizes of its class that were asked for.
+    asked: Option<Vec<u64>>,
+    /// The sizes that its evidence names.
+    claimed: Option<Vec<u64>>,
 }
 
 /// Why there is no evidence.
@@ -55,8 +66,11 @@ pub(super) fn gather(
 ) -> Result<Vec<(&'static str, KernelEntry)>> {
     let mut trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
     for trial in &mut trials {
-        let of_kernel = jobs.iter().find(|j| j.def.name == trial.def.name);
-        trial.scalars = of_kernel.map(|j| j.scalars.clone()).unwrap_or_default();
+        let of_kernel = || jobs.iter().filter(|j| j.def.name == trial.def.name);
+        let work = |job: &&Job| job.dims.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
+        let of_class = of_kernel().filter(|j| j.spec == trial.spec).min_by_key(work);
+        trial.asked = of_class.or_else(|| of_kernel().min_by_key(work)).map(|j| j.dims.clone());
+        trial.scalars = of_kernel().next().map(|j| j.scalars.clone()).unwrap_or_default();
     }
     let found = run(&Bundle::read("being tried", bytes)?, &trials);
     let mut whole: Vec<(&'static str, KernelEntry)> = entries.iter().map(|(d, e)| (d.name, e.clone())).collect();
@@ -95,7 +109,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
         let named = || atlas_dsl::registry().into_iter().filter(|d| d.name == name);
         match named().find(|def| is_of(def, &entry)).or_else(|| input::kernel(&name).ok()).or_else(|| named().next()) {
             Some(def) => entries.push((def, entry)),
-            None => eprintln!("skipped: this program has no kernel `{name}`"),
+            None => tell!("skipped: this program has no kernel `{name}`"),
         }
     }
     let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
@@ -108,7 +122,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
         show::json(&json!({ "bundle": path, "passed": passed, "failed": failed, "untried": untried, "results": rows }));
     } else {
         print(&rows);
-        println!(
+        say!(
             "{passed} of {} variants of {} are as they were made, {failed} are not, {untried} were not tried",
             rows.len(),
             path.display()
@@ -162,7 +176,7 @@ fn print(rows: &[Value]) {
         let text = |key: &str| r[key].as_str().unwrap_or("-").to_owned();
         table.add_row(vec![text("kernel"), text("target"), text("config"), text("sizes"), text("outcome")]);
     }
-    println!("{table}");
+    say!("{table}");
 }
 
 /// The variants of an entry, each with the usual GPU of its target, which has the most memory of those that it is compiled for.
@@ -175,6 +189,9 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
             // Evidence names its sizes, and the numbers that were given.
             let text = of.evidence.first().map_or("", |e| &e.sizes);
             let mut scalars = scalars(text).unwrap_or_default();
+            let size = |d: &DimDef| scalars.get(d.name).map(|&n| n as u64);
+            let claimed: Option<Vec<u64>> = def.dims.iter().map(size).collect();
+            let claimed = claimed.filter(|dims| !of.evidence.is_empty() && is_of_class(def, &spec, dims));
             scalars.retain(|name, _| def.dims.iter().all(|d| d.name != name));
             trials.push(Trial {
                 def,
@@ -184,6 +201,8 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
                 of,
                 machine: target.into(),
                 scalars,
+                asked: None,
+                claimed,
             });
         }
     }
@@ -209,7 +228,8 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
     ensure!(tile_ir_hash(&kernel) == of.tile_ir, "the kernel has changed since the bundle was made");
-    let Some(dims) = small(def, spec, &kernel, &config) else {
+    let sizes = || small(def, spec, &kernel, &config, trial.asked.as_deref());
+    let Some(dims) = trial.claimed.clone().or_else(sizes) else {
         return untried("no small problem of its class is known".to_owned());
     };
     let sizes = format!("{} {}", def.dims_text(&dims), scalars_text(scalars)).trim_end().to_owned();
@@ -222,19 +242,40 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
         return untried(format!("its results at {sizes} are no numbers"));
     }
     let (image, alone) = (bundle.image(of)?, alone(bundle, trial)?);
-    let mut evidence = Vec::new();
-    for (name, policy) in SCHEDULES {
-        let options = SimOptions { policy, seed: 1, budget: BUDGET };
-        let device = Device::sim_with(*machine, options, CacheDir::Off);
+    let simulator = |policy: Policy, budget: u64| -> Result<Device> {
+        let device = Device::sim_with(*machine, SimOptions { policy, seed: 1, budget }, CacheDir::Off);
         device.set_compiling(false);
         device.set_bundles(Bundles::default());
         device.add_bundle(Bundle::read("being tried", alone.clone())?);
-        let found = match small.outputs(&device, values) {
-            Ok(found) => found,
-            Err(e) if is_too_long(&e) => {
-                return untried(format!("{sizes} takes more than {} million instructions", BUDGET / 1_000_000));
-            }
-            Err(e) => return Err(e.context(format!("{sizes} ({name})"))),
+        Ok(device)
+    };
+    // What it wrote; nothing if it was given up.
+    let run = |policy: Policy, budget: u64| -> Result<Option<(Device, Vec<Output>)>> {
+        let device = simulator(policy, budget)?;
+        match small.outputs(&device, values) {
+            Ok(found) => Ok(Some((device, found))),
+            Err(e) if is_too_long(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    };
+    let (mut budget, mut first) = (BUDGET, None);
+    // What was tried before is tried again, however long it takes here.
+    if trial.claimed.is_none() {
+        let (begun, (name, policy)) = (Instant::now(), SCHEDULES[0]);
+        first = run(policy, FIRST).with_context(|| format!("{sizes} ({name})"))?;
+        budget = budget.min(within(LIMIT, begun.elapsed()).max(FIRST));
+    }
+    let mut evidence = Vec::new();
+    for (name, policy) in SCHEDULES {
+        let ran = match first.take() {
+            Some(ran) => Some(ran),
+            None => run(policy, budget).with_context(|| format!("{sizes} ({name})"))?,
+        };
+        let Some((device, found)) = ran else {
+            return untried(match budget < BUDGET {
+                true => format!("{sizes} would take the simulator longer than {} s", LIMIT.as_secs()),
+                false => format!("{sizes} takes more than {} million instructions", BUDGET / 1_000_000),
+            });
         };
         let ran = device.simulated().context("nothing ran")?;
         ensure!(ran.image.ptx == image.ptx, "another kernel ran");
@@ -243,6 +284,12 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
         evidence.push(Evidence { schedule: name.to_owned(), sizes: sizes.clone(), error, bound });
     }
     Ok(Ok(evidence))
+}
+
+/// The instructions of one of all runs that are made within a time, if the first ones took so long.
+fn within(limit: Duration, first: Duration) -> u64 {
+    let runs = limit.as_secs_f64() / SCHEDULES.len() as f64 / first.as_secs_f64().max(1e-9);
+    (FIRST as f64 * runs) as u64
 }
 
 fn is_too_long(e: &anyhow::Error) -> bool {
@@ -266,6 +313,13 @@ fn alone(bundle: &Bundle, trial: &Trial<'_>) -> Result<Vec<u8>> {
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_time_is_one_of_instructions() {
+        let (limit, slow) = (Duration::from_secs(60), Duration::from_secs(1));
+        assert_eq!(within(limit, slow), 20 * FIRST);
+        assert!(within(limit, Duration::ZERO) > BUDGET && within(limit, 100 * slow) < FIRST);
+    }
 
     /// What faults in the simulator is not made: no bundle has it without a word.
     #[test]

@@ -19,6 +19,7 @@ use super::{compile, input, ptxas};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_runtime::bundle::Bundle;
+use atlas_runtime::files;
 use atlas_runtime::records::Records;
 use std::path::{Path, PathBuf};
 
@@ -84,14 +85,19 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
             "--cubin needs NVIDIA's assembler, ptxas of CUDA 13, which is not here: put it on the PATH, or set ATLAS_PTXAS to it"
         );
     }
-    probe(&args.out).with_context(|| format!("--out: cannot write {}", args.out.display()))?;
+    files::check(&args.out).with_context(|| format!("--out: cannot write {}", args.out.display()))?;
     let bytes = recipe.make(&args.asked.jobs()?, warn)?;
-    write_whole(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
-    let bundle = Bundle::open(&args.out)?;
+    files::write(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
+    let size = bytes.len() as u64;
+    // Not read again: a pipe gives nothing back.
+    let bundle = Bundle::read(&args.out.display().to_string(), bytes)?;
     for what in report::untried(&bundle)? {
         warn(&what);
     }
-    report::print(&bundle, bytes.len() as u64, args.json)?;
+    // The report would stand behind the bundle.
+    if !files::is_stdout(&args.out) {
+        report::print(&bundle, size, args.json)?;
+    }
     Ok(true)
 }
 
@@ -125,31 +131,4 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
         warn(&input::no_records_of(gpu, others.other_gpus()));
     }
     Ok((compile::platform(arch)?, known))
-}
-
-/// Finds out whether a file can be written, before the time that it takes to make it.
-pub(super) fn probe(path: &Path) -> std::io::Result<()> {
-    if path.is_dir() {
-        return Err(std::io::ErrorKind::IsADirectory.into());
-    }
-    let temporary = beside(path);
-    std::fs::write(&temporary, b"probe").and_then(|()| std::fs::remove_file(&temporary))
-}
-
-/// A name beside a file's for this process.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    path.with_file_name(name)
-}
-
-/// A reader sees the whole file or the one before.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let temporary = beside(path);
-    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        // Nothing is lost if it stays.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }

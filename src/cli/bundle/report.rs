@@ -1,5 +1,6 @@
 //! What a bundle has, for people and as JSON.
 
+use super::super::print::say;
 use super::super::show;
 use anyhow::Result;
 use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry, MachineTable};
@@ -56,8 +57,8 @@ pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
             ]);
         }
     }
-    println!("{table}");
-    println!("{}: {:.1} KB, made by {}", bundle.origin(), bytes as f64 / 1e3, bundle.made_by());
+    say!("{table}");
+    say!("{}: {:.1} KB, made by {}", bundle.origin(), bytes as f64 / 1e3, bundle.made_by());
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The kernels that ship, on a GPU and in the simulator, from the same PTX and the same bytes.
 
+use super::super::print::tell;
 use super::gpu;
 use super::verdict::{self, Verdict};
 use super::{Row, Section};
@@ -69,7 +70,7 @@ pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
     let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
     let machines = targets.map(Machine::from);
     let jobs: Vec<(&Problem, Machine)> = machines.flat_map(|m| problems.iter().map(move |p| (p, m))).collect();
-    eprintln!("simulating {} problems", jobs.len());
+    tell!("simulating {} problems", jobs.len());
     jobs.par_iter().flat_map_iter(|(p, machine)| trials_of(p, *machine)).collect()
 }
 

@@ -12,6 +12,7 @@ mod instructions;
 mod kernels;
 mod verdict;
 
+use super::print::say;
 use super::show::{self, Progress};
 use anyhow::{Result, bail};
 use atlas_ops::Problem;
@@ -139,11 +140,11 @@ fn print(what: &str, section: &Section) {
         return;
     }
     for row in section.rows.iter().filter(|row| row.verdict == Verdict::Disagrees) {
-        println!("{}: {}", row.name, row.details);
+        say!("{}: {}", row.name, row.details);
     }
-    println!("{what}: {}", section.summary());
+    say!("{what}: {}", section.summary());
     if let Some(why) = &section.stopped {
-        println!("{what}: stopped: {why}");
+        say!("{what}: stopped: {why}");
     }
 }
 

@@ -5,6 +5,7 @@ mod time;
 
 use self::time::Time;
 use super::input::{self, ProblemArgs};
+use super::print::{say, tell};
 use super::stages::{self, Stage};
 use super::sweep::Sweep;
 use super::{compile, counts, ptxas, show};
@@ -59,10 +60,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let dtype = input::types_text(&types);
     let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
     for problem in records.problems() {
-        eprintln!("warning: {problem}");
+        tell!("warning: {problem}");
     }
     if let Some(gpu) = args.gpu.as_deref().filter(|_| records.iter().next().is_none()) {
-        eprintln!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
+        tell!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
     }
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
@@ -108,37 +109,39 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let shape: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
     let shape = shape.join(" ");
     let of: Vec<&str> = [def.name, &dtype, &shape].into_iter().filter(|part| !part.is_empty()).collect();
-    println!("kernel   {} on {on}", of.join(" "));
-    println!("config   {config}");
-    println!("why      {}", chosen.why);
-    println!(
+    say!("kernel   {} on {on}", of.join(" "));
+    say!("config   {config}");
+    say!("why      {}", chosen.why);
+    say!(
         "grid     {axes} = {} programs of {} threads",
         programs.map_or_else(|| "?".to_owned(), |n| n.to_string()),
         schedule.warps * 32
     );
     if !removed.is_empty() {
         let makers: BTreeSet<&str> = removed.iter().map(|r| r.maker.as_str()).collect();
-        println!("fused    1 launch for {}\n{}", makers.len() + 1, removed_text(&removed, &dims));
+        say!("fused    1 launch for {}\n{}", makers.len() + 1, removed_text(&removed, &dims));
     }
     match resources {
-        Some(r) => println!(
+        Some(r) => say!(
             "ptxas    {} registers, {} bytes spilled, {} bytes of static shared memory",
-            r.registers, r.spills, r.shared
+            r.registers,
+            r.spills,
+            r.shared
         ),
-        None => println!("ptxas    -"),
+        None => say!("ptxas    -"),
     }
     if let Some(time) = time {
-        print!("{}", time.text());
+        say!("{}", time.text().trim_end_matches('\n'));
     }
     if !times.is_empty() {
-        println!("\n{}", sweep_table(args.sweep.as_ref().map_or("", |s| &s.dim), &times));
+        say!("\n{}", sweep_table(args.sweep.as_ref().map_or("", |s| &s.dim), &times));
     }
     if let Some(ranking) = &chosen.ranking {
-        println!("\nconfigs, best first: {}", ranking.to_string().trim_end());
+        say!("\nconfigs, best first: {}", ranking.to_string().trim_end());
     }
-    println!("\n{}", placement.to_string().trim_end());
+    say!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
-        println!("\n{}", counted.text().trim_end());
+        say!("\n{}", counted.text().trim_end());
     }
     Ok(true)
 }

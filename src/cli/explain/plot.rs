@@ -2,6 +2,7 @@
 
 use super::time::Time;
 use anyhow::{Context, Result, anyhow};
+use atlas_runtime::files;
 use plotters::prelude::*;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub(super) fn draw(file: &Path, title: &str, dim: &str, times: &[(u64, Time)]) -
     let mut svg = String::new();
     chart(&mut svg, title, dim, if in_us { "microseconds" } else { "cycles of the model" }, &lines)
         .map_err(|e| anyhow!("--plot: {e}"))?;
-    std::fs::write(file, svg).with_context(|| format!("--plot: cannot write {}", file.display()))
+    files::write(file, svg.as_bytes()).with_context(|| format!("--plot: cannot write {}", file.display()))
 }
 
 type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);

@@ -28,6 +28,7 @@ mod state;
 mod trial;
 mod values;
 
+use super::print::say;
 use super::show::Progress;
 use super::{compile, input, show, stages};
 use anyhow::{Result, bail};
@@ -111,7 +112,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if args.list {
         for seed in seeds {
             let (recipe, _) = well_formed(seed);
-            println!("{}", report::text(&recipe));
+            say!("{}", report::text(&recipe));
         }
         return Ok(true);
     }

@@ -1,5 +1,6 @@
 //! What a run of random kernels found, as text and as JSON.
 
+use super::super::print::say;
 use super::recipe::{ParamRecipe, Recipe};
 use super::trial::{Failure, Trial};
 use atlas_codegen::Target;
@@ -70,12 +71,12 @@ impl Report {
 
     pub(super) fn print(&self, seconds: f64) {
         for found in &self.found {
-            println!("{found}");
+            say!("{found}");
         }
         for (why, n) in &self.refused {
-            println!("{n:>6} refused: {why}");
+            say!("{n:>6} refused: {why}");
         }
-        println!(
+        say!(
             "{} kernels, compiled {} times, {} launches, {} in the ring, {} of {} elements judged, {} fail, {seconds:.1} s",
             self.programs,
             self.compiled,

@@ -3,6 +3,7 @@
 use super::recipe::{Fill, ParamRecipe, Recipe, Rng, View};
 use atlas_dsl::DType;
 use atlas_dsl::ir::Stride;
+use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::specialization::{DimFact, Specialization, largest_class};
 use half::{bf16, f16};
 
@@ -137,8 +138,8 @@ fn value(fill: Fill, rng: &mut Rng) -> f64 {
 /// Writes a number as an element.
 fn write(dtype: DType, to: &mut [u8], x: f64) {
     match dtype {
-        DType::F16 => to[..2].copy_from_slice(&f16::from_f64(x).to_le_bytes()),
-        DType::Bf16 => to[..2].copy_from_slice(&bf16::from_f64(x).to_le_bytes()),
+        DType::F16 => to[..2].copy_from_slice(&to_f16(x).to_le_bytes()),
+        DType::Bf16 => to[..2].copy_from_slice(&to_bf16(x).to_le_bytes()),
         DType::I32 => to[..4].copy_from_slice(&(x as i32).to_le_bytes()),
         DType::I64 => to[..8].copy_from_slice(&(x as i64).to_le_bytes()),
         DType::F64 => to[..8].copy_from_slice(&x.to_le_bytes()),

@@ -1,6 +1,7 @@
 //! `atlas tune --check`: records that are stale or of no use, and, where their GPU is at hand, those that no longer tell its times.
 
 use super::super::jobs::Job;
+use super::super::print::say;
 use super::super::{show, stages, turn};
 use super::tuner::Tuner;
 use super::{file, ranked};
@@ -89,13 +90,9 @@ pub(super) fn run(
         for p in &problems {
             let text = |key: &str| p[key].as_str().unwrap_or_default();
             let of = [text("record"), text("sizes")].join(" ");
-            show::say(&format!("{}: {}", of.trim_end(), text("problem")));
+            say!("{}: {}", of.trim_end(), text("problem"));
         }
-        show::say(&format!(
-            "{sizes} sizes in {} records, {measured} measured again, {} problems",
-            files,
-            problems.len()
-        ));
+        say!("{sizes} sizes in {} records, {measured} measured again, {} problems", files, problems.len());
     }
     Ok(problems.is_empty())
 }

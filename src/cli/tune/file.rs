@@ -1,10 +1,12 @@
 //! Record files in a folder: `FOLDER/GPU/KERNEL.toml`, read, changed and written whole under a lock of the folder.
 
+use super::super::print::tell;
 use super::super::turn::slug;
 use anyhow::{Context, Result, bail};
+use atlas_runtime::files;
 use atlas_runtime::records::{MOST_CONFIGS, MOST_SIZES, Record, TunedSize};
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Where the record of a kernel stands.
@@ -45,7 +47,7 @@ fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// The record of a kernel; none if there is no file, or one that cannot be used, of which the reason is told.
 pub(super) fn read(folder: &Path, gpu: &str, kernel: &str) -> Option<Record> {
     known(&path(folder, gpu, kernel)).unwrap_or_else(|e| {
-        eprintln!("warning: {e:#}");
+        tell!("warning: {e:#}");
         None
     })
 }
@@ -66,13 +68,8 @@ pub(super) fn probe(folder: &Path, gpu: &str) -> Result<()> {
     let own = folder.join(slug(gpu));
     let cannot = || format!("cannot write records into {}", own.display());
     fs::create_dir_all(&own).with_context(cannot)?;
-    File::create(folder.join(".lock")).map(drop).with_context(cannot)?;
-    // Bytes too: a full disk takes a name and nothing else.
-    let file = own.join(format!(".probe.{}", std::process::id()));
-    let written = fs::write(&file, [b' '; 4096]);
-    // Nothing is lost if it stays.
-    let _ = fs::remove_file(&file);
-    written.with_context(cannot)
+    files::lock_file(&folder.join(".lock")).map(drop).with_context(cannot)?;
+    files::check_folder(&own).with_context(cannot)
 }
 
 /// Puts a size into the record of a kernel, in place of the one that was there. What was measured on another tune space goes.
@@ -84,13 +81,12 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
     let path = path(folder, gpu, kernel);
     let cannot = || format!("cannot write the record {}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(folder)).with_context(cannot)?;
-    let lock = File::create(folder.join(".lock")).with_context(cannot)?;
+    let lock = files::lock_file(&folder.join(".lock")).with_context(cannot)?;
     lock.lock().with_context(cannot)?;
     let before = known(&path).or_else(|e| {
         // Somebody may want to mend it.
-        let aside = path.with_extension("toml.bad");
-        fs::rename(&path, &aside).with_context(cannot)?;
-        eprintln!("warning: {e:#}; it is kept as {}", aside.display());
+        let aside = keep_aside(&path).with_context(cannot)?;
+        tell!("warning: {e:#}; it is kept as {}", aside.display());
         anyhow::Ok(None)
     })?;
     let mut record = before.filter(|r| r.tune == tune && r.gpu == gpu).unwrap_or_else(|| Record {
@@ -115,12 +111,78 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
 /// # Errors
 /// If the file cannot be written.
 pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
-    let cannot = || format!("cannot write the record {}", path.display());
-    let whole = path.with_extension("toml.new");
-    fs::write(&whole, text).with_context(cannot)?;
-    fs::rename(&whole, path).with_context(cannot)
+    files::write(path, text.as_bytes()).with_context(|| format!("cannot write the record {}", path.display()))
+}
+
+/// A copy of a file under a name that nothing has: `K.toml.bad`, then `K.toml.bad1` and so on.
+fn keep_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let content = fs::read(path)?;
+    let endings = std::iter::once("toml.bad".to_owned()).chain((1..).map(|n| format!("toml.bad{n}")));
+    for aside in endings.map(|ending| path.with_extension(ending)) {
+        match File::options().write(true).create_new(true).open(&aside) {
+            Ok(mut file) => return file.write_all(&content).map(|()| aside),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
 }
 
 fn numbers(dims: &str) -> Vec<u64> {
     dims.split(['=', ' ']).filter_map(|n| n.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_runtime::records::{MODEL, Timed};
+
+    fn size() -> TunedSize {
+        TunedSize {
+            types: String::new(),
+            tensors: String::new(),
+            dims: "N=8".to_owned(),
+            ir: "0".repeat(16),
+            spread: 0.0,
+            of_copy: 0.0,
+            measured: "for a test".to_owned(),
+            model: MODEL,
+            configs: vec![Timed { config: "BN=1".to_owned(), us: 1.0, cycles: 1.0 }],
+        }
+    }
+
+    /// Neither what is locked, nor what was kept aside before, nor files of likely names.
+    #[test]
+    fn no_other_file_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = path(folder.path(), "a gpu", "k");
+        let own = record.parent().unwrap().to_owned();
+        fs::create_dir_all(&own).unwrap();
+        fs::write(&record, "no record").unwrap();
+        let others = [
+            folder.path().join(".lock"),
+            own.join("k.toml.bad"),
+            own.join("k.toml.new"),
+            own.join(format!(".probe.{}", std::process::id())),
+        ];
+        others.iter().for_each(|path| fs::write(path, "mine").unwrap());
+        probe(folder.path(), "a gpu").unwrap();
+        put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
+        assert!(others.iter().all(|path| fs::read_to_string(path).unwrap() == "mine"));
+        assert_eq!(fs::read_to_string(own.join("k.toml.bad1")).unwrap(), "no record");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 5);
+        assert_eq!(known(&record).unwrap().unwrap().sizes.len(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_record_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = path(folder.path(), "a gpu", "k");
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        let real = folder.path().join("real");
+        std::os::unix::fs::symlink(&real, &record).unwrap();
+        put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
+        assert!(record.is_symlink() && known(&real).unwrap().is_some());
+    }
 }

@@ -18,6 +18,7 @@ use self::child::{Pool, Worker};
 use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
+use super::print::tell;
 use super::{compile, input, record, show, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
@@ -117,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if args.check {
         let device = input::device(&args.device).ok().filter(|d| d.machine().is_some());
         if device.is_some() && !stages::CAN_COMPILE {
-            eprintln!(
+            tell!(
                 "warning: no time is measured again: this program was built without its code generator, the feature `jit`"
             );
         }

@@ -1,14 +1,16 @@
 //! Packs: candidates compiled where there is a compiler, to be measured where there is a GPU. A pack is a bundle with all
 //! candidates of each class and a list of the problems to tune, each with its candidates.
 
-use super::super::bundle::{Assembler, Compiled, probe, write_whole};
+use super::super::bundle::{Assembler, Compiled};
 use super::super::jobs::{self, Job};
+use super::super::print::{say, tell};
 use super::super::{ptxas, show, stages};
 use super::{measured, ranked};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform, Target};
 use atlas_dsl::Config;
 use atlas_runtime::bundle::{Bundle, BundleWriter, ClassEntry, KernelEntry, Table, Variant};
+use atlas_runtime::files;
 use atlas_runtime::records::Records;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,13 +48,13 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
             "--pack compiles, and this program was built without its code generator: build it with the feature `jit`"
         );
     }
-    probe(file).with_context(|| format!("--pack: cannot write {}", file.display()))?;
+    files::check(file).with_context(|| format!("--pack: cannot write {}", file.display()))?;
     let mut classes: Vec<Class> = Vec::new();
     for job in jobs {
         let candidates = match ranked(job, on.machine, records) {
             Ok(candidates) => candidates,
             Err(e) => {
-                eprintln!("warning: {}: {e:#}", job.text());
+                tell!("warning: {}: {e:#}", job.text());
                 continue;
             }
         };
@@ -79,7 +81,7 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
         left_out += configs.len() - good.len();
         kernels += good.len();
         if good.is_empty() {
-            eprintln!("warning: {}: no candidate can be compiled", first.text());
+            tell!("warning: {}: no candidate can be compiled", first.text());
             continue;
         }
         let order: Vec<u16> = (0..good.len() as u16).collect();
@@ -100,13 +102,13 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
     }
     writer.problems(&jobs::launches_text(tasks.iter().map(|t| (&t.job, t.only.as_deref().unwrap_or_default()))));
     let bytes = writer.finish();
-    write_whole(file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
-    show::say(&format!(
+    files::write(file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    say!(
         "{}: {kernels} kernels for {} problems on {on}, {} KB; {left_out} are refused by the compiler, or spill",
         file.display(),
         tasks.len(),
         bytes.len() / 1024
-    ));
+    );
     Ok(tasks.len() == jobs.len())
 }
 

@@ -1,6 +1,7 @@
 //! `atlas tune --recount`: what the cost model of now says of the configs in records, in place of what another one said.
 
 use super::super::jobs::Job;
+use super::super::print::{say, tell};
 use super::check::simulated;
 use super::file;
 use super::tuner::{cost, ir_of};
@@ -24,12 +25,12 @@ pub(super) fn run(folder: &Path, usual: Machine) -> Result<bool> {
             sizes += 1;
             match recount(&kernel, &tune, size, machine) {
                 Ok(()) => counted += 1,
-                Err(e) => eprintln!("{name}: {}: {e:#}", size.dims),
+                Err(e) => tell!("{name}: {}: {e:#}", size.dims),
             }
         }
         file::replace(&path, &record.to_string())?;
     }
-    println!("{counted} of {sizes} sizes counted by cost model {MODEL}");
+    say!("{counted} of {sizes} sizes counted by cost model {MODEL}");
     Ok(counted == sizes)
 }
 

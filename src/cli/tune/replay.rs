@@ -5,6 +5,7 @@
 //! the cost model alone. Regret is the time of what was chosen over that of the best config measured.
 
 use super::super::jobs::Job;
+use super::super::print::say;
 use super::super::show;
 use super::tuner::{cost, ir_of};
 use super::{file, measured, ranked};
@@ -206,5 +207,5 @@ fn print(rows: &BTreeMap<String, Row>, json: bool) {
         cells.extend(figures(r).into_iter().flat_map(|(mean, worst)| [format!("{mean:.3}"), format!("{worst:.3}")]));
         table.add_row(cells);
     }
-    println!("{table}");
+    say!("{table}");
 }

@@ -1,6 +1,7 @@
 //! The search itself: what is ready is measured, and the result is recorded.
 
 use super::super::jobs::Job;
+use super::super::print::{say, tell};
 use super::super::turn;
 use super::child::{Answer, Pool, Worker};
 use super::pack::Task;
@@ -101,7 +102,7 @@ impl Tuner<'_> {
             match tuned {
                 Ok(Some(Tuned { row, recorded })) => {
                     if !self.args.json {
-                        eprintln!("  {}", row["summary"].as_str().unwrap_or(""));
+                        tell!("  {}", row["summary"].as_str().unwrap_or(""));
                     }
                     rows.push(row);
                     if let Err(e) = recorded {
@@ -111,7 +112,7 @@ impl Tuner<'_> {
                 Ok(None) => break End::Spent,
                 Err(e) => {
                     failures += 1;
-                    eprintln!("error: {e:#}");
+                    tell!("error: {e:#}");
                     if self.is_gone {
                         break End::Gone;
                     }
@@ -123,16 +124,16 @@ impl Tuner<'_> {
             // What made the problems ready has ended, and so it is known how.
             End::Done if maker.join().is_err() => {
                 failures += 1;
-                eprintln!(
+                tell!(
                     "error: a problem could not be made ready, and those after it were not tuned: this is a bug of Atlas"
                 );
             }
             End::Done => {}
-            End::Spent => eprintln!("the budget is spent: {} of {total} sizes are recorded", known + rows.len()),
-            End::Gone => eprintln!("error: {} does not answer; what is recorded stays", self.args.device),
+            End::Spent => tell!("the budget is spent: {} of {total} sizes are recorded", known + rows.len()),
+            End::Gone => tell!("error: {} does not answer; what is recorded stays", self.args.device),
             End::Unwritten(e) => {
                 failures += 1;
-                eprintln!("error: {e:#}; nothing more is measured");
+                tell!("error: {e:#}; nothing more is measured");
             }
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -141,13 +142,13 @@ impl Tuner<'_> {
                 "gpu": self.gpu, "measured": self.measured, "seconds": seconds, "gpu_seconds": self.busy.as_secs_f64(),
                 "known": known, "sizes": rows,
             })),
-            false => show::say(&format!(
+            false => say!(
                 "{} sizes tuned, {} known before, in {seconds:.1} s, of which the {} was asked for {:.1} s",
                 rows.len(),
                 known,
                 if self.device.simulates() { "simulator" } else { "GPU" },
                 self.busy.as_secs_f64()
-            )),
+            ),
         }
         Ok(failures == 0)
     }

@@ -93,6 +93,15 @@ fn sums_round_once_to_nearest_even() {
     assert_eq!(first_element(types, shape, &[f16(1.0); 2], &[f16(1.0); 2], f16(2048.0), false), f16(2050.0));
 }
 
+/// What lies just beside a tie of f16, by less than f32 tells.
+#[test]
+fn a_sum_in_f16_does_not_round_in_f32_first() {
+    use MmaType::F16;
+    let half_step_and_more = [0x3c00, 0x1000, 0x0010];
+    assert_eq!(first_element([F16; 4], (16, 8, 16), &half_step_and_more, &[0x3c00, 0x3c00, 0x0010], 0, false), 0x3c01);
+    assert_eq!(first_element([F16; 4], (16, 8, 16), &half_step_and_more, &[0x3c00, 0x3c00, 0x8010], 0, false), 0x3c00);
+}
+
 #[test]
 fn nans_are_canonical_and_infinities_stay() {
     use MmaType::*;
