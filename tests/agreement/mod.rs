@@ -11,6 +11,7 @@ mod fitting;
 mod gallery;
 mod gradients;
 mod grids;
+mod infinite;
 mod long_loops;
 mod pairs;
 mod pinned;
