@@ -44,9 +44,11 @@ macro_rules! online_softmax_kernel {
             /// A step of attention: the greatest logit so far, the sum of exponentials, and the weighted values.
             tile fn attend(z, v, top, total, acc) {
                 let (e, higher, kept) = exponentials(z, top);
+                // Before the product, which then keeps no exponentials but rounded ones.
+                let all = total * kept + sum(e, axis = 1);
                 let mut weighted = acc * kept;
                 weighted += dot(e.cast_like(v), v);
-                (higher, total * kept + sum(e, axis = 1), weighted)
+                (higher, all, weighted)
             }
 
             /// The same, where the sum is of the exponentials as the product takes them: rounded.

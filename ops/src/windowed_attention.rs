@@ -50,13 +50,13 @@ online_softmax_kernel! {
             let start = m * BM + size(N) - size(M);
             // No window reaches past all keys, and no document begins behind them: others would leave the range of numbers.
             let reach = max(min(window, size(N)), 0);
-            let begun = min(load(first[b, m]), size(N));
             let row = start + iota([BM, 1], 0);
-            let oldest = max(row - reach + 1, begun.or(0).t());
+            let oldest = max(row - reach + 1, load(first[b, m]).or(0).t());
+            let last = min(max(oldest), size(N));
             // Every query sees the keys from the last of the oldest to the first query's own: there nothing is chosen.
-            let begin = max(max(start - reach + 1, 0), min(begun)) / BN;
+            let begin = max(max(start - reach + 1, 0), min(load(first[b, m]))) / BN;
             let end = (min(start + BM, size(N)) + BN - 1) / BN;
-            let inner = min(max((max(oldest) + BN - 1) / BN, begin), end);
+            let inner = min(max((last + BN - 1) / BN, begin), end);
             let outer = min(max((start + 1) / BN, inner), end);
             for n in pipeline(begin..inner) {
                 let key = n * BN + iota([1, BN], 1);

@@ -1,6 +1,7 @@
 //! Tests of the ops on the CPU device: one binary.
 
 mod cases;
+mod chains;
 mod choices;
 mod controls;
 mod layer;

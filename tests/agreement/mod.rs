@@ -13,6 +13,7 @@ mod fitting;
 mod gallery;
 mod gradients;
 mod grids;
+mod infinite;
 mod long_loops;
 mod pairs;
 mod pinned;

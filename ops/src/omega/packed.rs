@@ -82,8 +82,8 @@ atlas_kernel! {
             let document = min(max(begun - 1, 0), size(B) - 1);
             let at = p - boundary(load(starts[document]), size(P));
             let is_inside = (begun > 0) && (p < load(ends[document]));
-            let read = select(at < size(N), load(x[document, at, h, ..]), f32::NAN);
-            store(y[z, p, h, ..], select(is_inside, read, 0.0));
+            let else_read = select(is_inside, f32::NAN, 0.0).cast::<T>();
+            store(y[z, p, h, ..], select(is_inside && (at < size(N)), load(x[document, at, h, ..]), else_read));
         }
     }
 }

@@ -1,0 +1,99 @@
+//! Every chain that ships gives, bit for bit, what its kernels give one after the other.
+
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::ir::Access;
+use atlas_dsl::{DType, KernelDef};
+use atlas_ops::attention_decode::ATTENTION_DECODE;
+use atlas_ops::gated_memory::MEMORY_GATED_GRAD;
+use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
+use atlas_ops::omega::{OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS};
+use atlas_ops::window_sums::WINDOW_LOSS;
+use atlas_runtime::{Arg, Chain, Device, Launch, Tensor};
+use std::collections::BTreeMap;
+
+const MEMORY: &[(&str, usize)] = &[("G", 2), ("N", 9), ("D", 16), ("H", 24), ("E", 16)];
+const OMEGA: &[(&str, usize)] = &[
+    ("B", 1),
+    ("N", 11),
+    ("H", 2),
+    ("W", 3),
+    ("C", 2),
+    ("L", 8),
+    ("K", 16),
+    ("D", 16),
+    ("P", 11),
+    ("E", 16),
+    ("M", 32),
+];
+
+const CHAINS: [(&Chain, &[(&str, usize)]); 9] = [
+    (&ATTENTION_DECODE, &[("S", 2), ("J", 1), ("R", 3), ("D", 16), ("W", 20), ("X", 2)]),
+    (&WINDOW_LOSS, &[("B", 2), ("N", 13), ("D", 5)]),
+    (&MEMORY_GRAD, MEMORY),
+    (&MEMORY_GRAD_WITH_INPUT, MEMORY),
+    (&MEMORY_GATED_GRAD, MEMORY),
+    (&OMEGA_MLP, OMEGA),
+    (&OMEGA_LINEAR, OMEGA),
+    (&OMEGA_MUON, OMEGA),
+    (&OMEGA_MUON_TOKENS, OMEGA),
+];
+
+/// The tensors of all kernels by name, each as it is before the launch.
+fn tensors(device: &Device, chain: &Chain, sizes: &[(&str, usize)]) -> BTreeMap<&'static str, Tensor> {
+    let mut made = BTreeMap::new();
+    for kernel in chain.kernels.iter().map(|k| k.declared()) {
+        for param in kernel.params {
+            let ParamDef::Tensor { name, dtype, dims, .. } = param else { continue };
+            let size = |d: &usize| {
+                let of = sizes.iter().find(|(dim, _)| *dim == kernel.dims[*d].name);
+                of.unwrap_or_else(|| panic!("{}: no size of {}", chain.name, kernel.dims[*d].name)).1
+            };
+            let shape: Vec<usize> = dims.iter().map(size).collect();
+            let len: usize = shape.iter().product();
+            let value = |i: usize| ((i + 7 * name.len()) * 37 % 41) as f32 / 80.0 + 0.01;
+            let tensor = match dtype {
+                DTypeRef::Fixed(DType::I32) => device.tensor_from(&vec![13; len], shape),
+                _ => device.tensor_from(&(0..len).map(value).collect::<Vec<f32>>(), shape),
+            };
+            made.entry(*name).or_insert(tensor.unwrap());
+        }
+    }
+    made
+}
+
+/// Arguments for parameters, of these tensors.
+fn args<'a>(params: &[&ParamDef], of: &'a mut BTreeMap<&'static str, Tensor>) -> Vec<Arg<'a>> {
+    let mut left: BTreeMap<&str, &'a mut Tensor> = of.iter_mut().map(|(name, t)| (*name, t)).collect();
+    let arg = |p: &&ParamDef| match **p {
+        ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32), name } => Arg::I32(if name == "before" { 0 } else { 8 }),
+        ParamDef::Scalar { .. } => Arg::F32(0.25),
+        ParamDef::Tensor { name, access: Access::Out, .. } => Arg::Out(left.remove(name).unwrap()),
+        ParamDef::Tensor { name, .. } => Arg::In(left.remove(name).unwrap()),
+    };
+    params.iter().map(arg).collect()
+}
+
+#[test]
+fn chains_are_their_kernels_one_after_the_other() {
+    let device = Device::cpu();
+    for (chain, sizes) in CHAINS {
+        let mut by_kernel = tensors(&device, chain, sizes);
+        for kernel in chain.kernels {
+            let kernel: &'static KernelDef = kernel.declared();
+            let params: Vec<&ParamDef> = kernel.params.iter().collect();
+            kernel.launch(&device, args(&params, &mut by_kernel)).unwrap_or_else(|e| panic!("{}: {e}", chain.name));
+        }
+        let mut at_once = tensors(&device, chain, sizes);
+        let mut space = chain.workspace(&device, &[("T", DType::F32)], sizes).unwrap_or_else(|e| panic!("{e}"));
+        let params = chain.params();
+        chain
+            .launch(&device, args(&params, &mut at_once), &mut space)
+            .unwrap_or_else(|e| panic!("{}: {e}", chain.name));
+        for param in params {
+            let ParamDef::Tensor { name, .. } = param else { continue };
+            let [found, wanted] = [&at_once, &by_kernel].map(|of| of[name].to_f64_vec().unwrap());
+            assert_eq!(found, wanted, "{}: {name}", chain.name);
+            assert!(found.iter().all(|v| v.is_finite()) && found.iter().any(|v| *v != 0.0), "{}: {name}", chain.name);
+        }
+    }
+}
