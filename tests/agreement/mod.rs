@@ -7,6 +7,7 @@ mod ahead;
 mod arguments;
 mod doubles;
 mod exchanges;
+mod extents;
 mod fitting;
 mod gallery;
 mod gradients;
