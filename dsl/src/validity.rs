@@ -24,6 +24,7 @@
 //! # Breaks it
 //! - A fold after the loop of a tile that the loop cuts: tests/cases/tile/error_edge_leaves_its_loop.tile.
 //! - A carried tile that starts whole and becomes ragged: tests/agreement/exchanges.rs::a_loop_begins_with_the_edge_that_it_carries.
+//! - An axis of extent 1 that stays: tests/agreement/extents.rs, `atlas fuzz --configs`.
 //! - A repeated column: tests/agreement/wrong_code.rs::a_column_of_one_element_is_repeated_whole.
 //! - Each transfer function by itself: dsl/tests/validity.rs::operations_pass_constraints_on,
 //!   interp/tests/suite/ragged.rs.

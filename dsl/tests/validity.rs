@@ -3,7 +3,7 @@
 use atlas_dsl::op::{Op, Slice};
 use atlas_dsl::reach::{Reach, reach};
 use atlas_dsl::validity::Validity;
-use atlas_dsl::{Dim, Kernel, Value, parse_kernel};
+use atlas_dsl::{Dim, Kernel, Value, parse_kernel, same_kernel};
 
 /// One element makes no axis, so it has no edge.
 fn no_edge(k: &Kernel, slice: Slice, dim: Dim) -> bool {
@@ -89,6 +89,7 @@ fn a_loop_index_counts_what_its_bounds_say() {
 /// The constraints of the value that is stored: axis, dim, and whether it is of the whole axis.
 fn stored(body: &str) -> Vec<(u8, String, bool)> {
     let k = kernel("N: ?1, D: ?1", body);
+    assert!(same_kernel(&k, &parse_kernel(&k.to_string()).unwrap()), "{k}");
     let validity = Validity::of(&k);
     let value = |op: &Op| if let Op::Store { value, .. } = op { Some(*value) } else { None };
     let v: Value = k.insts.values().find_map(value).unwrap();
@@ -117,6 +118,19 @@ fn operations_pass_constraints_on() {
         ),
         [n(0)]
     );
+    // What an axis is does not hang on its extent: a column of one element, and a row.
+    let column = |axes: &str| {
+        stored(&format!(
+            "%b = load %x[%two ..+ 1, %p ..+ 1] %c = reshape %b{axes} : f32[1, 1] store %y[%two ..+ 1, %p ..+ 1], %c"
+        ))
+    };
+    assert_eq!(column(""), [n(0), d(1)]);
+    assert_eq!(column(" axes [0, new]"), [n(0)]);
+    assert_eq!(column(" axes [1, new]"), [d(0)]);
+    assert_eq!(column(" axes [new, 0]"), [n(1)]);
+    assert_eq!(column(" axes [new, new]"), []);
+    assert_eq!(of("%r = other %a, 0 axes [0]"), [d(1)]);
+    assert_eq!(of("%r = other %a, 0 axes [1]"), [n(0)]);
     let dot = "%b = load %x[%n : 8, %n ..+ 8] %c = load %x[%n : 16, %p ..+ 8] %r = dot %c, %b";
     assert_eq!(of(dot), [n(0), d(1)]);
     assert_eq!(of("%t = transpose %a %u = transpose %t %r = neg %u"), [n(0), d(1)]);

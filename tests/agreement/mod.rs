@@ -9,6 +9,7 @@ mod arguments;
 mod doubles;
 mod edges_of_derivatives;
 mod exchanges;
+mod extents;
 mod fitting;
 mod gallery;
 mod gradients;

@@ -27,7 +27,7 @@ enum Kind {
 /// A kernel, what it reads and what it makes of that.
 type Stage = (&'static KernelDef, Kind, Kind);
 
-static STAGES: [Stage; 19] = [
+static STAGES: [Stage; 26] = [
     (&affine, Kind::Rows, Kind::Rows),
     (&activated, Kind::Rows, Kind::Rows),
     (&biased, Kind::Rows, Kind::Rows),
@@ -47,6 +47,13 @@ static STAGES: [Stage; 19] = [
     (&rooted, Kind::Numbers, Kind::Numbers),
     (&counted, Kind::Rows, Kind::Whole),
     (&measured, Kind::Whole, Kind::Rows),
+    (&padded, Kind::Rows, Kind::Rows),
+    (&padded_rows, Kind::Rows, Kind::Rows),
+    (&halved, Kind::Rows, Kind::Rows),
+    (&shifted, Kind::Rows, Kind::Rows),
+    (&repeated, Kind::Rows, Kind::Rows),
+    (&refilled, Kind::Rows, Kind::Rows),
+    (&least, Kind::Rows, Kind::Numbers),
 ];
 
 /// For the rest of the process.

@@ -199,4 +199,76 @@ atlas_kernel! {
             store(y[n, ..], (load(x[n, ..]).cast::<f32>() * load(one[..]).cast::<f32>()).cast::<T>());
         }
     }
+
+    /// Rows of another length: what is stored past the end of those that are read is 0.
+    pub(crate) kernel padded<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
+    tune { BN: [4, 1, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, span(0, E)]) + load(w[..]));
+        }
+    }
+
+    /// The same row by row.
+    pub(crate) kernel padded_rows<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
+    {
+        for n in grid(N) {
+            store(y[n, ..], exp(load(x[n, span(0, E)])) + load(w[..]));
+        }
+    }
+
+    /// The second half of rows, or what there is of it: the sizes of dims say where it begins.
+    pub(crate) kernel halved<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
+    tune { BN: [8, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, span(size(E), E)]) - load(w[..]));
+        }
+    }
+
+    /// Each element with the one behind it, if there is one.
+    pub(crate) kernel shifted<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [1, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, ..]) + load(x[n, span(1, D)]));
+        }
+    }
+
+    /// One element of each row, which may be none, repeated.
+    pub(crate) kernel repeated<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
+    tune { BN: [2, 1, 8] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], broadcast(load(x[n, span(6, 1)]), [BN, E]) - load(w[..]));
+        }
+    }
+
+    /// One element of each row, which may be none.
+    pub(crate) kernel seventh<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N]>)
+    tune { BN: [4, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n, span(6, 1)]));
+        }
+    }
+
+    /// Rows, and what stands past their edges.
+    pub(crate) kernel refilled<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
+    tune { BN: [4, 1], BD: [8, 1] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            store(y[n, d], load(x[n, d]).or(3.0) + 1.0);
+        }
+    }
+
+    /// The least of each row, one element at a time.
+    pub(crate) kernel least<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [4, 1, 2] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let v = exp(load(x[n, ..]).cast::<f32>());
+            store(y[n], min(v, axis = 1) + sum(v, axis = 1));
+        }
+    }
 }

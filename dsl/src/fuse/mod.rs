@@ -17,9 +17,11 @@
 //!
 //! # Why that holds
 //! - A load gives what the maker stored: of one store, in one program, which the cover names, or zeros past the edge. The
-//!   tile in the program differs from what was in memory where it is not valid alone, and rule 227 has it that what a store
-//!   writes is valid but for what its slices leave out: the same slices that make the load's result not valid. A maker whose
-//!   tile has no edge where the tensor has one is refused (232).
+//!   tile in the program differs from what was in memory where it is not valid alone. Rule 227 has it that what a store
+//!   writes is valid but for what its slices leave out, which are the slices that make the load's result not valid, and for
+//!   what the sizes of dims alone decide: there the store writes 0, a number to the reader, and `or` puts it into the tile.
+//!   A maker whose tile has no edge where the tensor has one is refused (232), and so is one whose tile has, along one axis,
+//!   the edge of the tensor and zeros that were stored.
 //! - Kernels without effects but their stores may be computed as often as one likes, and anywhere: the maker's tile is made
 //!   as far outside loops as what picks it allows, and once for each place that it is needed in.
 //! - A maker that reads what it writes is refused, and so is one that would read what the last kernel has written by then.
@@ -29,7 +31,7 @@
 //! | `links` | which tensor is made by whom; dims and element types that are one |
 //! | `signature` | the fused kernel's declaration |
 //! | `cover` | which tile of its maker a load wants |
-//! | `maker` | what a kernel stores, and its edges |
+//! | `maker` | what a kernel stores, its edges, and what was stored as 0 |
 //! | `fit`, `narrow`, `widen` | a maker of whole rows, or of single ones, as one of tiles |
 //! | `graft` | the operations of all kernels in one |
 //! | `rules` | the rules by name, and which of them an edge is |

@@ -4,7 +4,8 @@
 //! matter of the last iterate. And a store leaves out, by its own indices, every element of its value that may lie
 //! outside of what it was loaded from: else a reader of the tensor would find a number that nobody computed.
 //!
-//! Judged as if every tile and span were ragged, so that what is legal does not depend on the sizes of a problem. A
+//! Judged as if every tile and span were ragged, tiles of one element too, so that what is legal depends neither on the
+//! sizes of a problem nor on a config. A
 //! slice at a place that the sizes alone decide is the exception in stores: the caller of the kernel sees what it reaches.
 
 use super::Verifier;
