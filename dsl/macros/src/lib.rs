@@ -45,6 +45,7 @@ mod expand;
 mod expand_derivative;
 mod fuse;
 mod names;
+mod nesting;
 mod parse;
 mod parse_loop;
 mod parse_tune;

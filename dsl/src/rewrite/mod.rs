@@ -212,9 +212,15 @@ impl Round<'_> {
 
     /// True for the reshape of a tile with edges along axes of one element.
     fn hides(&self, kernel: &Kernel, v: Value) -> bool {
-        let Some((_, Op::Reshape { value, .. })) = kernel.def_op(v) else { return false };
-        let shape = &kernel.ty(*value).shape;
-        let ones = |axis: u8| shape.get(usize::from(axis)) == Some(&1);
-        self.validity.constraints(*value).iter().any(|c| ones(c.axis)) || self.hides(kernel, *value)
+        let mut v = v;
+        while let Some((_, Op::Reshape { value, .. })) = kernel.def_op(v) {
+            let shape = &kernel.ty(*value).shape;
+            let ones = |axis: u8| shape.get(usize::from(axis)) == Some(&1);
+            if self.validity.constraints(*value).iter().any(|c| ones(c.axis)) {
+                return true;
+            }
+            v = *value;
+        }
+        false
     }
 }
