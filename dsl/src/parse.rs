@@ -19,10 +19,8 @@ use crate::op::{BinaryOp, Kind, LoopKind, Op, Precision, Predicate, ReduceOp, Sl
 use crate::text::head::{HeadMut, Parsed, dtype};
 use crate::text::{Cursor, Token, TokenKind as T};
 use crate::types::{DType, TileType, reshape_axes};
+use crate::verify::MAX_LOOPS;
 use std::collections::BTreeMap;
-
-/// Loops may nest this deep in text.
-const MAX_DEPTH: usize = 64;
 
 /// Parses one kernel. All of `src` is that kernel and comments.
 pub fn parse_kernel(src: &str) -> Result<Kernel, Diagnostics> {
@@ -181,8 +179,8 @@ impl<'s> Parser<'s> {
     }
 
     fn loop_(&mut self, kind: LoopKind) -> Parsed<Op> {
-        if self.depth == MAX_DEPTH {
-            return Err(Diagnostic::new(6, self.text.peek().loc, format!("loops nest deeper than {MAX_DEPTH}")));
+        if self.depth == MAX_LOOPS {
+            return Err(Diagnostic::new(6, self.text.peek().loc, format!("loops nest deeper than {MAX_LOOPS}")));
         }
         let index = self.text.expect(T::Value)?;
         self.text.expect_word("in")?;

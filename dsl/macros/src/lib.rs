@@ -47,6 +47,7 @@ mod expand_derivative;
 mod expand_extent;
 mod fuse;
 mod names;
+mod nesting;
 mod parse;
 mod parse_loop;
 mod parse_tune;

@@ -3,6 +3,7 @@
 use crate::ast::{Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, Place};
 use crate::names::POWER;
+use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
 use crate::parse_loop::for_loop;
 use crate::parse_tune::knob;
 use crate::parse_type::type_name;
@@ -25,6 +26,10 @@ mod keyword {
 /// Reads every item of the macro's input, and the path of `#![crate = path]` before them.
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (Option<syn::Path>, Vec<Item>) {
     let (mut root, mut items) = (None, Vec::new());
+    if let Some((at, message)) = deep_brackets(&tokens) {
+        errors.push(6, at, format!("{message}; give parts names with `let`, or a `tile fn` of their own"));
+        return (root, items);
+    }
     let read = |input: ParseStream<'_>| {
         root = named_crate(input)?;
         while !input.is_empty() {
@@ -400,7 +405,7 @@ fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
 }
 
 fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
-    let read: Vec<Option<Expr>> = list.into_iter().map(|e| expression(e, errors)).collect();
+    let read: Vec<Option<Expr>> = list.into_iter().map(|e| nested(e, errors)).collect();
     read.into_iter().collect()
 }
 
@@ -408,23 +413,33 @@ fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut E
 fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
     let argument = |e: &syn::Expr, errors: &mut Errors| match e {
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
-            let (name, value) = (ident_of(&a.left)?, expression(&a.right, errors)?);
+            let (name, value) = (ident_of(&a.left)?, nested(&a.right, errors)?);
             let token = name.span();
             Some(Expr { kind: ExprKind::Named(name, Box::new(value)), place: Place::of(e), token })
         }
-        e => expression(e, errors),
+        e => nested(e, errors),
     };
     let read: Vec<Option<Expr>> = list.into_iter().map(|e| argument(e, errors)).collect();
     read.into_iter().collect()
 }
 
 pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
+    if let Some(place) = deep_expression(e) {
+        let message = format!("an expression nests more than {DEEPEST} deep; give parts of it names with `let`");
+        errors.push(6, place, message);
+        return None;
+    }
+    nested(e, errors)
+}
+
+/// An expression within one that is no deeper than a stack holds.
+fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
     let place = Place::of(e);
     let mut token = place.start;
-    let boxed = |e: &syn::Expr, errors: &mut Errors| expression(e, errors).map(Box::new);
+    let boxed = |e: &syn::Expr, errors: &mut Errors| nested(e, errors).map(Box::new);
     let kind = match e {
-        syn::Expr::Paren(p) => return expression(&p.expr, errors),
-        syn::Expr::Group(g) => return expression(&g.expr, errors),
+        syn::Expr::Paren(p) => return nested(&p.expr, errors),
+        syn::Expr::Group(g) => return nested(&g.expr, errors),
         syn::Expr::Lit(l) => literal(&l.lit, errors)?,
         syn::Expr::Path(p) => match p.path.get_ident() {
             Some(name) => ExprKind::Name(name.clone()),
@@ -442,7 +457,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
         syn::Expr::Binary(syn::ExprBinary { left, op: op @ syn::BinOp::Mul(_), right, .. })
             if let syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Deref(_), .. }) = &**right =>
         {
-            let _ = expression(left, errors);
+            let _ = nested(left, errors);
             errors.push(20, op.span(), format!("there is no operator `**`; for a power write {POWER}"));
             return None;
         }
@@ -495,7 +510,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
             let base = boxed(&i.expr, errors);
             let index = match ungrouped(&i.index) {
                 syn::Expr::Tuple(t) => expressions(&t.elems, errors),
-                one => expression(one, errors).map(|e| vec![e]),
+                one => nested(one, errors).map(|e| vec![e]),
             };
             ExprKind::Index { base: base?, index: index? }
         }

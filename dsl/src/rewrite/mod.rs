@@ -212,7 +212,13 @@ impl Round<'_> {
 
     /// True for the reshape of a tile with edges along axes that it drops.
     fn hides(&self, kernel: &Kernel, v: Value) -> bool {
-        let Some((_, Op::Reshape { value, axes })) = kernel.def_op(v) else { return false };
-        self.validity.constraints(*value).iter().any(|c| !axes.contains(&Some(c.axis))) || self.hides(kernel, *value)
+        let mut v = v;
+        while let Some((_, Op::Reshape { value, axes })) = kernel.def_op(v) {
+            if self.validity.constraints(*value).iter().any(|c| !axes.contains(&Some(c.axis))) {
+                return true;
+            }
+            v = *value;
+        }
+        false
     }
 }

@@ -1,13 +1,13 @@
 //! Every id refers to something, and blocks and instructions stand in one place each.
 
-use super::Verifier;
+use super::{MAX_LOOPS, Verifier};
 use crate::entity::{Block, Dim, Inst, Value};
 use crate::ir::{Loc, ParamKind};
 use crate::op::Op;
 use std::collections::BTreeSet;
 
 impl Verifier<'_> {
-    /// 201 and 205.
+    /// 201, 205 and 228.
     pub(super) fn ids(&mut self) {
         let k = self.kernel;
         for p in k.params.values() {
@@ -21,11 +21,20 @@ impl Verifier<'_> {
             self.value_exists(axis.coord, Loc::default());
         }
         let (mut blocks, mut insts) = (BTreeSet::new(), BTreeSet::new());
-        self.block_ids(k.body, Loc::default(), &mut blocks, &mut insts);
+        self.block_ids((k.body, 0), Loc::default(), &mut blocks, &mut insts);
     }
 
-    fn block_ids(&mut self, block: Block, loc: Loc, blocks: &mut BTreeSet<Block>, insts: &mut BTreeSet<Inst>) {
+    fn block_ids(
+        &mut self,
+        (block, depth): (Block, usize),
+        loc: Loc,
+        blocks: &mut BTreeSet<Block>,
+        insts: &mut BTreeSet<Inst>,
+    ) {
         let k = self.kernel;
+        if depth > MAX_LOOPS {
+            return self.error(228, loc, format!("loops nest deeper than {MAX_LOOPS}"));
+        }
         let Some(data) = k.blocks.get(block) else {
             return self.error(201, loc, format!("there is no block {block}"));
         };
@@ -55,7 +64,7 @@ impl Verifier<'_> {
                 Op::TableGet { table, .. } if !k.tables.is_valid(*table) => {
                     self.error(201, loc, format!("there is no table {table}"));
                 }
-                Op::Loop { body, .. } => self.block_ids(*body, loc, blocks, insts),
+                Op::Loop { body, .. } => self.block_ids((*body, depth + 1), loc, blocks, insts),
                 _ => {}
             }
         }

@@ -30,6 +30,7 @@
 //! | 225 | alignments are powers of two, and at least an element |
 //! | 226 | which elements of a carried value are valid does not depend on what its loop's body defines |
 //! | 227 | what a store writes is valid, but for what its own slices leave out |
+//! | 228 | at most 64 loops stand in each other |
 //!
 //! Values that nothing uses are allowed. A loop may store to one region in every iterate: its order is defined.
 
@@ -51,6 +52,9 @@ use std::ops::Deref;
 
 /// The most elements that a tile may have.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 20;
+
+/// The most loops in each other, which readers of a kernel walk by recursion.
+pub(crate) const MAX_LOOPS: usize = 64;
 
 /// The most axes of a tile, whose numbers are bytes.
 const MAX_RANK: usize = 64;
