@@ -11,6 +11,7 @@ mod compare;
 mod convert;
 mod exact;
 mod float;
+mod inexact;
 mod integer;
 mod minmax;
 mod rounding;
@@ -20,6 +21,7 @@ mod words;
 
 pub use approx::{Bound, error_bound};
 pub use compare::{compare, testp};
+pub use inexact::{Approximation, Inexact};
 
 /// What floating-point values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct AluForm {
     pub dst: Type,
     /// Types of the operands; those from `sources` on mean nothing.
     pub src: [Type; 4],
+    /// How far the hardware's result may be from the exact one, where the ISA leaves that open.
+    pub inexact: Option<Inexact>,
 }
 
 impl AluForm {
@@ -51,7 +55,7 @@ impl AluForm {
         for (slot, ty) in all.iter_mut().zip(src) {
             *slot = *ty;
         }
-        AluForm { f, sources: src.len().min(4) as u8, dst, src: all }
+        AluForm { f, sources: src.len().min(4) as u8, dst, src: all, inexact: None }
     }
 }
 

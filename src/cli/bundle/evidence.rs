@@ -224,7 +224,7 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
     let (image, alone) = (bundle.image(of)?, alone(bundle, trial)?);
     let mut evidence = Vec::new();
     for (name, policy) in SCHEDULES {
-        let options = SimOptions { policy, seed: 1, budget: BUDGET };
+        let options = SimOptions { policy, seed: 1, budget: BUDGET, ..SimOptions::default() };
         let device = Device::sim_with(*machine, options, CacheDir::Off);
         device.set_compiling(false);
         device.set_bundles(Bundles::default());
