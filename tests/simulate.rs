@@ -22,7 +22,7 @@ const SCHEDULES: [(Policy, u64); 4] =
 const BUDGET: u64 = 1 << 26;
 
 fn options((policy, seed): (Policy, u64)) -> SimOptions {
-    SimOptions { policy, seed, budget: BUDGET }
+    SimOptions { policy, seed, budget: BUDGET, ..SimOptions::default() }
 }
 
 /// Accesses of shared memory of one opcode.

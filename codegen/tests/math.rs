@@ -149,7 +149,8 @@ fn allowance(op: UnaryOp, x: f32, want: f64) -> f64 {
     let relative = (-14f64).exp2() * want.abs();
     match op {
         UnaryOp::Sin | UnaryOp::Cos if x.abs() > 1_048_576.0 => f64::INFINITY,
-        UnaryOp::Sin | UnaryOp::Cos if x.abs() > 8192.0 => (-14f64).exp2(),
+        UnaryOp::Exp | UnaryOp::Sigmoid => (-17f64).exp2() * want.abs(),
+        UnaryOp::Exp2 | UnaryOp::Sqrt | UnaryOp::Rsqrt => (-22f64).exp2() * want.abs() * (1.0 + (-1f64).exp2()),
         UnaryOp::Gelu | UnaryOp::GeluSlope => relative.max((-24f64).exp2()),
         _ => relative,
     }
@@ -276,6 +277,24 @@ fn forms() {
     }
 }
 
+/// Beside every root up to the end of the domain, where few of an argument's digits are left.
+#[test]
+fn approximate_sine_and_cosine_near_their_roots() {
+    for (op, shift) in [(UnaryOp::Sin, 0.0), (UnaryOp::Cos, 0.5)] {
+        let mut worst = Worst::default();
+        for n in 1..(f64::from(SIN_COS_DOMAIN) / std::f64::consts::PI) as u32 {
+            let root = (f64::from(n) - shift) * std::f64::consts::PI;
+            for x in [(root as f32).next_down(), root as f32, (root as f32).next_up()] {
+                let got = f64::from(approximate(&mut Host::default(), op, x).unwrap());
+                let want = reference(op, f64::from(x));
+                worst.see((got - want).abs() / allowance(op, x, want), x);
+            }
+        }
+        println!("{} near its roots: {:.3} of its bound at {:e}", op.name(), worst.error, worst.at);
+        assert!(worst.error <= 1.0, "{}: {worst:?}", op.name());
+    }
+}
+
 /// GELU with the approximate erf is within 2^-12 max(|gelu|, 2^-6), the built-in one within 2^-14 max(|gelu|, 2^-10).
 #[test]
 fn approximate_gelu() {
@@ -371,7 +390,7 @@ fn lengths() {
         let short = approximate(&mut rough, op, 1.0).map_or_else(|| "-".to_owned(), |_| rough.count.to_string());
         lengths.push(format!("{} {} {short}", op.name(), fine.count));
     }
-    let want = "exp 20 2, exp2 19 1, log 28 -, tanh 28 8, erf 30 12, rsqrt 2 1, sin 22 13, cos 24 15, sigmoid 32 4, \
+    let want = "exp 20 2, exp2 19 1, log 28 -, tanh 28 8, erf 30 12, rsqrt 2 1, sin 22 14, cos 24 16, sigmoid 32 4, \
                 gelu 56 11, gelu_slope 63 15";
     assert_eq!(lengths.join(", "), want);
 }

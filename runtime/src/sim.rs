@@ -11,7 +11,7 @@ use crate::sim_fault::SimFault;
 use crate::store::CacheDir;
 use crate::virtual_gpu::{Lined, VirtualGpu, VirtualKernel};
 use atlas_codegen::{KernelImage, Machine};
-use atlas_sim::alu::Arithmetic;
+use atlas_sim::alu::{Approximation, Arithmetic};
 use atlas_sim::fault::Fault;
 use atlas_sim::launch::{Launch, Options, Policy, Report, run};
 use atlas_sim::memory::Global;
@@ -27,15 +27,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct SimOptions {
     /// Which warp runs next.
     pub policy: Policy,
-    /// Of the policy.
+    /// Of the policy, and of random approximations.
     pub seed: u64,
+    /// Which of the results that the ISA allows approximate instructions give.
+    pub approximation: Approximation,
     /// Warp instructions of one launch, after which it is given up.
     pub budget: u64,
 }
 
 impl Default for SimOptions {
     fn default() -> SimOptions {
-        SimOptions { policy: Policy::RoundRobin, seed: 0, budget: Options::default().budget }
+        let Options { policy, seed, approximation, budget, .. } = Options::default();
+        SimOptions { policy, seed, approximation, budget }
     }
 }
 
@@ -164,8 +167,8 @@ impl VirtualKernel for SimKernel {
     fn launch(&self, grid: u32, params: &[u64], outputs: &[Range<u64>]) -> Result<()> {
         let (image, program) = (&self.image, &self.program);
         let params = self.block(params)?;
-        let SimOptions { policy, seed, budget } = self.options;
-        let options = Options { policy, seed, budget, ..Options::default() };
+        let SimOptions { policy, seed, approximation, budget } = self.options;
+        let options = Options { policy, seed, approximation, budget, ..Options::default() };
         let launch = Launch {
             program,
             grid: [grid, 1, 1],

@@ -1,5 +1,6 @@
 //! Launching a kernel: the public entry, its options, and what may not be launched.
 
+use crate::alu::Approximation;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::machine::Machine;
 use crate::memory::Global;
@@ -30,8 +31,10 @@ pub struct Launch<'a> {
 pub struct Options {
     /// Who runs next.
     pub policy: Policy,
-    /// Of the policy.
+    /// Of the policy, and of random approximations.
     pub seed: u64,
+    /// Which results approximate instructions give.
+    pub approximation: Approximation,
     /// Warp instructions before the run is given up.
     pub budget: u64,
     /// CTAs that run side by side; whole clusters, at least one.
@@ -42,7 +45,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { policy: Policy::RoundRobin, seed: 0, budget: 1 << 32, resident_ctas: 4, memory_limit: 4 << 30 }
+        Options {
+            policy: Policy::RoundRobin,
+            seed: 0,
+            approximation: Approximation::Nearest,
+            budget: 1 << 32,
+            resident_ctas: 4,
+            memory_limit: 4 << 30,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub use crate::operand::*;
 
-use crate::alu::Arithmetic;
+use crate::alu::{Arithmetic, Inexact};
 use crate::syntax::ast::{Space, Type};
 
 /// What an instruction does.
@@ -13,6 +13,13 @@ pub enum Op {
         f: AluFn,
         dst: Reg,
         src: [Src; 4],
+    },
+    /// The same of one or two operands, within a bound of the exact result.
+    Approximate {
+        f: AluFn,
+        inexact: Box<Inexact>,
+        dst: Reg,
+        src: [Src; 2],
     },
     /// Comparison into a predicate and, with `|q`, its complement; both combined with `combine`.
     Setp {

@@ -80,7 +80,14 @@ fn launch(program: &Program, random: &mut StdRng) -> Result<Report, Fault> {
         params: &params,
     };
     let policy = POLICIES[random.random_range(0..POLICIES.len())];
-    let options = Options { policy, seed: random.random(), budget: BUDGET, resident_ctas: 2, memory_limit: 64 << 20 };
+    let options = Options {
+        policy,
+        seed: random.random(),
+        budget: BUDGET,
+        resident_ctas: 2,
+        memory_limit: 64 << 20,
+        ..Options::default()
+    };
     run(&launch, &mut memory, &options)
 }
 

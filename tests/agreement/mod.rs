@@ -1,4 +1,5 @@
-//! One kernel on the CPU, on every simulated GPU under three schedules, and on a real one if asked for: they agree.
+//! One kernel on the CPU, on every simulated GPU under three schedules and as many choices of
+//! approximate results, and on a real one if asked for: they agree.
 //!
 //! The CPU device is the reference; each other device runs the config of its own choice and every config of the tune
 //! space, up to a limit. `agrees_with` compares the CPU with a plain f64 loop too. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
@@ -25,6 +26,7 @@ mod starts;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};
+use atlas::runtime::simulator::alu::Approximation;
 use atlas::runtime::simulator::launch::Policy;
 use atlas::runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
 use half::{bf16, f16};
@@ -201,7 +203,12 @@ pub(crate) fn devices() -> Vec<(String, Device)> {
     if std::env::var_os("ATLAS_NO_SIM").is_none() {
         for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
             for target in Target::all() {
-                let options = SimOptions { policy, seed, ..SimOptions::default() };
+                let approximation = match policy {
+                    Policy::RoundRobin => Approximation::Nearest,
+                    Policy::Adversarial => Approximation::Up,
+                    Policy::Random => Approximation::Random,
+                };
+                let options = SimOptions { policy, seed, approximation, ..SimOptions::default() };
                 devices.push((format!("sim:{target} {policy:?}"), Device::sim_with(target, options, CacheDir::Off)));
             }
         }

@@ -9,12 +9,12 @@ use std::f32::consts::{FRAC_1_PI, LOG2_E};
 /// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
 /// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
-/// meets them. sin and cos are bounded absolutely beyond 2^13 (2^-14, up to 2^20), gelu and its slope
-/// below 2^-10 (2^-24).
+/// meets them. exp and sigmoid are within 2^-17, exp2, sqrt and rsqrt within 2^-22; sin and cos are bounded up to 2^20. gelu
+/// and its slope are bounded absolutely below 2^-10 (2^-24).
 /// x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has none: `lg2.approx` is off by 2^-22 near 1, where log
 /// is that small.
 ///
-/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 13, cos 15, gelu 11, gelu_slope 15.
+/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 14, cos 16, gelu 11, gelu_slope 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -120,9 +120,11 @@ fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
 
 /// `sin(x - n pi)` with the sign flipped if `t` is odd.
 fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
-    let (p1, p2) = (a.f(-c::PI_1), a.f(-c::PI_2));
+    let (p1, p2, p3) = (a.f(-c::PI_1), a.f(-c::PI_2), a.f(-c::PI_3));
     let r = a.fma(n, p1, x);
     let r = a.fma(n, p2, r);
+    // Near a root what is left of a large argument is so small that the third part counts.
+    let r = a.fma(n, p3, r);
     // Past the domain n is far off; the result then still lies in [-1, 1].
     let (lo, hi) = (a.f(-c::SIN_EDGE), a.f(c::SIN_EDGE));
     let r = a.maximum(r, lo);
@@ -139,8 +141,8 @@ fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
     a.mul(p, r)
 }
 
-/// An odd polynomial of degree 7 in x - n pi. Relative 2^-14 for |x| <= 2^13, absolute 2^-14 for
-/// |x| <= 2^20; past that a number between about -1 and 1 with no bound on its error. Of ±inf NaN.
+/// An odd polynomial of degree 7 in x - n pi. Relative 2^-14 for |x| <= 2^20; past that a number between about -1 and 1 with no
+/// bound on its error. Of ±inf NaN.
 fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (inv, magic) = (a.f(FRAC_1_PI), a.f(MAGIC));
     let t = a.fma(x, inv, magic);

@@ -7,7 +7,7 @@
 //!
 //! Two families. [`precise`] keeps within 2 ulp of the true value over all of f32 (sin and cos: up to
 //! [`SIN_COS_DOMAIN`]) and needs IEEE denormals. [`approximate`] keeps a relative error below 2^-14
-//! with the hardware's approximate instructions, and is for results that are rounded to 16 bits.
+//! with the hardware's approximate instructions, exponentials, roots and the logistic function one below 2^-17, and is for results that are rounded to 16 bits.
 //! Measured errors are in the documentation of the two; tests/math.rs asserts the bounds and the lengths.
 //!
 //! Coefficients come from `fit.py` in this directory.

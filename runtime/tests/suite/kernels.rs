@@ -157,7 +157,7 @@ fn build_sums(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnost
     let n = b.grid_tiles(b.dim(0), size);
     let x = b.load(AT, b.param(0), &[Index::At(n), Index::Whole]);
     let s = b.reduce(AT, ReduceOp::Sum, x, 1);
-    let s = b.reshape(AT, s, &[size]);
+    let s = b.reshape(AT, s, &[Some(0)]);
     b.store(AT, b.param(1), &[Index::At(n)], s);
     let y = b.binary(AT, BinaryOp::Add, x, x);
     b.store(AT, b.param(2), &[Index::At(n), Index::Whole], y);

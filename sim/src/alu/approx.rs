@@ -2,6 +2,7 @@
 
 use super::AluForm;
 use super::float::{Brain, Float, Half, Single, pairs};
+use super::inexact::{Exact, Inexact};
 use super::rounding::{F32, F64, Round, Value};
 use super::words::Words;
 use crate::program::AluFn;
@@ -25,9 +26,9 @@ fn power(exponent: f64) -> f64 {
     libm::exp2(exponent)
 }
 
-/// An approximate function of one argument: its opcode, the words before the type, the type, the function, and the
-/// bound that the ISA states, as a kind and the power of two (or the count) that it is.
-type Row = (&'static str, &'static str, Type, AluFn, fn(f64) -> Bound, f64);
+/// An approximate function of one argument: its opcode, the words before the type, the type, the function rounded and
+/// as it is, and the bound that the ISA states, as a kind and the power of two (or the count) that it is.
+type Row = (&'static str, &'static str, Type, AluFn, fn(f64) -> f64, fn(f64) -> Bound, f64);
 
 const ULP: fn(f64) -> Bound = Bound::Ulp;
 const RELATIVE: fn(f64) -> Bound = |p| Bound::Relative(power(p));
@@ -38,33 +39,33 @@ use Type::{Bf16, Bf16x2, F16, F16x2};
 const SINGLE: Type = Type::F32;
 const DOUBLE: Type = Type::F64;
 
-const FUNCTIONS: &[Row] = &[
-    ("rcp", "approx", SINGLE, |a, _, _, _| single::<false>(a, reciprocal), ULP, 1.0),
-    ("rcp", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, reciprocal), ULP, 1.0),
-    ("rcp", "approx.ftz", DOUBLE, |a, _, _, _| upper(a, reciprocal), RELATIVE, -19.0),
-    ("sqrt", "approx", SINGLE, |a, _, _, _| single::<false>(a, f64::sqrt), RELATIVE, -23.0),
-    ("sqrt", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, f64::sqrt), RELATIVE, -23.0),
-    ("rsqrt", "approx", SINGLE, |a, _, _, _| single::<false>(a, reciprocal_root), RELATIVE, -22.4),
-    ("rsqrt", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, reciprocal_root), RELATIVE, -22.4),
-    ("rsqrt", "approx", DOUBLE, |a, _, _, _| double(reciprocal_root(f64::from_bits(a))), ULP, 2.0),
-    ("rsqrt", "approx.ftz", DOUBLE, |a, _, _, _| upper(a, reciprocal_root), RELATIVE, -19.0),
-    ("sin", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::sin), ABSOLUTE, -20.5),
-    ("sin", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::sin), ABSOLUTE, -20.5),
-    ("cos", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::cos), ABSOLUTE, -20.5),
-    ("cos", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::cos), ABSOLUTE, -20.5),
-    ("lg2", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::log2), EITHER, -22.0),
-    ("lg2", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::log2), EITHER, -22.0),
-    ("ex2", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::exp2), ULP, 2.0),
-    ("ex2", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::exp2), ULP, 2.0),
-    ("ex2", "approx", F16, half_exp2, RELATIVE, -9.9),
-    ("ex2", "approx", F16x2, |a, _, _, _| pairs(a, 0, 0, half_exp2), RELATIVE, -9.9),
-    ("ex2", "approx.ftz", Bf16, brain_exp2, RELATIVE, -7.0),
-    ("ex2", "approx.ftz", Bf16x2, |a, _, _, _| pairs(a, 0, 0, brain_exp2), RELATIVE, -7.0),
-    ("tanh", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::tanh), RELATIVE, -11.0),
-    ("tanh", "approx", F16, half_tanh, ABSOLUTE, -10.987),
-    ("tanh", "approx", F16x2, |a, _, _, _| pairs(a, 0, 0, half_tanh), ABSOLUTE, -10.987),
-    ("tanh", "approx", Bf16, brain_tanh, ABSOLUTE, -8.0),
-    ("tanh", "approx", Bf16x2, |a, _, _, _| pairs(a, 0, 0, brain_tanh), ABSOLUTE, -8.0),
+static FUNCTIONS: &[Row] = &[
+    ("rcp", "approx", SINGLE, |a, _, _, _| single::<false>(a, reciprocal), reciprocal, ULP, 1.0),
+    ("rcp", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, reciprocal), reciprocal, ULP, 1.0),
+    ("rcp", "approx.ftz", DOUBLE, |a, _, _, _| upper(a, reciprocal), reciprocal, RELATIVE, -19.0),
+    ("sqrt", "approx", SINGLE, |a, _, _, _| single::<false>(a, f64::sqrt), f64::sqrt, RELATIVE, -23.0),
+    ("sqrt", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, f64::sqrt), f64::sqrt, RELATIVE, -23.0),
+    ("rsqrt", "approx", SINGLE, |a, _, _, _| single::<false>(a, reciprocal_root), reciprocal_root, RELATIVE, -22.4),
+    ("rsqrt", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, reciprocal_root), reciprocal_root, RELATIVE, -22.4),
+    ("rsqrt", "approx", DOUBLE, |a, _, _, _| double(reciprocal_root(f64::from_bits(a))), reciprocal_root, ULP, 2.0),
+    ("rsqrt", "approx.ftz", DOUBLE, |a, _, _, _| upper(a, reciprocal_root), reciprocal_root, RELATIVE, -19.0),
+    ("sin", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::sin), libm::sin, ABSOLUTE, -20.5),
+    ("sin", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::sin), libm::sin, ABSOLUTE, -20.5),
+    ("cos", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::cos), libm::cos, ABSOLUTE, -20.5),
+    ("cos", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::cos), libm::cos, ABSOLUTE, -20.5),
+    ("lg2", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::log2), libm::log2, EITHER, -22.0),
+    ("lg2", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::log2), libm::log2, EITHER, -22.0),
+    ("ex2", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::exp2), libm::exp2, ULP, 2.0),
+    ("ex2", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, libm::exp2), libm::exp2, ULP, 2.0),
+    ("ex2", "approx", F16, half_exp2, libm::exp2, RELATIVE, -9.9),
+    ("ex2", "approx", F16x2, |a, _, _, _| pairs(a, 0, 0, half_exp2), libm::exp2, RELATIVE, -9.9),
+    ("ex2", "approx.ftz", Bf16, brain_exp2, libm::exp2, RELATIVE, -7.0),
+    ("ex2", "approx.ftz", Bf16x2, |a, _, _, _| pairs(a, 0, 0, brain_exp2), libm::exp2, RELATIVE, -7.0),
+    ("tanh", "approx", SINGLE, |a, _, _, _| single::<false>(a, libm::tanh), libm::tanh, RELATIVE, -11.0),
+    ("tanh", "approx", F16, half_tanh, libm::tanh, ABSOLUTE, -10.987),
+    ("tanh", "approx", F16x2, |a, _, _, _| pairs(a, 0, 0, half_tanh), libm::tanh, ABSOLUTE, -10.987),
+    ("tanh", "approx", Bf16, brain_tanh, libm::tanh, ABSOLUTE, -8.0),
+    ("tanh", "approx", Bf16x2, |a, _, _, _| pairs(a, 0, 0, brain_tanh), libm::tanh, ABSOLUTE, -8.0),
 ];
 
 /// Quotients: the words before the type, and the function.
@@ -75,14 +76,44 @@ const QUOTIENTS: &[(&str, AluFn)] = &[
     ("full.ftz", |a, b, _, _| divide(a, b, true, false)),
 ];
 
+const QUOTIENT: Bound = Bound::Ulp(2.0);
+
+/// A number of an opcode, by which equal arguments of two functions get errors of their own.
+fn salt(opcode: &str) -> u64 {
+    opcode.bytes().fold(0, |n, b| n << 8 | u64::from(b))
+}
+
 pub(super) fn lookup(opcode: &str, words: Words<'_>) -> Option<AluForm> {
     let (spelling, ty) = split(words)?;
     if opcode == "div" && ty == SINGLE {
-        let (_, f) = QUOTIENTS.iter().find(|(w, _)| *w == spelling)?;
-        return Some(AluForm::new(*f, ty, &[ty, ty]));
+        let (words, f) = QUOTIENTS.iter().find(|(w, _)| *w == spelling)?;
+        let inexact = Inexact {
+            f: Exact::Quotient,
+            format: F32,
+            flushes: words.ends_with(".ftz"),
+            packed: false,
+            bound: QUOTIENT,
+            salt: salt(opcode),
+        };
+        return Some(AluForm { inexact: Some(inexact), ..AluForm::new(*f, ty, &[ty, ty]) });
     }
-    let (_, _, _, f, ..) = row(opcode, &spelling, ty)?;
-    Some(AluForm::new(*f, ty, &[ty]))
+    let &(opcode, words, _, f, exact, bound, size) = row(opcode, &spelling, ty)?;
+    // Of double precision only the upper words are computed, by functions that Atlas does not use.
+    let format = match ty {
+        Type::F64 => None,
+        Type::F32 => Some(Single::FORMAT),
+        F16 | F16x2 => Some(Half::FORMAT),
+        _ => Some(Brain::FORMAT),
+    };
+    let approximate = format.map(|format| Inexact {
+        f: Exact::Function(exact),
+        format,
+        flushes: words.ends_with(".ftz"),
+        packed: matches!(ty, F16x2 | Bf16x2),
+        bound: bound(size),
+        salt: salt(opcode),
+    });
+    Some(AluForm { inexact: approximate, ..AluForm::new(f, ty, &[ty]) })
 }
 
 /// The ISA's bound on a form's error; `None` for forms whose result it fixes to the bit.
@@ -92,7 +123,7 @@ pub(super) fn lookup(opcode: &str, words: Words<'_>) -> Option<AluForm> {
 pub fn error_bound(opcode: &str, modifiers: &[&str]) -> Option<Bound> {
     let (spelling, ty) = split(Words::new(modifiers))?;
     if opcode == "div" && ty == SINGLE {
-        return QUOTIENTS.iter().any(|(w, _)| *w == spelling).then_some(Bound::Ulp(2.0));
+        return QUOTIENTS.iter().any(|(w, _)| *w == spelling).then_some(QUOTIENT);
     }
     let (.., bound, size) = row(opcode, &spelling, ty)?;
     Some(bound(*size))

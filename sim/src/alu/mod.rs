@@ -12,6 +12,7 @@ mod compare;
 mod convert;
 mod exact;
 mod float;
+mod inexact;
 mod integer;
 mod minmax;
 mod rounding;
@@ -21,6 +22,7 @@ mod words;
 
 pub use approx::{Bound, error_bound};
 pub use compare::{compare, testp};
+pub use inexact::{Approximation, Inexact};
 
 /// The bits of a number in f16, rounded once to nearest.
 pub(crate) fn f16_bits(x: f64) -> u64 {
@@ -57,6 +59,8 @@ pub struct AluForm {
     pub dst: Type,
     /// Types of the operands; those from `sources` on mean nothing.
     pub src: [Type; 4],
+    /// How far the hardware's result may be from the exact one, where the ISA leaves that open.
+    pub inexact: Option<Inexact>,
 }
 
 impl AluForm {
@@ -66,7 +70,7 @@ impl AluForm {
         for (slot, ty) in all.iter_mut().zip(src) {
             *slot = *ty;
         }
-        AluForm { f, sources: src.len().min(4) as u8, dst, src: all }
+        AluForm { f, sources: src.len().min(4) as u8, dst, src: all, inexact: None }
     }
 }
 

@@ -35,7 +35,10 @@ pub(super) fn table(c: &mut Cursor<'_>) -> Result<Op> {
         let operand = c.next()?;
         *slot = c.src_of(operand, ty, width)?;
     }
-    let op = Op::Alu { f: form.f, dst, src };
+    let op = match form.inexact {
+        Some(inexact) => Op::Approximate { f: form.f, inexact: Box::new(inexact), dst, src: [src[0], src[1]] },
+        None => Op::Alu { f: form.f, dst, src },
+    };
     match extension(form.dst, bits) {
         None => Ok(op),
         Some(f) => {

@@ -1,7 +1,7 @@
 //! Instructions that touch only the registers of a warp.
 
 use super::address;
-use super::warp::{ALL, LANES, Row, Warp, lanes};
+use super::warp::{ALL, Coordinates, LANES, Row, Warp, lanes};
 use crate::program::{AluFn, BoolOp, CarryOp, CompareFn, Instr, Op, PredSrc, Reg, Special, Src};
 
 /// Where a constant operand is spread over the lanes.
@@ -29,6 +29,15 @@ impl Warp {
     pub(crate) fn local(&mut self, instr: &Instr, exec: u32, ahead: u64) -> bool {
         match &instr.op {
             Op::Alu { f, dst, src } => self.alu(*f, *dst, src, exec),
+            Op::Approximate { f, inexact, dst, src } => {
+                let (a, b) = (self.row(src[0]), self.row(src[1]));
+                let Coordinates { approximation, seed, .. } = self.at;
+                let mut values = [0; LANES];
+                for l in lanes(exec) {
+                    values[l] = inexact.result(f(a[l], b[l], 0, 0), [a[l], b[l]], approximation, seed);
+                }
+                self.write(*dst, exec, &values);
+            }
             Op::Setp { f, a, b, dst, complement, combine: with } => {
                 let holds = self.compare(*f, *a, *b, exec);
                 let (yes, no) = (self.combined(holds, *with), self.combined(!holds, *with));

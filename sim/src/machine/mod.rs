@@ -120,6 +120,7 @@ impl<'a> Machine<'a> {
             dynamic_shared: launch.shared_bytes,
             slots: (options.resident_ctas / size).max(1) * size,
             seed: options.seed,
+            approximation: options.approximation,
             ..Coordinates::default()
         };
         let mut machine = Machine {

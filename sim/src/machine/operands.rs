@@ -17,6 +17,10 @@ fn collect(op: &Op, src: &mut Vec<Src>, dst: &mut Vec<Reg>) {
             src.extend(s);
             dst.push(*d);
         }
+        Op::Approximate { dst: d, src: s, .. } => {
+            src.extend(s);
+            dst.push(*d);
+        }
         Op::Setp { a, b, .. } => src.extend([a, b]),
         Op::Set { a, b, dst: d, .. } | Op::Selp { dst: d, a, b, .. } => {
             src.extend([a, b]);

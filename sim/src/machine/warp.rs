@@ -4,6 +4,7 @@ use super::bulk::Outgoings;
 use super::copy::Copies;
 use super::strand::{Strand, Strands};
 use super::wgmma::Products;
+use crate::alu::Approximation;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Addr, Instr, Op, Pred, PredOrImm, PredSrc, Program, Reg, Src};
 use crate::stats::{Class, Counters};
@@ -43,8 +44,9 @@ pub(crate) struct Coordinates {
     pub(crate) explicit_cluster: bool,
     pub(crate) static_shared: u32,
     pub(crate) dynamic_shared: u32,
-    /// Of the schedule.
+    /// Of the schedule and the approximations.
     pub(crate) seed: u64,
+    pub(crate) approximation: Approximation,
 }
 
 /// Why the loop over a strand's instructions ended.

@@ -83,6 +83,7 @@ impl Class {
     pub fn of(op: &Op) -> Class {
         match op {
             Op::Alu { .. }
+            | Op::Approximate { .. }
             | Op::Setp { .. }
             | Op::Set { .. }
             | Op::Selp { .. }

@@ -243,7 +243,8 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
     }
     let (image, alone) = (bundle.image(of)?, alone(bundle, trial)?);
     let simulator = |policy: Policy, budget: u64| -> Result<Device> {
-        let device = Device::sim_with(*machine, SimOptions { policy, seed: 1, budget }, CacheDir::Off);
+        let options = SimOptions { policy, seed: 1, budget, ..SimOptions::default() };
+        let device = Device::sim_with(*machine, options, CacheDir::Off);
         device.set_compiling(false);
         device.set_bundles(Bundles::default());
         device.add_bundle(Bundle::read("being tried", alone.clone())?);

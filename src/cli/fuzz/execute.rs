@@ -4,7 +4,7 @@ use super::values::Argument;
 use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use atlas_runtime::{Device, TileArg, launch_tile_ir, programs};
-use atlas_sim::alu::Arithmetic;
+use atlas_sim::alu::{Approximation, Arithmetic};
 use atlas_sim::fault::{Fault, FaultKind};
 use atlas_sim::launch::{Launch, Options, Policy};
 use atlas_sim::memory::{Global, Permission};
@@ -80,7 +80,13 @@ impl<'a> Ready<'a> {
                 shared_bytes: self.image.shared_bytes,
                 params: &self.params(&addresses),
             };
-            launch::run(&launch, &mut memory, &Options { policy, seed, budget: BUDGET, ..Options::default() })?;
+            let approximation = match policy {
+                Policy::RoundRobin => Approximation::Nearest,
+                Policy::Adversarial => Approximation::Up,
+                Policy::Random => Approximation::Random,
+            };
+            let options = Options { policy, seed, approximation, budget: BUDGET, ..Options::default() };
+            launch::run(&launch, &mut memory, &options)?;
         }
         let read = |(argument, &at): (&Argument, &u64)| match argument {
             Argument::Scalar { .. } => Ok(Vec::new()),
