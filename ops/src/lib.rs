@@ -9,7 +9,7 @@
 //! | `omega`, `layer` | the Omega rule, and a layer of an ATLAS model around it |
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
-//! | `cases`, `small_cases` | the problems to verify, demonstrate and measure; those for the simulator |
+//! | `cases`, `small_cases`, `scale_cases` | the problems to verify, demonstrate and measure; those for the simulator; those far from 1 |
 //! | `plans` | ops of several launches, to measure |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
@@ -55,6 +55,8 @@ pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]
 pub mod run;
+#[cfg(feature = "verify")]
+mod scale_cases;
 #[cfg(feature = "verify")]
 pub mod simulate;
 #[cfg(feature = "verify")]

@@ -8,4 +8,5 @@ mod muon;
 mod omega;
 mod plans;
 mod requirements;
+mod scales;
 mod stream;

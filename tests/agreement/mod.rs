@@ -16,6 +16,7 @@ mod pairs;
 mod pinned;
 mod pipelines;
 mod scalars;
+mod scales;
 mod starts;
 mod wrong_code;
 
