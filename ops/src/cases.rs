@@ -3,13 +3,15 @@
 pub use crate::bench_cases::{Bench, benches};
 use crate::op::{OPS, find};
 use crate::problem::{Fill, Layout, Op, Problem};
+pub use crate::scale_cases::far_from_one;
 use crate::small_cases::of_muon;
 pub use crate::small_cases::{DTYPES, simulation};
 use atlas_dsl::{DType, KernelDef};
 
 /// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
 pub fn verification() -> Vec<Problem> {
-    DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(move |op| of(op, dtype))).collect()
+    let of_ops = DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(move |op| of(op, dtype)));
+    of_ops.chain(far_from_one()).collect()
 }
 
 fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -460,9 +462,8 @@ pub fn demo() -> Vec<Problem> {
     problems
 }
 
-/// Inputs as a model has them: features of normalised keys, whose elements are about `D^-1/2`, and scores of about 1/2.
-/// Wider ones have results so far above their root mean square, in this many, that to round them to 16 bits is already
-/// more than the bound on the largest error.
+/// Inputs as a model has them: features of normalised keys, whose elements are about `D^-1/2`, scores of about 1/2, and
+/// monomials of numbers near 1.
 fn as_in_a_model(p: Problem) -> Problem {
     match p.op.name {
         "poly_features" => {
@@ -470,7 +471,6 @@ fn as_in_a_model(p: Problem) -> Problem {
             p.fill("x", Fill::Normal(scale))
         }
         "softmax" => p.fill("x", Fill::Normal(0.5)),
-        // A power of what is normal has tails that no bound by its mean square holds.
         "monomials" => p.fill("x", Fill::Around(1.0, 0.25)),
         // Longer steps magnify what each token's iteration rounds.
         "omega_muon_tokens" => p.fill("eta", Fill::Around(3e-3, 1e-3)),

@@ -9,7 +9,7 @@
 //! lerp_forward    y = s norm(attention, wa) + (1 - s) norm(m, w),  s = sigmoid(gate)
 //! ```
 //!
-//! where `norm(x, w) = x / sqrt(mean(x^2) + eps) * w` along each row. Source: ATLAS (arXiv 2505.23735) Eq. 42 for the
+//! where `norm(x, w) = x / sqrt(mean(x^2) + eps) * w` along each row, with the domain of [`rms_norm`](crate::rms_norm). Source: ATLAS (arXiv 2505.23735) Eq. 42 for the
 //! memory; Titans (arXiv 2501.00663) Eq. 28 for memory as a gate, whose norms have weights of their own.
 //!
 //! Each is a fusion of kernels that are ops of their own: features are rounded as the product takes them, and nothing else

@@ -8,11 +8,21 @@
 //! Source: Schulz (1933), and Ben-Israel and Cohen (1966) for the start. The residual `|I - A X|_F / sqrt N` that f32 attains
 //! is about `1e-7 kappa`. A matrix whose residual stays above 0.1 has no inverse to report: its status is 1, and its result NaN.
 //!
+//! The iteration works on the matrix times a power of two, so that one of numbers far from 1 has an inverse as well as one near
+//! it: the two norms of the start are multiplied, and overflow or vanish where elements of 1e20 or 1e-24 do not.
+//!
 //! FLOPs: `4 B N^3` per step.
 
+use crate::newton_schulz_small::{LARGE, SHRINK};
 use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
+
+/// `2^-48`, below which a product of norms may lose digits.
+const SMALL: f32 = 1.0 / LARGE;
+
+/// `2^80`, by which what is smaller is multiplied.
+const GROW: f32 = 1.0 / SHRINK;
 
 atlas_kernel! {
     /// I - a x
@@ -34,7 +44,10 @@ atlas_kernel! {
         for b in grid(B) {
             let on_diagonal = iota([N, N], 0) == iota([N, N], 1);
             let given = load(a[b, .., ..]).cast::<f32>();
-            let whole = select(on_diagonal, given + damping, given);
+            let damped = select(on_diagonal, given + damping, given);
+            let top = max(abs(damped));
+            let unit = select(top > LARGE, SHRINK, select(top < SMALL, GROW, 1.0));
+            let whole = damped * unit;
             let sizes = max(sum(abs(whole), axis = 0)) * max(sum(abs(whole), axis = 1));
             let mut xs = whole.t() / select(sizes == 0.0, 1.0, sizes);
             let mut e = error_of(whole, xs, on_diagonal);
@@ -49,7 +62,7 @@ atlas_kernel! {
                 norm = select(better, size_of_left, norm);
             }
             let found = norm <= 0.1;
-            store(x[b, .., ..], select(found, xs, f32::NAN).cast::<T>());
+            store(x[b, .., ..], select(found, xs * unit, f32::NAN).cast::<T>());
             store(status[b], select(found, 0.cast::<i32>(), 1));
         }
     }
@@ -64,9 +77,10 @@ pub fn reference(a: &[f64], n: usize, damping: f64) -> [Vec<f64>; 2] {
             row[i] += damping;
             row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
         }
+        let top = m.iter().flat_map(|row| &row[..n]).fold(0.0_f64, |top, v| top.max(v.abs()));
         for i in 0..n {
             let pivot = (i..n).max_by(|&p, &q| m[p][i].abs().total_cmp(&m[q][i].abs())).unwrap_or(i);
-            if m[pivot][i].abs() < 1e-9 || m[pivot][i].is_nan() {
+            if m[pivot][i].abs() <= 1e-9 * top || m[pivot][i].is_nan() {
                 return (vec![f64::NAN; n * n], 1.0);
             }
             m.swap(i, pivot);

@@ -10,7 +10,8 @@
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
 //! | `online_softmax` | the steps that attention and `log_sum_exp` share |
-//! | `cases`, `bench_cases`, `small_cases` | the problems to verify and demonstrate; to measure; those for the simulator |
+//! | `cases`, `bench_cases` | the problems to verify and demonstrate; to measure |
+//! | `small_cases`, `scale_cases` | the problems for the simulator; those far from 1 |
 //! | `plans` | ops of several launches, to measure |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
@@ -59,6 +60,8 @@ pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]
 pub mod run;
+#[cfg(feature = "verify")]
+mod scale_cases;
 #[cfg(feature = "verify")]
 pub mod simulate;
 #[cfg(feature = "verify")]

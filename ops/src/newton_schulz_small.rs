@@ -5,7 +5,9 @@
 //! `M <= N` is expected: transpose the problem otherwise. The map drives every singular value towards 1 but
 //! does not converge: its values end between 0.68 and 1.14 (from 0.01 up). Zero stays zero.
 //!
-//! The norm is taken in f32 before the cast, so that a large `G` in f16 does not overflow.
+//! The norm is taken in f32 before the cast, so that a large `G` in f16 does not overflow, and of `2^-80 G` where an element is
+//! above `2^48`, so that its squares do not either: a `G` of any size has a norm. A small one needs no scale, since squares that
+//! vanish belong to a norm far below `eps`.
 //!
 //! In 16 bits most of the error comes from rounding `A` and the polynomial of `A`, whose diagonals are large. So the
 //! polynomial is expanded about a number `s` near the middle of `A`'s spectrum, which changes nothing in exact
@@ -27,7 +29,7 @@ pub const CLASSIC: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const COUNT: usize = 5;
 
 /// Where each step's polynomial is expanded: about the mean eigenvalue of `A` for Gaussian `G`.
-const CENTRES: [f64; COUNT] = [0.0, 0.25, 1.0, 0.75, 0.75];
+pub(crate) const CENTRES: [f64; COUNT] = [0.0, 0.25, 1.0, 0.75, 0.75];
 
 /// The fourth root of `c`: the kernel iterates `X' = SCALE X`, whose `E' E'` needs no factor.
 pub(crate) const SCALE: f64 = 1.193_862_213_355_200_8;
@@ -40,6 +42,12 @@ pub(crate) const STEPS: [[f32; 3]; COUNT] = expanded();
 
 /// Added to the Frobenius norm.
 pub const EPS: f32 = 1e-7;
+
+/// `2^48`, above which squares and their sums may be no numbers of f32.
+pub(crate) const LARGE: f32 = 281_474_976_710_656.0;
+
+/// `2^-80`, by which what is larger is multiplied, without rounding, before it is squared.
+pub(crate) const SHRINK: f32 = 1.0 / (1_048_576.0 * 1_048_576.0 * 1_048_576.0 * 1_048_576.0);
 
 const fn expanded() -> [[f32; 3]; COUNT] {
     let mut steps = [[0.0; 3]; COUNT];
@@ -63,8 +71,9 @@ atlas_kernel! {
     {
         for b in grid(B) {
             let g0 = load(g[b, .., ..]).cast::<f32>();
-            let norm = sqrt(sum(g0 * g0));
-            let mut x = (g0 * (SCALE / (norm + EPS))).cast::<T>();
+            let unit = select(max(abs(g0)) > LARGE, SHRINK, 1.0);
+            let norm = sqrt(sum(g0 * unit * (g0 * unit)));
+            let mut x = (g0 * unit * (SCALE / (norm + EPS * unit))).cast::<T>();
             for i in 0..5 {
                 let mut e = select(iota([M, M], 0) == iota([M, M], 1), -STEPS[i][2], 0.0);
                 e += dot(x, x.t());

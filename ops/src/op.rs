@@ -1,6 +1,6 @@
 //! The table of ops: their kernels, references, bounds and costs.
 
-use crate::problem::{Fill, Op, Problem};
+use crate::problem::{Fill, Inputs, Op, Problem};
 use crate::random_features::Feature;
 use crate::tolerance::Class;
 use crate::{
@@ -27,6 +27,7 @@ pub static OPS: [Op; 28] = [
             let shape = [p.dim("M"), p.dim("N"), p.dim("D")];
             vec![attention::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)]
         },
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["H", "M", "N", "D"]),
     },
     Op {
@@ -42,6 +43,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: attention_decode::checked,
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
     },
     Op {
@@ -58,6 +60,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: block_attention::checked,
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["B", "M", "H", "D", "K"]) * block_attention::BLOCK as f64 / 2.0,
     },
     Op {
@@ -81,6 +84,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: fused_forward::reference,
+        rounded: nothing,
         flops: |p| (4.0 * p.dim("H") as f64 + 15.0) * product(p, &["G", "N", "D"]),
     },
     Op {
@@ -102,6 +106,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: gated_memory::checked,
+        rounded: nothing,
         flops: |p| {
             let products = match p.kernel.name {
                 "memory_read_normed" => 4.0,
@@ -120,6 +125,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: |p, _| Fill::Normal((p.dim("N").max(1) as f64).powf(-0.5)),
         reference: |p, i| inverse::reference(&i.get("a"), p.dim("N"), f64::from(p.scalar("damping"))).into(),
+        rounded: nothing,
         flops: |p| 4.0 * f64::from(p.scalar("count")) * product(p, &["B", "N", "N", "N"]),
     },
     Op {
@@ -138,6 +144,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: layer::reference::checked,
+        rounded: nothing,
         flops: |p| 10.0 * product(p, &["B", "N", "H", "D"]),
     },
     Op {
@@ -152,6 +159,7 @@ pub static OPS: [Op; 28] = [
             let [x, w, b] = ["x", "w", "b"].map(|name| i.get(name));
             vec![linear_gelu::reference(&x, &w, &b, [p.dim("N"), p.dim("K")])]
         },
+        rounded: nothing,
         flops: |p| 2.0 * product(p, &["M", "N", "K"]),
     },
     Op {
@@ -163,6 +171,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![log_sum_exp::reference(&i.get("x"), p.dim("V"))],
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["N", "V"]),
     },
     Op {
@@ -174,6 +183,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![matmul::reference(&i.get("a"), &i.get("b"), [p.dim("N"), p.dim("K")])],
+        rounded: nothing,
         flops: |p| 2.0 * product(p, &["M", "N", "K"]),
     },
     Op {
@@ -190,6 +200,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: memory_grad::checked,
+        rounded: nothing,
         flops: |p| {
             let products = match p.kernel.name {
                 "memory_errors" => 4.0,
@@ -215,6 +226,7 @@ pub static OPS: [Op; 28] = [
             let shape = [p.dim("N"), p.dim("D"), p.dim("H")];
             vec![memory_read::reference(&i.get("x"), &i.get("w2"), &i.get("w1"), &i.get("r"), shape)]
         },
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
     },
     Op {
@@ -235,6 +247,7 @@ pub static OPS: [Op; 28] = [
                 _ => monomials::powers(&x, d, 3),
             }]
         },
+        rounded: nothing,
         flops: |p| match p.kernel.name {
             "powers2" => 2.0 * product(p, &["N", "D", "D"]),
             "powers3" => 3.0 * product(p, &["N", "D", "D", "D"]),
@@ -277,6 +290,7 @@ pub static OPS: [Op; 28] = [
             _ => Fill::Normal(1.0),
         },
         reference: muon::reference::checked,
+        rounded: nothing,
         flops: |p| match p.kernel.name {
             "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
             // Half of it: what is symmetric is needed once.
@@ -294,6 +308,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![newton_schulz_small::reference(&i.get("g"), [p.dim("M"), p.dim("N")])],
+        rounded: nothing,
         flops: |p| 20.0 * product(p, &["B", "M", "M", "N"]) + 10.0 * product(p, &["B", "M", "M", "M"]),
     },
     Op {
@@ -314,6 +329,7 @@ pub static OPS: [Op; 28] = [
         state: &["w", "s", "w1", "w2", "s1", "s2"],
         fill: omega::problem::fill,
         reference: omega::problem::checked,
+        rounded: omega::problem::rounded,
         flops: omega::problem::flops,
     },
     Op {
@@ -326,6 +342,7 @@ pub static OPS: [Op; 28] = [
         state: &["w1", "w2", "s1", "s2"],
         fill: omega::problem::fill,
         reference: omega::problem::checked,
+        rounded: omega::problem::rounded,
         flops: omega::problem::flops,
     },
     Op {
@@ -349,6 +366,7 @@ pub static OPS: [Op; 28] = [
             }
         },
         reference: omega::packed::checked,
+        rounded: nothing,
         flops: |_| 0.0,
     },
     Op {
@@ -364,6 +382,7 @@ pub static OPS: [Op; 28] = [
             let a: Vec<f64> = COEFFICIENTS[..degree].iter().map(|(_, a)| f64::from(*a)).collect();
             vec![poly_features::reference(&i.get("x"), &a)]
         },
+        rounded: nothing,
         flops: |p| 2.0 * (p.kernel.params.len() - 2) as f64 * product(p, &["N", "D"]),
     },
     Op {
@@ -387,6 +406,7 @@ pub static OPS: [Op; 28] = [
             };
             vec![random_features::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])]
         },
+        rounded: nothing,
         flops: |p| 2.0 * product(p, &["N", "D", "M"]),
     },
     Op {
@@ -398,6 +418,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: of_unit_rows,
         reference: |p, i| vec![rbf_features::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D"))],
+        rounded: nothing,
         flops: |p| 2.0 * product(p, &["N", "D", "M"]),
     },
     Op {
@@ -409,6 +430,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![rms_norm::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps")))],
+        rounded: nothing,
         flops: |p| 4.0 * product(p, &["N", "D"]),
     },
     Op {
@@ -420,6 +442,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![rotary::reference(&i.get("x"), &i.get("c"), &i.get("s"), [p.dim("H"), p.dim("D")])],
+        rounded: nothing,
         flops: |p| 6.0 * product(p, &["N", "H", "D"]),
     },
     Op {
@@ -431,6 +454,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![softmax::reference(&i.get("x"), p.dim("D"))],
+        rounded: nothing,
         flops: |p| 5.0 * product(p, &["N", "D"]),
     },
     Op {
@@ -442,6 +466,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: |p, i| vec![taylor_features::reference(&i.get("x"), p.dim("D"))],
+        rounded: nothing,
         flops: |p| 2.0 * product(p, &["N", "D", "D"]),
     },
     Op {
@@ -458,6 +483,7 @@ pub static OPS: [Op; 28] = [
                 _ => transpose::reference(&i.get("x"), [p.dim("N"), p.dim("M")]),
             }]
         },
+        rounded: nothing,
         flops: |_| 0.0,
     },
     Op {
@@ -474,6 +500,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: normal,
         reference: window_sums::checked,
+        rounded: nothing,
         flops: |p| {
             let terms = if p.kernel.name == "token_losses" { 3.0 } else { f64::from(p.scalar("window")) };
             // What does the same in blocks counts as what it does.
@@ -494,6 +521,7 @@ pub static OPS: [Op; 28] = [
         state: &[],
         fill: |_, name| if name == "first" { Fill::Starts(1 << 30) } else { Fill::Normal(1.0) },
         reference: windowed_attention::checked,
+        rounded: nothing,
         flops: |p| {
             let (n, w) = (p.dim("N") as f64, f64::from(p.scalar("window")).min(p.dim("N") as f64));
             let seen = (w * n - w * (w - 1.0) / 2.0) * p.dim("M") as f64 / n.max(1.0);
@@ -510,6 +538,11 @@ fn of_unit_rows(p: &Problem, name: &str) -> Fill {
         "g" => Fill::Around(0.5, 0.1),
         _ => Fill::Normal(1.0),
     }
+}
+
+/// Of kernels that magnify no rounding.
+fn nothing(_: &Problem, _: &Inputs) -> Option<Vec<Vec<f64>>> {
+    None
 }
 
 fn normal(_: &Problem, _: &str) -> Fill {

@@ -8,7 +8,8 @@ use crate::compare::Comparison;
 use crate::memory_grad::MEMORY_GRAD;
 use crate::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use crate::omega::check::Case;
-use crate::omega::reference::{Sizes, State, step};
+use crate::omega::reference::{Sizes, State};
+use crate::omega::rounded::Arithmetic;
 use crate::omega::{Chunking, OMEGA_MLP, fused_optimization};
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
@@ -328,7 +329,8 @@ impl Window {
             let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
             let rows = |x: &[f64]| x[at * n * d..][..n * d].to_vec();
             let (xs, vs) = (rows(&x), rows(&v));
-            step(&s, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state, (2.0, (count > 0).then_some(count)));
+            let iteration = (2.0, (count > 0).then_some(count));
+            Arithmetic::of(DType::F64).step(&s, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state, iteration);
             after.iter_mut().zip(state.w.into_iter().chain(state.s)).for_each(|(to, from)| to.extend(from));
         }
         Ok(after)

@@ -33,6 +33,8 @@ pub struct Op {
     pub fill: fn(&Problem, &str) -> Fill,
     /// The f64 reference: what each written tensor is afterwards, in the kernel's order.
     pub reference: fn(&Problem, &Inputs) -> Vec<Vec<f64>>,
+    /// The same with the roundings of the kernel, of one that magnifies them.
+    pub rounded: fn(&Problem, &Inputs) -> Option<Vec<Vec<f64>>>,
     /// Floating-point operations of a problem.
     pub flops: fn(&Problem) -> f64,
 }

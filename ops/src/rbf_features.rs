@@ -1,6 +1,8 @@
 //! Radial basis functions: `y = exp(-g |x - c|²)` of centres `c`, each of its own width `g`.
 //!
-//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. FLOPs: `2 N D M` and an
+//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. Domain: `|x|² + |c|²` is at most
+//! 6.8e38, so that half of it is a number of f32; beyond it a feature of a positive width is 0, or NaN where `x·c` is infinite
+//! too. FLOPs: `2 N D M` and an
 //! exponential of each feature. Bytes: `s N (D + M)`; bound by memory.
 
 use atlas_macros::atlas_kernel;

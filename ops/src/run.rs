@@ -50,7 +50,12 @@ impl Problem {
         let inputs = self.inputs();
         let mut prepared = self.prepare(device, &inputs)?;
         prepared.launch(config)?;
-        prepared.compare(&(self.op.reference)(self, &inputs))
+        prepared.compare(&self.expected(&inputs))
+    }
+
+    /// What the kernel should write.
+    pub fn expected(&self, inputs: &Inputs) -> Expected {
+        Expected { exact: (self.op.reference)(self, inputs), rounded: (self.op.rounded)(self, inputs) }
     }
 
     /// The launch of the problem on a device, bound and not run.
@@ -162,9 +167,9 @@ impl Prepared<'_> {
     ///
     /// # Errors
     /// Those of reading the outputs.
-    pub fn compare(&self, expected: &[Vec<f64>]) -> Result<Comparison> {
+    pub fn compare(&self, expected: &Expected) -> Result<Comparison> {
         let found = self.outputs().into_iter().map(Tensor::to_f64_vec).collect::<Result<Vec<_>>>()?;
-        Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(expected.iter().map(Vec::as_slice))))
+        Ok(expected.beside(&found))
     }
 
     /// The outputs' axes of the op's independent dim.
@@ -180,14 +185,13 @@ impl Prepared<'_> {
     pub fn sample(&self, inputs: &Inputs, count: usize) -> Sample {
         let Some(total) = self.problem.kernel.dims.iter().position(|d| d.name == self.problem.op.batch) else {
             // Nothing is independent: all of it.
-            return Sample { indices: None, expected: (self.problem.op.reference)(self.problem, inputs) };
+            return Sample { indices: None, expected: self.problem.expected(inputs) };
         };
         let total = self.problem.dims[total] as usize;
         let count = count.min(total);
         let indices: Vec<usize> = (0..count).map(|i| i * (total - 1) / (count - 1).max(1)).collect();
         let (part, picked) = self.problem.at(inputs, &indices);
-        let expected = (part.op.reference)(&part, &picked);
-        Sample { indices: Some(indices), expected }
+        Sample { indices: Some(indices), expected: part.expected(&picked) }
     }
 
     /// Compares the results with a sample.
@@ -198,7 +202,7 @@ impl Prepared<'_> {
         let Some(indices) = &sample.indices else { return self.compare(&sample.expected) };
         let parts = self.outputs().into_iter().zip(self.output_axes());
         let found = parts.map(|(t, axis)| picked(t, axis, indices)).collect::<Result<Vec<_>>>()?;
-        Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(sample.expected.iter().map(Vec::as_slice))))
+        Ok(sample.expected.beside(&found))
     }
 }
 
@@ -216,7 +220,31 @@ fn picked(tensor: &Tensor, axis: usize, indices: &[usize]) -> Result<Vec<f64>> {
 pub struct Sample {
     /// `None` for all of the results.
     indices: Option<Vec<usize>>,
-    expected: Vec<Vec<f64>>,
+    expected: Expected,
+}
+
+/// What a kernel should write, in the order of its parameters.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// In f64.
+    pub exact: Vec<Vec<f64>>,
+    /// The same with the roundings of the kernel, of one that magnifies them.
+    pub rounded: Option<Vec<Vec<f64>>>,
+}
+
+impl Expected {
+    /// Compares what was found, tensor by tensor; the worst of each figure.
+    pub fn beside(&self, found: &[Vec<f64>]) -> Comparison {
+        let Expected { exact, rounded } = self;
+        match rounded {
+            None => Comparison::of_all(found.iter().map(Vec::as_slice).zip(exact.iter().map(Vec::as_slice))),
+            Some(rounded) => {
+                let each = found.iter().zip(exact).zip(rounded);
+                let each = each.map(|((found, exact), rounded)| Comparison::beside(found, exact, rounded));
+                each.fold(Comparison::new(&[], &[]), Comparison::and)
+            }
+        }
+    }
 }
 
 /// Puts a tensor on a device in a given layout.

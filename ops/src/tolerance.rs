@@ -34,5 +34,10 @@ pub fn bound(class: Class, dtype: DType) -> Option<f64> {
     TABLE.iter().find(|(d, _)| *d == dtype).map(|(_, row)| row[class as usize])
 }
 
-/// The largest error may be this many times the bound, in units of the reference's root mean square.
+/// The largest error of one element may be this many times the bound, in units of the reference's root mean square or of the
+/// element itself, whichever is larger.
 pub const MAX_ERROR_FACTOR: f64 = 20.0;
+
+/// How many times as far from its reference as the reference with the same roundings a result may lie, all together and one
+/// element: both are draws of one rounding error, whose norm over many elements hardly varies, and whose largest element does.
+pub const OWN_ROUNDING: [f64; 2] = [1.25, 2.0];

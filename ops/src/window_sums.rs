@@ -110,7 +110,7 @@ atlas_kernel! {
         }
     }
 
-    /// `scale |p - v|²` of each token.
+    /// `scale |p - v|²` of each token; infinite where `|p - v|²` is beyond f32.
     pub kernel token_losses<T: Float>(
         p: &Tensor<T, [B, N, D]>,
         v: &Tensor<T, [B, N, D]>,

@@ -10,5 +10,6 @@ mod omega;
 mod online_softmax;
 mod plans;
 mod requirements;
+mod scales;
 mod stream;
 mod window_sums;

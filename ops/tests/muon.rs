@@ -159,6 +159,71 @@ fn a_step_on_a_list_of_matrices() {
     }
 }
 
+/// One step from weights and a momentum of 0, along a gradient of this scale: what was found, and the same in f64.
+fn step_of_scale(of: &Muon, shape: [usize; 2], scale: f64) -> [Vec<f64>; 2] {
+    let stream = Stream::default_of(&Device::cpu());
+    let len = shape.iter().product();
+    let g = matrix(1, len, 0.7).iter().map(|v| f64::from((v * scale) as f32)).collect();
+    let host = [vec![0.0; len], vec![0.0; len], g];
+    let mut tensors = host.each_ref().map(|v| tensor(stream.device(), DType::F32, v, &shape));
+    let [w, buf, g] = &mut tensors;
+    of.step(&stream, &mut [MuonMatrix { w, buf, g }], &mut MuonSpaces::default()).unwrap();
+    let [wanted, _] = step(of, [&host[0], &host[1], &host[2]], shape);
+    [tensors[0].to_f64_vec().unwrap(), wanted]
+}
+
+#[test]
+fn gradients_of_any_size_in_f16() {
+    let gram = NewtonSchulz::classic().gram();
+    let none = NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() };
+    for iteration in [NewtonSchulz::classic(), NewtonSchulz::polar_express(), gram, none] {
+        for shape in [[16, 70], [70, 16]] {
+            for scale_safe in [true, false] {
+                let iteration = NewtonSchulz { scale_safe, ..iteration.clone() };
+                let of = Muon { iteration, dtype: DType::F16, ..optimiser() };
+                for scale in [1.0, 1e5, 1e-7, 1e-8, 1e30, 1e-30] {
+                    let [found, wanted] = step_of_scale(&of, shape, scale);
+                    let e = error(&found, &wanted);
+                    // Far below `eps`, which is of this size where it is not of the matrix's, f16 holds zero.
+                    let is_lost = !scale_safe && scale < 1e-8;
+                    if is_lost {
+                        assert!(found.iter().all(|&v| v == 0.0));
+                    } else {
+                        assert!(e <= 1e-2, "{:?} {shape:?} {scale:e} {scale_safe}: {e:.1e}", of.iteration.form);
+                    }
+                }
+                if scale_safe {
+                    let [usual, _] = step_of_scale(&of, shape, 1.0);
+                    for power in [-100, -27, 17, 100] {
+                        let [found, _] = step_of_scale(&of, shape, f64::from(power).exp2());
+                        assert_eq!(found, usual, "{shape:?} 2^{power}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn workspaces_serve_the_element_type_that_they_were_made_for() {
+    let stream = Stream::default_of(&Device::cpu());
+    let mut spaces = MuonSpaces::default();
+    let steps = [optimiser().iteration, NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() }];
+    for dtype in [DType::F32, DType::F16, DType::Bf16] {
+        for iteration in steps.clone() {
+            let of = Muon { dtype, iteration, ..optimiser() };
+            for _ in 0..2 {
+                let host = [0, 1, 2].map(|k| matrix(k, 24 * 40, 0.5));
+                let mut tensors = host.each_ref().map(|v| tensor(stream.device(), DType::F32, v, &[24, 40]));
+                let [w, buf, g] = &mut tensors;
+                of.step(&stream, &mut [MuonMatrix { w, buf, g }], &mut spaces).unwrap();
+                let [wanted, _] = step(&of, [&host[0], &host[1], &host[2]], [24, 40]);
+                assert!(error(&tensors[0].to_f64_vec().unwrap(), &wanted) < 1e-3, "{dtype}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_step_without_iterations_is_along_the_gradient() {
     let none = NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() };

@@ -1,8 +1,13 @@
 //! The Omega rule against its definition, token by token, at every edge; and mistakes that must show.
 
 use atlas_dsl::DType;
+use atlas_ops::cases::model_problem;
 use atlas_ops::omega::check::{Case, Inputs};
+use atlas_ops::omega::problem::expected;
+use atlas_ops::omega::reference::{Gates, Sequence, State, mix, muon};
+use atlas_ops::omega::rounded::Arithmetic;
 use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::{Comparison, Fill, Problem};
 use atlas_runtime::{Device, Tensor};
 
 /// Small memories: of two layers, and linear.
@@ -99,6 +104,76 @@ fn with_muon_each_chunk_takes_one_step() {
     for parts in [vec![16, 23], vec![5, 7, 27], vec![1; 39]] {
         case.parts = parts;
         assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), whole);
+    }
+}
+
+#[test]
+fn with_muon_what_rounds_nothing_is_the_definition() {
+    for (tokens, chunk, window) in [(23, 8, 5), (9, 4, 16), (10, 1, 4), (5, 1, 1)] {
+        let case = Case::new([1, tokens, 1], [8, 24, 40], Chunking::new(chunk, window));
+        let (x, s) = (case.inputs(), case.sizes());
+        let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
+        let none = vec![0.0; tokens * s.e];
+        let sequence = Sequence { q: wide(&x.q), k: wide(&x.k), v: wide(&x.v), rq: none.clone(), rk: none };
+        let gates = Gates { alpha: wide(&x.alpha), theta: wide(&x.theta), eta: wide(&x.eta), gamma: wide(&x.gamma) };
+        let start = State { w: x.w.each_ref().map(|w| wide(w)), s: x.s.each_ref().map(|s| wide(s)) };
+        let exact = Arithmetic::of(DType::F64);
+        let (mut by_definition, mut by_chunks, mut by_tokens) = (start.clone(), start.clone(), start);
+        let wanted = muon(&s, &sequence, &gates, &mut by_definition, 2.0);
+        let mixed = mix(&s, &gates, false, usize::MAX);
+        let found = exact.chunks(&s, &sequence, &mixed, &mut by_chunks, 2.0);
+        let near = |found: &[f64], wanted: &[f64]| Comparison::new(found, wanted).passes(1e-10);
+        let alike = |found: &State| {
+            (0..2).all(|i| near(&found.w[i], &by_definition.w[i]) && near(&found.s[i], &by_definition.s[i]))
+        };
+        assert!(near(&found, &wanted) && alike(&by_chunks), "{tokens} {chunk} {window}");
+        // Chunks of one token are those of the rule by tokens.
+        if chunk == 1 {
+            let (found, _) = exact.tokens(&s, &sequence, &gates, &mut by_tokens, 2.0, true);
+            assert!(near(&found, &wanted) && alike(&by_tokens), "{tokens} {chunk} {window}, by tokens");
+        }
+    }
+}
+
+/// What a kernel writes of a problem on the CPU.
+fn written(p: &Problem) -> Vec<Vec<f64>> {
+    let mut prepared = p.prepare(&Device::cpu(), &p.inputs()).unwrap();
+    prepared.launch(None).unwrap();
+    prepared.outputs().into_iter().map(|t| t.to_f64_vec().unwrap()).collect()
+}
+
+/// Fewer keys than rows: what is rounded is part of the result, and a mistake is still more than that.
+#[test]
+fn muon_of_low_rank_is_judged_by_its_own_roundings() {
+    // Of 26 keys and 55 rows, chunk after chunk; of 12 and 48; of windows of 5 and 40 rows. Of one step, a rounding of its result
+    // hides a slightly different one.
+    let cases: [(&str, &[u64], f64); 3] = [
+        ("omega_muon", &[1, 640, 1, 23, 1640, 55, 64, 26, 10, 192], 0.02),
+        ("fused_optimization", &[3, 12, 24, 48, 96], 0.1),
+        ("omega_muon_tokens", &[1, 6, 1, 16, 6, 40, 5, 48, 8], 0.2),
+    ];
+    for (kernel, dims, mistake) in cases {
+        for dtype in [DType::Bf16, DType::F16, DType::F32] {
+            let mut p = model_problem(kernel, dtype, dims).unwrap();
+            if kernel == "omega_muon_tokens" {
+                // Steps that are most of what a memory is.
+                p = p.fill("eta", Fill::Around(0.3, 0.05));
+            }
+            let inputs = p.inputs();
+            let (found, wanted) = (written(&p), p.expected(&inputs));
+            let right = wanted.beside(&found);
+            assert!(right.passes(p.bound()), "{p}: {right:?}");
+            if (kernel, dtype) == ("omega_muon", DType::Bf16) {
+                // By the bound of well-conditioned products alone it would be refused.
+                assert!(right.rel_f > p.bound(), "{p}: {right:?}");
+            }
+            for (at, sign) in [(0, 1.0), (1, -1.0), (2, 1.0)] {
+                let mut other = Arithmetic::of(dtype);
+                other.polynomial[at] *= 1.0 + sign * mistake;
+                let wrong = wanted.beside(&expected(&p, &inputs, &other));
+                assert!(!wrong.passes(p.bound()), "another coefficient {at} went unnoticed in {p}: {wrong:?}");
+            }
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod pinned;
 mod pipelines;
 mod scalars;
 mod signed_zeros;
+mod scales;
 mod starts;
 mod wrong_code;
 

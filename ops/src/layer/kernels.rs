@@ -19,7 +19,8 @@ atlas_kernel! {
         }
     }
 
-    /// y = x / sqrt(mean(x^2) + eps) * w, row by row, with the weights of each head.
+    /// y = x / sqrt(mean(x^2) + eps) * w, row by row, with the weights of each head; rows are of the domain of
+    /// [`rms_norm`](crate::rms_norm).
     pub kernel layer_norm<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
         w: &Tensor<T, [H, D]>,

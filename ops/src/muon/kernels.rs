@@ -29,9 +29,10 @@ atlas_kernel! {
     }
 
     /// x = g / (stretch |g| + eps) with the norm of Frobenius. With `safe` above 0, `eps` is taken of `g` divided by its greatest
-    /// magnitude, so that the result does not change with the scale of `g`.
-    pub kernel ns_normalise<T: Float>(
-        g: &Tensor<T, [B, M, N]>,
+    /// magnitude, so that the result does not change with the scale of `g`. `g` has an element type of its own: what f16 cannot
+    /// hold before it is normalised, it holds afterwards.
+    pub kernel ns_normalise<T: Float, S: Float>(
+        g: &Tensor<S, [B, M, N]>,
         largest: &Tensor<f32, [B, M]>,
         squares: &Tensor<f32, [B, M]>,
         x: &mut Tensor<T, [B, M, N]>,

@@ -182,8 +182,9 @@ impl NewtonSchulz {
         [a + b * s + c * s * s, b + 2.0 * c * s, c].map(|x| x as f32)
     }
 
-    /// Writes the iteration of `g` to `out`, both `[B, M, N]` of the workspace's element type, which is for these sizes and this
-    /// iteration. They may be one tensor, if there is a step. `2 + 3 steps` launches; in the form of Gram, 20 for five steps.
+    /// Writes the iteration of `g` to `out`, both `[B, M, N]`. The workspace is for these sizes and this iteration, and `out` has
+    /// its element type; `g` may have another one, as f16 holds no gradient that is far from 1. They may be one tensor, if there
+    /// is a step. `2 + 3 steps` launches; in the form of Gram, 20 for five steps.
     ///
     /// # Errors
     /// As [`Launch::launch`].
@@ -286,7 +287,8 @@ pub struct Muon {
     pub decay: f32,
     /// How long a step is.
     pub scale: StepScale,
-    /// The element type of the iteration.
+    /// The element type of the iteration. What it begins with is kept in f32 where this is f16, so that a matrix may be of any
+    /// size before its norm is taken.
     pub dtype: DType,
 }
 
@@ -301,12 +303,32 @@ pub struct MuonMatrix<'m> {
     pub g: &'m Tensor,
 }
 
-/// What steps on matrices of one shape need: their updates side by side, and an iteration's.
+/// What steps on matrices of one shape need: their updates side by side, what the iteration makes of them, and its workspace.
 #[derive(Debug)]
 struct Batch {
     shape: [usize; 2],
     update: Tensor,
+    /// `None` where it overwrites the updates.
+    along: Option<Tensor>,
     space: MuonSpace,
+}
+
+impl Batch {
+    fn new(stream: &Stream, of: &Muon, count: usize, [rows, cols]: [usize; 2]) -> Result<Batch> {
+        let make = |dtype: DType| Tensor::empty(stream.device(), dtype, [count, rows, cols]);
+        Ok(Batch {
+            shape: [rows, cols],
+            update: make(of.update_dtype())?,
+            along: if of.leaves_updates() { Some(make(of.dtype)?) } else { None },
+            space: MuonSpace::new(stream, &of.iteration, of.dtype, count, rows, cols)?,
+        })
+    }
+
+    /// Whether steps on so many matrices of a shape can use it.
+    fn is_for(&self, of: &Muon, count: usize, shape: [usize; 2]) -> bool {
+        let types = [self.update.dtype(), self.space.x.dtype()] == [of.update_dtype(), of.dtype];
+        self.shape == shape && self.update.shape()[0] == count && types && self.along.is_some() == of.leaves_updates()
+    }
 }
 
 /// Workspaces of steps, allocated when a list of matrices is seen for the first time.
@@ -319,17 +341,28 @@ impl MuonSpaces {
     /// Bytes that they take on their device.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
-        self.batches.iter().map(|b| of(&b.update) + b.space.bytes()).sum()
+        self.batches.iter().map(|b| of(&b.update) + b.along.as_ref().map_or(0, of) + b.space.bytes()).sum()
     }
 }
 
 impl Muon {
+    /// The element type of what is made orthogonal, before it is normalised: one with the range of f32.
+    fn update_dtype(&self) -> DType {
+        if self.dtype == DType::F16 { DType::F32 } else { self.dtype }
+    }
+
+    /// Whether the iteration writes elsewhere than where its updates are: of another type, or, without a step, normalised,
+    /// which cannot be done in place.
+    fn leaves_updates(&self) -> bool {
+        self.update_dtype() != self.dtype || self.iteration.steps.is_empty()
+    }
+
     /// One step on a list of matrices. With [`Muon::mean`], [`Muon::nesterov`] and [`StepScale::Tall`] the momentum, the step's
     /// scale and the decay are those of `torch.optim.Muon` with `adjust_lr_fn="original"`, and with [`StepScale::Size`] those of
     /// `"match_rms_adamw"`: `buf.lerp_(g, 1 - mu)`, `u = g.lerp(buf, mu)`. Two things differ. The optimiser of torch divides `u`
     /// by `max(|u|, eps)`, and this one by `stretch |u| + eps`: for [`NewtonSchulz::classic`], whose coefficients it has, results
     /// agree where `|u|` is far above `eps`, and a `u` of norm `eps` comes out half as long here. And it rounds `u` to bf16
-    /// before the norm is taken; here [`Muon::dtype`] says what `u` is rounded to. Without [`Muon::mean`] `u` is
+    /// before the norm is taken; here `u` is rounded to [`Muon::dtype`], to f16 behind its norm. Without [`Muon::mean`] `u` is
     /// `1 / (1 - mu)` times as long from a `buf` of zeros on, which the division takes out again.
     ///
     /// Matrices of one shape share the launches of the iteration; momentum and weights take two
@@ -370,31 +403,21 @@ impl Muon {
     ) -> Result<()> {
         let [rows, cols] = shape;
         let (count, mu) = (list.len(), self.momentum);
-        let known = |b: &Batch| b.shape == shape && b.update.shape()[0] == count && b.update.dtype() == self.dtype;
-        let at = match spaces.batches.iter().position(known) {
+        let at = match spaces.batches.iter().position(|b| b.is_for(self, count, shape)) {
             Some(at) => at,
             None => {
-                let update = Tensor::empty(stream.device(), self.dtype, [count, rows, cols])?;
-                let space = MuonSpace::new(stream, &self.iteration, self.dtype, count, rows, cols)?;
-                spaces.batches.push(Batch { shape, update, space });
+                spaces.batches.push(Batch::new(stream, self, count, shape)?);
                 spaces.batches.len() - 1
             }
         };
-        let Batch { update, space, .. } = &mut spaces.batches[at];
+        let Batch { update, along, space, .. } = &mut spaces.batches[at];
         let fresh = if self.mean { 1.0 - mu } else { 1.0 };
         let (ahead, held) = if self.nesterov { (fresh, mu) } else { (0.0, 1.0) };
         for (i, m) in list.iter_mut().enumerate() {
             let mut u = update.slice(0, i..i + 1)?.reshape([rows, cols])?;
             muon_momentum.launch_on(stream, args!(m.g, &mut *m.buf, &mut u, mu, fresh, ahead, held))?;
         }
-        let tall = rows > cols;
-        // What has no step is normalised, and must not be where it comes from.
-        let aside = self.iteration.steps.is_empty();
-        let mut along = match (aside, tall) {
-            (false, _) => update.slice(0, 0..count)?,
-            (true, false) => space.y.slice(0, 0..count)?,
-            (true, true) => space.y.transpose(1, 2)?,
-        };
+        let mut along = along.as_ref().unwrap_or(update).slice(0, 0..count)?;
         self.iteration.launch(stream, update, &mut along, space)?;
         let scale = match self.scale {
             StepScale::One => 1.0,
@@ -402,11 +425,7 @@ impl Muon {
             StepScale::Size => 0.2 * (rows.max(cols) as f32).sqrt(),
         };
         for (i, m) in list.iter_mut().enumerate() {
-            let o = match (aside, tall) {
-                (false, _) => update.slice(0, i..i + 1)?.reshape([rows, cols])?,
-                (true, false) => space.y.slice(0, i..i + 1)?.reshape([rows, cols])?,
-                (true, true) => space.y.slice(0, i..i + 1)?.reshape([cols, rows])?.transpose(0, 1)?,
-            };
+            let o = along.slice(0, i..i + 1)?.reshape([rows, cols])?;
             let (keep, step) = (1.0 - self.rate * self.decay, self.rate * scale);
             muon_apply.launch_on(stream, args!(&mut *m.w, o, keep, step))?;
         }

@@ -61,7 +61,8 @@ impl Case {
         Case { batch, memory, chunking, dtype: DType::F32, muon: false, before: false, parts: vec![], edit: |_| {} }
     }
 
-    fn sizes(&self) -> Sizes {
+    /// Its sizes.
+    pub fn sizes(&self) -> Sizes {
         let ([_, n, h], [d, e, m], c) = (self.batch, self.memory, self.chunking);
         Sizes { n, p: n, h, d, e, m, l: c.chunk, w: c.window, k: c.keys() }
     }

@@ -27,9 +27,11 @@ pub mod muon;
 pub mod muon_tokens;
 pub mod packed;
 #[cfg(feature = "verify")]
-pub(crate) mod problem;
+pub mod problem;
 #[cfg(feature = "verify")]
 pub mod reference;
+#[cfg(feature = "verify")]
+pub mod rounded;
 pub mod stream;
 
 pub use chunking::Chunking;

@@ -9,9 +9,11 @@
 //! A chunk of one token is the rule of Eq. 32 word for word. Tokens follow each other, five products of matrices each: where
 //! a step per chunk is enough, [`omega_muon`](super::muon) is faster by the length of the chunk.
 //!
+//! A momentum of fewer tokens than a matrix has rows is ill-conditioned for the iteration, as [`omega_muon`](super::muon) explains.
+//!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33. Both matrices lie wide, as for [`omega_muon`](super::muon).
 
-use crate::newton_schulz_small::{EPS, SCALE, STEPS, UNSCALE};
+use crate::newton_schulz_small::{EPS, LARGE, SCALE, STEPS, UNSCALE};
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
@@ -25,8 +27,13 @@ atlas_kernel! {
         dot(p.cast_like(x), x).cast_like(x)
     }
 
-    /// A matrix divided by its Frobenius norm, times `SCALE`, in the element type of `like`.
-    tile fn normalised(s, like) { (s * (SCALE / (sqrt(sum(s * s)) + EPS))).cast_like(like) }
+    /// A matrix of elements up to `top` divided by its Frobenius norm, whose squares do not overflow, times `SCALE`, in the
+    /// element type of `like`.
+    tile fn normalised(s, top, like) {
+        let unit = min(LARGE / top, 1.0);
+        let scaled = s * unit;
+        (scaled * (SCALE / (sqrt(sum(scaled * scaled)) + EPS * unit))).cast_like(like)
+    }
 
     /// Reads and trains a memory of two layers over a sequence in chunks of `chunk` tokens. `gamma` is as in `omega_mix`; with
     /// `before` above 0 a token is read before the memory has seen it. `K` is the chunk and its halo.
@@ -98,19 +105,26 @@ atlas_kernel! {
                     let error_s = (load(errors[b, h, .., ..]) * band).cast::<T>();
                     let key_s = (x.cast::<f32>() * band).cast::<T>();
                     let kept = load(theta[b, t, h]);
+                    // The greatest magnitudes, while they are in registers.
+                    let mut top1 = zeros::<f32>([E, BM]);
+                    let mut top2 = zeros::<f32>([D, BM]);
                     for m in tiles(M, BM) {
-                        store(s1[b, h, .., m], kept * load(s1[b, h, .., m]) + dot(error_s.t(), load(act[b, h, .., m])));
-                        store(s2[b, h, .., m], kept * load(s2[b, h, .., m]) + dot(key_s.t(), load(delta[b, h, .., m])));
+                        let s1m = kept * load(s1[b, h, .., m]) + dot(error_s.t(), load(act[b, h, .., m]));
+                        let s2m = kept * load(s2[b, h, .., m]) + dot(key_s.t(), load(delta[b, h, .., m]));
+                        top1 = max(top1, abs(s1m).or(0.0));
+                        top2 = max(top2, abs(s2m).or(0.0));
+                        store(s1[b, h, .., m], s1m);
+                        store(s2[b, h, .., m], s2m);
                     }
                     let held = load(alpha[b, t, h]);
                     let step = load(eta[b, t, h]);
-                    let mut along1 = normalised(load(s1[b, h, .., ..]), x);
+                    let mut along1 = normalised(load(s1[b, h, .., ..]), max(top1), x);
                     for i in 0..5 {
                         let on_diagonal = iota([E, E], 0) == iota([E, E], 1);
                         along1 = orthogonal_step(along1, on_diagonal, STEPS[i][0], STEPS[i][1], STEPS[i][2]);
                     }
                     store(w1[b, h, .., ..], held * load(w1[b, h, .., ..]) - step * UNSCALE * along1.cast::<f32>());
-                    let mut along2 = normalised(load(s2[b, h, .., ..]), x);
+                    let mut along2 = normalised(load(s2[b, h, .., ..]), max(top2), x);
                     for i in 0..5 {
                         let on_diagonal = iota([D, D], 0) == iota([D, D], 1);
                         along2 = orthogonal_step(along2, on_diagonal, STEPS[i][0], STEPS[i][1], STEPS[i][2]);

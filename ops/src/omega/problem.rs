@@ -1,7 +1,9 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and their references.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, muon_chunks, muon_tokens, of_head, step};
+use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, of_head};
+use super::rounded::Arithmetic;
 use crate::problem::{Fill, Inputs, Problem};
+use atlas_dsl::DType;
 
 /// Fills of the inputs of all of the kernels: gates that forget slowly, and weights so small that no memory diverges.
 pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
@@ -47,12 +49,23 @@ fn sizes(p: &Problem, hidden: usize) -> Sizes {
 
 /// The reference of a problem of one of the kernels.
 pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    expected(p, inputs, &Arithmetic::of(DType::F64))
+}
+
+/// The same with the roundings of the kernels with Muon, which the iteration magnifies.
+pub(crate) fn rounded(p: &Problem, inputs: &Inputs) -> Option<Vec<Vec<f64>>> {
+    let is_muon = matches!(p.kernel.name, "omega_muon" | "omega_muon_tokens" | "fused_optimization");
+    is_muon.then(|| expected(p, inputs, &Arithmetic::of(p.dtype)))
+}
+
+/// What is written of a problem, by some arithmetic of the kernels with Muon.
+pub fn expected(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
     match p.kernel.name {
         "omega_mix" => mixed(p, inputs),
         "omega_token_gates" | "omega_decay_gates" => vec![band(p, inputs)],
-        "fused_optimization" | "fused_descent" => stepped(p, inputs),
-        "omega_muon_tokens" => by_tokens(p, inputs),
-        _ => trained(p, inputs),
+        "fused_optimization" | "fused_descent" => stepped(p, inputs, arithmetic),
+        "omega_muon_tokens" => by_tokens(p, inputs, arithmetic),
+        _ => trained(p, inputs, arithmetic),
     }
 }
 
@@ -94,7 +107,7 @@ fn mixed(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 }
 
 /// The reference of a memory's chunks: of two layers, or of one.
-fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
     let is_linear = p.kernel.name == "omega_linear";
     let s = sizes(p, if is_linear { 0 } else { p.dim("M") });
     let (heads, c) = (s.h, p.dim("C"));
@@ -139,8 +152,11 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
                 if i < count { matrices[first + i][at * len..][..len].to_vec() } else { vec![] }
             };
             let mut state = State { w: [part(0, 0), part(0, 1)], s: [part(count, 0), part(count, 1)] };
-            let run = if p.kernel.name == "omega_muon" { muon_chunks } else { chunks };
-            let read = run(&s, &sequence, &m, &mut state, f64::from(p.scalar("scale")));
+            let scale = f64::from(p.scalar("scale"));
+            let read = match p.kernel.name {
+                "omega_muon" => arithmetic.chunks(&s, &sequence, &m, &mut state, scale),
+                _ => chunks(&s, &sequence, &m, &mut state, scale),
+            };
             for (t, row) in read.chunks(s.e).enumerate() {
                 y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
             }
@@ -153,7 +169,7 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 }
 
 /// The reference of the rule with Muon by tokens.
-fn by_tokens(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+fn by_tokens(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
     let s = Sizes { l: (p.scalar("chunk") as usize).clamp(1, p.dim("K")), ..sizes(p, p.dim("M")) };
     let (heads, before) = (s.h, p.scalar("before") > 0.0);
     let names = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"].map(|name| inputs.get(name));
@@ -182,7 +198,8 @@ fn by_tokens(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
             let lens = s.matrices();
             let part = |i: usize| matrices[i][(b * heads + head) * lens[i % 2]..][..lens[i % 2]].to_vec();
             let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
-            let (read, kept) = muon_tokens(&s, &sequence, &gates, &mut state, f64::from(p.scalar("scale")), before);
+            let scale = f64::from(p.scalar("scale"));
+            let (read, kept) = arithmetic.tokens(&s, &sequence, &gates, &mut state, scale, before);
             for (t, row) in read.chunks(s.e).enumerate() {
                 y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
             }
@@ -195,7 +212,7 @@ fn by_tokens(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 }
 
 /// The reference of one step of a memory on a window.
-fn stepped(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+fn stepped(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
     let [n, d, e, m] = ["N", "D", "E", "M"].map(|dim| p.dim(dim));
     let s = Sizes { n, p: n, h: 1, d, e, m, l: n, w: 1, k: n };
     let [x, v, r, c] = ["x", "v", "r", "c"].map(|name| inputs.get(name));
@@ -212,7 +229,7 @@ fn stepped(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         };
         let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
         let gates = [gates[0][g], gates[1][g], gates[2][g]];
-        let loss = step(&s, tokens, &c[g * n..][..n], gates, &mut state, (scale, count));
+        let loss = arithmetic.step(&s, tokens, &c[g * n..][..n], gates, &mut state, (scale, count));
         let done = state.w.into_iter().chain(state.s).chain([vec![loss]]);
         after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
     }

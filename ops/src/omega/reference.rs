@@ -1,10 +1,10 @@
 //! The Omega rule in f64, twice: token by token as it is defined, and chunk by chunk as the kernels compute it.
 //!
-//! The two are written apart and agree to rounding, which a test shows. Arrays are row-major, tokens-first `[N, H, ..]` as the
+//! The two are written apart and agree to rounding, which a test shows. Of the rule with Muon the second is in
+//! [`rounded`](super::rounded). Arrays are row-major, tokens-first `[N, H, ..]` as the
 //! kernels' are; one sequence at a time.
 
 use crate::memory::{gelu, gelu_slope};
-use crate::newton_schulz_small::CLASSIC;
 use rayon::prelude::*;
 
 /// Sizes of one sequence.
@@ -85,13 +85,13 @@ pub fn of_head(x: &[f64], head: usize, heads: usize, width: usize) -> Vec<f64> {
 }
 
 /// `a b^T` of row-major `a` with rows of `inner`, and `b` likewise.
-fn times_transposed(a: &[f64], b: &[f64], inner: usize) -> Vec<f64> {
+pub(crate) fn times_transposed(a: &[f64], b: &[f64], inner: usize) -> Vec<f64> {
     let row = |x: &[f64]| b.chunks(inner).map(|y| x.iter().zip(y).map(|(x, y)| x * y).sum()).collect::<Vec<f64>>();
     a.chunks(inner).flat_map(row).collect()
 }
 
 /// `a b` of `a` with rows of `inner` and `b` with rows of `cols`.
-fn times(a: &[f64], b: &[f64], inner: usize, cols: usize) -> Vec<f64> {
+pub(crate) fn times(a: &[f64], b: &[f64], inner: usize, cols: usize) -> Vec<f64> {
     let mut c = vec![0.0; a.len() / inner * cols];
     for (row, c) in a.chunks(inner).zip(c.chunks_mut(cols)) {
         for (x, b) in row.iter().zip(b.chunks(cols)) {
@@ -102,13 +102,13 @@ fn times(a: &[f64], b: &[f64], inner: usize, cols: usize) -> Vec<f64> {
 }
 
 /// The transpose of a matrix of so many rows.
-fn turned(w: &[f64], rows: usize) -> Vec<f64> {
+pub(crate) fn turned(w: &[f64], rows: usize) -> Vec<f64> {
     let cols = w.len() / rows.max(1);
     (0..w.len()).map(|i| w[i % rows * cols + i / rows]).collect()
 }
 
 /// `c += factor a^T b` of rows that belong together.
-fn add_outer(c: &mut [f64], factor: f64, a: &[f64], b: &[f64]) {
+pub(crate) fn add_outer(c: &mut [f64], factor: f64, a: &[f64], b: &[f64]) {
     for (x, c) in a.iter().zip(c.chunks_mut(b.len())) {
         c.iter_mut().zip(b).for_each(|(c, b)| *c += factor * x * b);
     }
@@ -229,101 +229,6 @@ pub fn muon(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -
     out
 }
 
-/// One head with Muon by tokens, by definition; `W2` and its momentum are `[D, M]`. Returns what is read, and what the last chunk's
-/// gradients are made of: `errors` `[K, E]`, `act` and `delta` `[K, M]`.
-pub fn muon_tokens(
-    s: &Sizes,
-    x: &Sequence,
-    g: &Gates,
-    state: &mut State,
-    scale: f64,
-    before: bool,
-) -> (Vec<f64>, [Vec<f64>; 3]) {
-    let past = s.p - s.n;
-    let row = |m: &[f64], t: usize, width: usize| m[t * width..][..width].to_vec();
-    let narrow = |w: &[Vec<f64>; 2]| [w[0].clone(), turned(&w[1], s.d)];
-    let mut out = Vec::new();
-    let mut kept = [vec![], vec![], vec![]];
-    for c in 0..s.chunks() {
-        let anchor = narrow(&state.w);
-        // The key of number `i` among the chunk's, if it is one, and its weight in the window of token `t`.
-        let oldest = (c * s.l + past + s.l) as i64 - s.k as i64;
-        let weight = |t: usize, i: usize| {
-            let back = (t + past) as i64 - oldest - i as i64;
-            if (0..s.w as i64).contains(&back) { g.gamma[t * s.w + s.w - 1 - back as usize] } else { 0.0 }
-        };
-        let tokens = c * s.l..((c + 1) * s.l).min(s.n);
-        let factors: Vec<Option<Factors>> = (0..s.k)
-            .map(|i| {
-                let at = usize::try_from(oldest + i as i64).ok().filter(|&at| at < s.p)?;
-                let seen = tokens.clone().any(|t| weight(t, i) != 0.0);
-                let token = [&row(&x.k, at, s.d)[..], &row(&x.v, at, s.e), &row(&x.rk, at, s.e)];
-                seen.then(|| Factors::of(s, &anchor, token, scale))
-            })
-            .collect();
-        kept = [vec![], vec![], vec![]];
-        for f in &factors {
-            let of = |part: Option<&Vec<f64>>, width: usize| part.cloned().unwrap_or_else(|| vec![0.0; width]);
-            kept[0].extend(of(f.as_ref().map(|f| &f.e), s.e));
-            kept[1].extend(of(f.as_ref().map(|f| &f.a), s.m));
-            kept[2].extend(of(f.as_ref().map(|f| &f.delta), s.m));
-        }
-        for t in tokens.clone() {
-            let (seen, residual) = (row(&x.q, t, s.d), row(&x.rq, t, s.e));
-            if before {
-                out.extend(read(s, &narrow(&state.w), &seen, &residual));
-            }
-            let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
-            for (i, f) in factors.iter().enumerate() {
-                if let Some(f) = f {
-                    f.add(&mut u, weight(t, i));
-                }
-            }
-            u[1] = turned(&u[1], s.m);
-            for (i, rows) in [s.e, s.d].into_iter().enumerate() {
-                state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = g.theta[t] * *s + u);
-                let along = crate::newton_schulz_small::reference(&state.s[i], [rows, s.m]);
-                state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = g.alpha[t] * *w - g.eta[t] * o);
-            }
-            if !before {
-                out.extend(read(s, &narrow(&state.w), &seen, &residual));
-            }
-        }
-    }
-    (out, kept)
-}
-
-/// One step of a memory on a window of tokens of these weights, `W2` lying `[D, M]`: the weighted loss before it.
-pub fn step(
-    s: &Sizes,
-    [x, v, r]: [&[f64]; 3],
-    weights: &[f64],
-    [alpha, theta, eta]: [f64; 3],
-    state: &mut State,
-    (scale, count): (f64, Option<usize>),
-) -> f64 {
-    let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
-    let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
-    let mut loss = 0.0;
-    for (t, &weight) in weights.iter().enumerate().filter(|(_, w)| **w != 0.0) {
-        let f = Factors::of(s, &anchor, [&x[t * s.d..][..s.d], &v[t * s.e..][..s.e], &r[t * s.e..][..s.e]], scale);
-        loss += weight * f.e.iter().map(|e| e * e).sum::<f64>() / (2.0 * scale);
-        f.add(&mut u, weight);
-    }
-    u[1] = turned(&u[1], s.m);
-    let steps = vec![CLASSIC; count.unwrap_or(0)];
-    let iteration = crate::muon::NewtonSchulz { steps, ..crate::muon::NewtonSchulz::classic() };
-    for (i, rows) in [s.e, s.d].into_iter().enumerate() {
-        state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = theta * *s + u);
-        let along = match count {
-            None => state.s[i].clone(),
-            Some(_) => crate::muon::reference::iterate(&iteration, &state.s[i], [rows, s.m]),
-        };
-        state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = alpha * *w - eta * o);
-    }
-    loss
-}
-
 /// The mixing weights of one head.
 #[derive(Clone, Debug, Default)]
 pub struct Mixed {
@@ -411,28 +316,6 @@ fn factors(s: &Sizes, x: &Sequence, m: &Mixed, w: &[Vec<f64>; 2], scale: f64, c:
         Factors::of(s, w, token.each_ref().map(Vec::as_slice), scale)
     };
     (0..s.k).into_par_iter().map(factor).collect()
-}
-
-/// One head with Muon, chunk by chunk, from its mixing weights; `W2` and its momentum are `[D, M]`.
-pub fn muon_chunks(s: &Sizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
-    let mut out = Vec::new();
-    for c in 0..s.chunks() {
-        let anchor = [state.w[0].clone(), turned(&state.w[1], s.d)];
-        for t in c * s.l..((c + 1) * s.l).min(s.n) {
-            out.extend(read(s, &anchor, &x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]));
-        }
-        let mut u = [vec![0.0; anchor[0].len()], vec![0.0; anchor[1].len()]];
-        let weights = &m.phi_end[c * s.k..][..s.k];
-        factors(s, x, m, &anchor, scale, c).iter().zip(weights).for_each(|(f, w)| f.add(&mut u, *w));
-        u[1] = turned(&u[1], s.m);
-        for (i, rows) in [s.e, s.d].into_iter().enumerate() {
-            state.s[i].iter_mut().zip(&u[i]).for_each(|(s, u)| *s = m.beta_end[c] * *s + u);
-            let along = crate::newton_schulz_small::reference(&state.s[i], [rows, s.m]);
-            let step = m.steps[(c + 1) * s.l - 1];
-            state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = m.lam_end[c] * *w - step * o);
-        }
-    }
-    out
 }
 
 /// One head, chunk by chunk, from its mixing weights. Returns what is read, `[N, E]`.
