@@ -7,13 +7,14 @@ use self::time::Time;
 use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
 use super::sweep::Sweep;
-use super::{compile, counts, ptxas, show};
+use super::{compile, counts, ptxas, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
 use atlas_codegen::{Explained, Machine};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
+use atlas_runtime::LaunchError;
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,9 +54,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let on = compile::platform(&args.arch)?;
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;
-    let dims = input::dims(def, args.problem.dims.as_deref())?;
-    input::required(def, &dims)?;
+    let dims = sizes::dims(def, args.problem.dims.as_deref())?;
+    sizes::required(def, &dims)?;
     let spec = input::specialization_of(def, &dims, &types)?;
+    sizes::runs(def, &dims)?;
     let dtype = input::types_text(&types);
     let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
     for problem in records.problems() {
@@ -67,6 +69,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
+        if let Some(programs) = grid(&kernel, &dims).1.filter(|n| i32::try_from(*n).is_err()) {
+            return Err(LaunchError::GridTooLarge { kernel: def.name, programs }.into());
+        }
         let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
         let texts = stages::print(kernel.clone(), &c.schedule, on, want)?;
         Ok((kernel.clone(), stages::placement(kernel, &c.schedule, on)?, texts))
@@ -158,7 +163,8 @@ fn swept(
             Ok((d.name.to_owned(), size.with_context(|| format!("--sweep needs a size of `{}` too", d.name))?))
         });
         let sizes = sizes.collect::<Result<BTreeMap<String, u64>>>()?;
-        if input::required(def, &sizes).is_err() {
+        sizes::possible(def, &sizes)?;
+        if sizes::required(def, &sizes).is_err() {
             return Ok(None);
         }
         let spec = input::specialization_of(def, &sizes, types)?;
