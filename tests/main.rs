@@ -17,6 +17,7 @@ mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
 mod executor;
+mod features;
 mod fusion;
 mod kernels;
 #[cfg(feature = "mutations")]

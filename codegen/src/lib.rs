@@ -15,6 +15,12 @@
 //! can be built with no LLVM.
 #![deny(unsafe_code)]
 
+#[cfg(all(feature = "llvm-dynamic", feature = "llvm-static"))]
+compile_error!(
+    "LLVM is to be linked as a shared library (feature `jit` of `atlas`, `jit-dynamic` of `atlas-runtime`) and statically \
+     (`static-llvm`, `jit-static`) at once: ask for one of them; `cargo tree -e features -i atlas-codegen` shows who asks for which"
+);
+
 pub mod analysis;
 #[cfg(feature = "llvm")]
 mod compile;
