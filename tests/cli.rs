@@ -282,6 +282,40 @@ fn explain_tells_times_bounds_and_who_is_next() {
     }
 }
 
+/// The bound is of the card's data sheet, and microseconds are told where something says what a cycle of the model takes.
+#[test]
+fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
+    let problem = ["explain", "softmax", "--dims", "N=65536,D=1024"];
+    let h200 = prints(&[&problem[..], &["--gpu", "NVIDIA H200"]].concat());
+    has(&h200, &["on sm_90", "bound    55.92 us by DRAM: 268.4 MB", "of an NVIDIA H200", " us by the model"]);
+    let h100 = prints(&[&problem[..], &["--arch", "sm_90"]].concat());
+    has(
+        &h100,
+        &["bound    80.13 us by DRAM", "H100 80GB HBM3", "cycles by the model, which rank configs and are no time"],
+    );
+    assert!(!h100.contains(" us by the model"), "{h100}");
+    let of_json = json(&[&problem[..], &["--arch", "sm_90", "--json"]].concat());
+    assert!(of_json["time"]["us"].is_null() && of_json["time"]["bound"]["of_bound"].is_null(), "{of_json}");
+    assert_eq!(of_json["time"]["bound"]["gpu"], "NVIDIA H100 80GB HBM3");
+    // What was measured is no faster than the bound.
+    let recorded = json(&["explain", "softmax", "--dims", "N=32768,D=8192", "--gpu", "NVIDIA H200", "--json"]);
+    assert!(recorded["time"]["bound"]["of_bound"].as_f64().is_some_and(|s| s > 0.8 && s < 1.0), "{recorded}");
+    has(&prints(&["explain", "softmax", "--dims", "N=64,D=512"]), &["fits the L2 cache"]);
+    let open = ["explain", "window_sum", "--dims", "B=8,N=4096,D=1024"];
+    has(&prints(&open), &["data or numbers given by value decide", "assumes 512 elements"]);
+}
+
+/// Records and data sheets are a GPU's own: those of another machine are warned of.
+#[test]
+fn a_gpu_that_is_no_such_arch_is_warned_of() {
+    let explain = ["explain", "softmax", "--dims", "N=64,D=512", "--gpu", "NVIDIA H200"];
+    let said = |arch: &[&str]| says_with(&[&explain[..], arch].concat(), &[]);
+    has(&said(&["--arch", "sm_80"]), &["warning: --gpu: `NVIDIA H200` is sm_90, and what is explained is for sm_80"]);
+    for alike in [&[][..], &["--arch", "sm_90"], &["--arch", "sm_90a"]] {
+        assert!(!said(alike).contains("warning: --gpu"), "{alike:?}");
+    }
+}
+
 #[test]
 fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
     let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);

@@ -31,6 +31,7 @@ mod random;
 #[cfg(feature = "llvm")]
 mod readers;
 mod rewrite;
+mod roofline;
 #[cfg(feature = "llvm")]
 mod simulate;
 #[cfg(feature = "llvm")]

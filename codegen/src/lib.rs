@@ -22,6 +22,7 @@ compile_error!(
 );
 
 pub mod analysis;
+pub mod card;
 #[cfg(feature = "llvm")]
 mod compile;
 mod context;
@@ -47,6 +48,7 @@ mod ptx;
 pub mod target;
 pub mod toolchain;
 
+pub use card::Card;
 #[cfg(feature = "llvm")]
 pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, compile_with_lines, emit};
 pub use error::CompileError;

@@ -3,14 +3,14 @@
 mod plot;
 mod time;
 
-use self::time::Time;
+use self::time::{On, Time};
 use super::input::{self, ProblemArgs};
 use super::stages::{self, Stage};
 use super::sweep::Sweep;
 use super::{compile, counts, ptxas, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
-use atlas_codegen::{Explained, Machine};
+use atlas_codegen::{Card, Explained, Platform};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
@@ -26,11 +26,11 @@ pub(super) struct Args {
     /// A kernel's name.
     kernel: String,
     /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a.
-    #[arg(long, default_value = "sm_80")]
-    arch: String,
+    /// as sm_90a. That of --gpu unless given, where it is known, else sm_80.
+    #[arg(long)]
+    arch: Option<String>,
     /// Choose by the tuning records of this GPU, named as its driver does, such as "NVIDIA H200"; those that this program carries,
-    /// and those in the folders of ATLAS_RECORDS.
+    /// and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub(super) struct Args {
 
 /// Explains.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let on = compile::platform(&args.arch)?;
+    let (on, card) = place(args)?;
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;
     let dims = sizes::dims(def, args.problem.dims.as_deref())?;
@@ -84,10 +84,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         _ => None,
     };
     let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
+    let place = On { machine: on.machine, card, records: &records };
     let time = chosen.ranking.as_ref().zip(sizes);
-    let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, on.machine, &records, r, &config));
+    let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, place, r, &config));
     let times = match &args.sweep {
-        Some(sweep) => swept(def, &types, &dims, sweep, on.machine, &records)?,
+        Some(sweep) => swept(def, &types, &dims, sweep, place)?,
         None => Vec::new(),
     };
     if let (Some(file), Some(sweep)) = (&args.plot, &args.sweep) {
@@ -140,6 +141,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if let Some(ranking) = &chosen.ranking {
         println!("\nconfigs, best first: {}", ranking.to_string().trim_end());
+        println!(
+            "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses"
+        );
     }
     println!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
@@ -148,14 +152,32 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
+/// What is explained for: the GPU of `--arch` or `--gpu`, and the card whose data sheet bounds it.
+fn place(args: &Args) -> Result<(Platform, &'static Card)> {
+    let named = args.gpu.as_deref().and_then(Card::named);
+    let on = match (&args.arch, named.and_then(Card::machine)) {
+        (Some(arch), _) => compile::platform(arch)?,
+        (None, Some(machine)) => machine.into(),
+        (None, None) => compile::platform("sm_80")?,
+    };
+    let here = |card: &&Card| card.sm == on.machine.sm;
+    if let (Some(gpu), Some(card)) = (&args.gpu, named.filter(|card| !here(card))) {
+        eprintln!(
+            "warning: --gpu: `{gpu}` is sm_{}, and what is explained is for {on}: its records are of another machine; leave out --arch, \
+             or the GPU",
+            card.sm
+        );
+    }
+    Ok((on, named.filter(here).unwrap_or_else(|| Card::usual(&on.machine))))
+}
+
 /// Times at the sizes of a sweep.
 fn swept(
     def: &'static KernelDef,
     types: &input::Types,
     dims: &BTreeMap<String, u64>,
     sweep: &Sweep,
-    machine: Machine,
-    records: &Records,
+    on: On<'_>,
 ) -> Result<Vec<(u64, Time)>> {
     let at = |&n: &u64| {
         let sizes = def.dims.iter().map(|d| {
@@ -178,22 +200,20 @@ fn swept(
     if sizes.is_empty() {
         bail!("--sweep: the `require` of `{}` holds for none of its sizes", def.name);
     }
-    Ok(time::along(def, &sizes, machine, records))
+    Ok(time::along(def, &sizes, on))
 }
 
 fn sweep_table(dim: &str, times: &[(u64, Time)]) -> String {
-    let mut table = show::table(&[dim, "config", "cycles", "us", "recorded us", "bound"]);
+    let mut table = show::table(&[dim, "config", "model cycles", "us", "recorded us", "bound us"]);
     for (n, t) in times {
         let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
-        let (cycles, bound) = t.cycles();
-        let (cycles, bound) = (format!("{cycles:.0}"), format!("{bound:.0}"));
         table.add_row(vec![
             n.to_string(),
             t.config().to_string(),
-            cycles,
+            format!("{:.0}", t.cycles()),
             us(t.predicted_us()),
             us(t.recorded_us()),
-            bound,
+            us(t.bound_us()),
         ]);
     }
     table.to_string()
