@@ -8,7 +8,7 @@ use super::super::jobs::Job;
 use atlas_codegen::{Card, Machine};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, is_simulated, tune_hash};
-use atlas_runtime::{Cost, Outcome, Roofline, Selection, Source, build_kernel, roofline};
+use atlas_runtime::{Cost, Outcome, Roofline, Selection, Source, Unit, build_kernel, roofline};
 use serde_json::{Value, json};
 
 /// The config that runs a problem, what it takes, and the one behind it.
@@ -178,7 +178,7 @@ impl Time {
                 r.flops / 1e9,
                 r.card.name
             );
-            if r.fits_l2 {
+            if r.fits_l2 && r.unit == Unit::Dram {
                 text += "         all of it fits the L2 cache: a launch that finds it there may be faster\n";
             }
             if r.is_open {
