@@ -143,6 +143,77 @@ fn bad_dims_are_named() {
     has(&with("D=0"), &["dim `D`", "cannot be 0"]);
 }
 
+/// What is given twice is refused: none of the two is taken silently.
+#[test]
+fn what_is_given_twice_is_refused() {
+    let dir = folder();
+    let file = dir.path().join("poly1.tile").display().to_string();
+    write(Path::new(&file), &prints(&["compile", "poly1", "--emit", "tile"]));
+    let (explain, bundle) = (["explain", "softmax"], ["bundle", "softmax", "--no-evidence"]);
+    for (verb, given, said) in [
+        (&explain[..], &["--dtype", "T=f32,T=f16"][..], "`T` is given twice in `T=f32,T=f16`"),
+        (&explain, &["--dtype", "T=f32 T=f32"], "`T` is given twice"),
+        (&explain, &["--dims", "N=4,N=5"], "`N` is given twice"),
+        (&explain, &["--config", "BN=2 BN=4"], "`BN` is set twice"),
+        (&explain, &["--config", "warps=2,warps=4"], "`warps` is set twice"),
+        (&["compile", "softmax"], &["--dtype", "T=f32,T=f16"], "`T` is given twice"),
+        (&["compile", "softmax"], &["--emit", "tile,tile"], "--emit names tile twice"),
+        (&["compile", &file, "--emit", "tile"], &["--config", "stages=2 stages=3"], "`stages` is set twice"),
+        (&["verify", "--device", "sim"], &["--arch", "sm_80,sm_80"], "--arch names sm_80 twice"),
+        #[cfg(feature = "llvm")]
+        (&["fuzz", "--count", "1"], &["--arch", "sm_80,sm_80"], "--arch names sm_80 twice"),
+        (&["bench", "--device", "cpu", "--only", "softmax"], &["--dims", "N=4,N=5"], "`N` is given twice"),
+        #[cfg(feature = "llvm")]
+        (&["tune", "softmax", "--device", "sim"], &["--dtype", "T=f32,T=f16"], "`T` is given twice"),
+        #[cfg(feature = "llvm")]
+        (&["tune", "window_sum", "--device", "sim"], &["--set", "window=2,window=3"], "--set: `window` is set twice"),
+        #[cfg(feature = "llvm")]
+        (&["tune", "window_sum", "--device", "sim"], &["--set", "window=2 window=3"], "--set: `window` is set twice"),
+        (&bundle, &["--dtype", "T=f32,T=f16"], "`T` is given twice"),
+        (&bundle, &["--arch", "sm_80,sm_80"], "--arch names sm_80 twice"),
+    ] {
+        let text = refuses(&[verb, given].concat());
+        assert!(text.contains(said), "{verb:?} {given:?}: {text}");
+    }
+}
+
+/// Sizes that no launch takes are refused by every verb, in the same words.
+#[test]
+fn sizes_are_refused_alike_by_every_verb() {
+    let bench: &[&str] = &["bench", "--device", "cpu", "--only", "softmax"];
+    let verbs: &[&[&str]] = &[
+        &["explain", "softmax"],
+        &["compile", "softmax", "--emit", "tile"],
+        bench,
+        &["bundle", "softmax", "--no-evidence"],
+        #[cfg(feature = "llvm")]
+        &["tune", "softmax", "--device", "sim"],
+    ];
+    for verb in verbs {
+        for (dims, said) in [
+            ("N=4294967296,D=64", "dim `N` of `softmax` is 4294967296: it may be 2147483647 at the most"),
+            ("N=2147483648,D=64", "dim `N` of `softmax` is 2147483648: it may be 2147483647 at the most"),
+            ("N=2147483647,D=65536", "`x` of `softmax` has more elements at N=2147483647 D=65536 than any GPU holds"),
+            ("N=0,D=64", "`softmax` writes nothing at N=0 D=64, and so nothing runs"),
+            ("N=64,D=0", "dim `D` of `softmax` is used whole, so it cannot be 0"),
+            ("N=-1,D=64", "`-1` in `N=-1` is not a size"),
+            ("N=1.5,D=64", "`1.5` in `N=1.5` is not a size"),
+        ] {
+            let text = refuses(&[verb, &["--dims", dims][..]].concat());
+            assert!(text.contains(said), "{verb:?} {dims}: {text}");
+        }
+    }
+    for verb in [&["explain", "softmax"][..], bench] {
+        let text = refuses(&[verb, &["--sweep", "N=1..4294967296"]].concat());
+        assert!(text.contains("it may be 2147483647 at the most"), "{verb:?}: {text}");
+    }
+    // What is asked for comes before what is usual.
+    has(&refuses(&[bench, &["--dims", "N=7"]].concat()), &["`bench` measures GPUs"]);
+    // One launch has fewer programs than some sizes would take.
+    let many = ["explain", "transpose", "--dims", "N=1048576,M=1048576", "--config", "BM=16 BN=16"];
+    has(&refuses(&many), &["error[ATL617]", "programs"]);
+}
+
 /// What a launch would refuse is refused, by the same words, and sizes of a sweep are left out.
 #[test]
 fn sizes_that_a_kernel_does_not_take_are_not_explained() {
@@ -208,6 +279,40 @@ fn explain_tells_times_bounds_and_who_is_next() {
     ] {
         let text = refuses(&[&["explain", "softmax", "--dims", "N=64,D=512"], args].concat());
         assert!(text.contains(why), "{args:?}: {text}");
+    }
+}
+
+/// The bound is of the card's data sheet, and microseconds are told where something says what a cycle of the model takes.
+#[test]
+fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
+    let problem = ["explain", "softmax", "--dims", "N=65536,D=1024"];
+    let h200 = prints(&[&problem[..], &["--gpu", "NVIDIA H200"]].concat());
+    has(&h200, &["on sm_90", "bound    55.92 us by DRAM: 268.4 MB", "of an NVIDIA H200", " us by the model"]);
+    let h100 = prints(&[&problem[..], &["--arch", "sm_90"]].concat());
+    has(
+        &h100,
+        &["bound    80.13 us by DRAM", "H100 80GB HBM3", "cycles by the model, which rank configs and are no time"],
+    );
+    assert!(!h100.contains(" us by the model"), "{h100}");
+    let of_json = json(&[&problem[..], &["--arch", "sm_90", "--json"]].concat());
+    assert!(of_json["time"]["us"].is_null() && of_json["time"]["bound"]["of_bound"].is_null(), "{of_json}");
+    assert_eq!(of_json["time"]["bound"]["gpu"], "NVIDIA H100 80GB HBM3");
+    // What was measured is no faster than the bound.
+    let recorded = json(&["explain", "softmax", "--dims", "N=32768,D=8192", "--gpu", "NVIDIA H200", "--json"]);
+    assert!(recorded["time"]["bound"]["of_bound"].as_f64().is_some_and(|s| s > 0.8 && s < 1.0), "{recorded}");
+    has(&prints(&["explain", "softmax", "--dims", "N=64,D=512"]), &["fits the L2 cache"]);
+    let open = ["explain", "window_sum", "--dims", "B=8,N=4096,D=1024"];
+    has(&prints(&open), &["data or numbers given by value decide", "assumes 512 elements"]);
+}
+
+/// Records and data sheets are a GPU's own: those of another machine are warned of.
+#[test]
+fn a_gpu_that_is_no_such_arch_is_warned_of() {
+    let explain = ["explain", "softmax", "--dims", "N=64,D=512", "--gpu", "NVIDIA H200"];
+    let said = |arch: &[&str]| says_with(&[&explain[..], arch].concat(), &[]);
+    has(&said(&["--arch", "sm_80"]), &["warning: --gpu: `NVIDIA H200` is sm_90, and what is explained is for sm_80"]);
+    for alike in [&[][..], &["--arch", "sm_90"], &["--arch", "sm_90a"]] {
+        assert!(!said(alike).contains("warning: --gpu"), "{alike:?}");
     }
 }
 

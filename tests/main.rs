@@ -19,6 +19,7 @@ mod exact;
 mod executor;
 #[cfg(target_os = "linux")]
 mod files;
+mod features;
 mod fusion;
 mod kernels;
 #[cfg(feature = "mutations")]
@@ -34,6 +35,7 @@ mod random;
 #[cfg(feature = "llvm")]
 mod readers;
 mod rewrite;
+mod roofline;
 #[cfg(feature = "llvm")]
 mod simulate;
 #[cfg(feature = "llvm")]

@@ -15,7 +15,14 @@
 //! can be built with no LLVM.
 #![deny(unsafe_code)]
 
+#[cfg(all(feature = "llvm-dynamic", feature = "llvm-static"))]
+compile_error!(
+    "LLVM is to be linked as a shared library (feature `jit` of `atlas`, `jit-dynamic` of `atlas-runtime`) and statically \
+     (`static-llvm`, `jit-static`) at once: ask for one of them; `cargo tree -e features -i atlas-codegen` shows who asks for which"
+);
+
 pub mod analysis;
+pub mod card;
 #[cfg(feature = "llvm")]
 mod compile;
 mod context;
@@ -41,6 +48,7 @@ mod ptx;
 pub mod target;
 pub mod toolchain;
 
+pub use card::Card;
 #[cfg(feature = "llvm")]
 pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, compile_with_lines, emit};
 pub use error::CompileError;

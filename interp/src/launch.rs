@@ -3,13 +3,13 @@
 use crate::error::InterpError;
 use crate::eval::{Machine, Program};
 use crate::eval_control::deferred_transposes;
+use crate::pool::Threads;
 use crate::ring::check_ring;
 use crate::stored::Stored;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{DType, Kernel};
-use rayon::prelude::*;
 
 /// Bytes of stored tiles that a batch of programs may hold before they are applied.
 const BATCH_BYTES: u64 = 64 << 20;
@@ -30,17 +30,16 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     }
     let deferred = deferred_transposes(kernel);
     let validity = Validity::of(kernel);
-    let threads = rayon::current_num_threads().max(1) as u64;
-    let (mut first, mut batch) = (0, threads * 2);
+    let threads = Threads::here();
+    let count = threads.count();
+    let (mut first, mut batch) = (0, count * 2);
     while first < programs {
         let last = first.saturating_add(batch).min(programs);
         let stores = {
             let machine =
                 Machine { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred, validity: &validity };
-            (first..last)
-                .into_par_iter()
-                .map(|index| Program::new(&machine).run(&coordinates(&axes, dim_sizes, index)))
-                .collect::<Result<Vec<Vec<Stored>>, InterpError>>()?
+            let run = |index| Program::new(&machine).run(&coordinates(&axes, dim_sizes, index));
+            threads.map(first..last, run)?
         };
         let bytes: u64 = stores.iter().flatten().map(Stored::bytes).sum();
         for stored in stores.into_iter().flatten() {
@@ -49,7 +48,7 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
             }
         }
         let mean = (bytes / (last - first)).max(1024);
-        batch = (BATCH_BYTES / mean).max(threads);
+        batch = (BATCH_BYTES / mean).max(count);
         first = last;
     }
     Ok(())

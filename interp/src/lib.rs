@@ -12,6 +12,7 @@
 //! | `tile`, `rounding` | tiles at run time and their valid part; rounding to the narrow types |
 //! | `ring` | floats as elements of a finite ring |
 //! | `launch` | checked arguments and the grid |
+//! | `pool` | threads, in a process that was forked too |
 //! | `eval` | one program: its environment and the match on operations |
 //! | `eval_constant`, `eval_elementwise`, `eval_shape`, `eval_reduce`, `eval_dot`, `eval_memory`, `eval_control` | operations by concept |
 //!
@@ -43,6 +44,7 @@ mod eval_reduce;
 mod eval_shape;
 mod launch;
 mod memory;
+mod pool;
 mod ring;
 mod rounding;
 mod storage;

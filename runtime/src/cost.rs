@@ -29,7 +29,6 @@
 use atlas_codegen::Machine;
 use atlas_codegen::analysis::{Counts, Prefetched, Read, Sample, Work};
 use atlas_dsl::ir::GridExtent;
-use std::fmt;
 
 /// Which cost model this is. Records correct the model by how it erred, so that cycles of another are of no use: it changes with
 /// every change of cycles here or of what is counted for them, and `atlas tune --recount` has records follow.
@@ -43,8 +42,6 @@ struct Rates {
     /// Its share of DRAM and of L2, in bytes.
     dram_bytes: f64,
     l2_bytes: f64,
-    /// What of DRAM a plain copy gets.
-    copied_bytes: f64,
     programs: u32,
 }
 
@@ -53,21 +50,21 @@ struct Rates {
 /// best. Of DRAM a generation gets the share of its data sheet that Hopper gets of its own, where there is a comment. Kernels use no
 /// instruction that tensor cores of data centres have gained since Hopper, so that those count as Hopper's.
 const RATES: [Rates; 9] = [
-    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, copied_bytes: 12.0, programs: 32 },
+    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
     // A10: 600 GB/s for 72 at 1.70 GHz.
-    Rates { sm: 86, tensor: 460.0, dram_bytes: 4.3, l2_bytes: 16.0, copied_bytes: 4.4, programs: 16 },
+    Rates { sm: 86, tensor: 460.0, dram_bytes: 4.3, l2_bytes: 16.0, programs: 16 },
     // Orin: 205 GB/s for 16 at 1.3 GHz.
-    Rates { sm: 87, tensor: 920.0, dram_bytes: 8.0, l2_bytes: 28.0, copied_bytes: 8.8, programs: 16 },
-    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, copied_bytes: 3.0, programs: 24 },
-    Rates { sm: 90, tensor: 1600.0, dram_bytes: 16.3, l2_bytes: 60.0, copied_bytes: 18.5, programs: 32 },
+    Rates { sm: 87, tensor: 920.0, dram_bytes: 8.0, l2_bytes: 28.0, programs: 16 },
+    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
+    Rates { sm: 90, tensor: 1600.0, dram_bytes: 16.3, l2_bytes: 60.0, programs: 32 },
     // B200 and B300: 8 TB/s for 148 at 1.97 GHz.
-    Rates { sm: 100, tensor: 1600.0, dram_bytes: 21.7, l2_bytes: 60.0, copied_bytes: 24.5, programs: 32 },
+    Rates { sm: 100, tensor: 1600.0, dram_bytes: 21.7, l2_bytes: 60.0, programs: 32 },
     // Thor: 273 GB/s for 20 at 1.57 GHz.
-    Rates { sm: 110, tensor: 1600.0, dram_bytes: 6.8, l2_bytes: 60.0, copied_bytes: 7.7, programs: 24 },
+    Rates { sm: 110, tensor: 1600.0, dram_bytes: 6.8, l2_bytes: 60.0, programs: 24 },
     // RTX 5090: 1.79 TB/s for 170 at 2.41 GHz; half rate where sums are single precision, as on 89.
-    Rates { sm: 120, tensor: 230.0, dram_bytes: 3.5, l2_bytes: 16.0, copied_bytes: 3.9, programs: 24 },
+    Rates { sm: 120, tensor: 230.0, dram_bytes: 3.5, l2_bytes: 16.0, programs: 24 },
     // GB10: 273 GB/s for 48 at 2.4 GHz.
-    Rates { sm: 121, tensor: 230.0, dram_bytes: 1.9, l2_bytes: 16.0, copied_bytes: 2.1, programs: 24 },
+    Rates { sm: 121, tensor: 230.0, dram_bytes: 1.9, l2_bytes: 16.0, programs: 24 },
 ];
 
 /// The same in every generation, per clock and as far as real code gets: rates of single precision, of other instructions and of
@@ -77,10 +74,6 @@ const ELEMENT_WISE: f64 = 66.0;
 const SPECIAL: f64 = 9.0;
 const SHARED_BYTES: f64 = 91.0;
 const PORT_BYTES: f64 = 94.0;
-/// Of data sheets, for what a kernel takes at the least: instructions, functions, bytes of shared memory.
-const MOST_INSTRUCTIONS: f64 = 128.0;
-const MOST_SPECIAL: f64 = 16.0;
-const MOST_SHARED_BYTES: f64 = 128.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
 /// Shared memory that the driver takes of each CTA.
@@ -132,66 +125,6 @@ pub struct Cost {
     pub resident_threads: u64,
     /// Clock cycles of the launch: for ranking only.
     pub cycles: f64,
-    /// What it takes at the least.
-    pub bound: Bound,
-}
-
-/// What a launch takes at the least, whatever its programs wait for: all multiprocessors busy with one kind of work.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bound {
-    /// Clock cycles of the unit that has most to do.
-    pub cycles: f64,
-    /// That unit.
-    pub unit: Unit,
-    /// Bytes that cross DRAM: of each tensor what is touched, once.
-    pub bytes: f64,
-    /// Floating-point operations of products, two for each multiply-add.
-    pub flops: f64,
-}
-
-/// What of a GPU may bound a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
-    /// Memory outside the chip.
-    #[default]
-    Dram,
-    /// Tensor cores.
-    TensorCores,
-    /// Arithmetic and all else that threads do.
-    Instructions,
-    /// Exponentials, roots and their like.
-    SpecialFunctions,
-    /// Shared memory.
-    SharedMemory,
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Unit::Dram => "DRAM",
-            Unit::TensorCores => "tensor cores",
-            Unit::Instructions => "instructions",
-            Unit::SpecialFunctions => "special functions",
-            Unit::SharedMemory => "shared memory",
-        })
-    }
-}
-
-/// The bound of a kernel's work on a machine.
-fn bound(work: &Work, machine: &Machine, rates: &Rates) -> Bound {
-    let (programs, c) = (work.programs as f64, &work.total);
-    let share = programs / f64::from(machine.sms.max(1));
-    let read: f64 = work.reads.iter().map(|r| (r.bytes * programs).min(r.tensor)).sum();
-    let bytes = read + work.written * programs;
-    let of = [
-        (Unit::Dram, bytes / rates.copied_bytes / f64::from(machine.sms.max(1))),
-        (Unit::TensorCores, share * c.tensor / rates.tensor),
-        (Unit::Instructions, share * (c.fma + c.element_wise) / MOST_INSTRUCTIONS),
-        (Unit::SpecialFunctions, share * c.special / MOST_SPECIAL),
-        (Unit::SharedMemory, share * c.shared / MOST_SHARED_BYTES),
-    ];
-    let first = Bound { bytes, flops: 2.0 * programs * (c.tensor + c.fma), ..Bound::default() };
-    of.into_iter().fold(first, |b, (unit, cycles)| if cycles > b.cycles { Bound { cycles, unit, ..b } } else { b })
 }
 
 /// Programs of a launch; saturates.
@@ -222,7 +155,6 @@ pub(crate) struct Terms {
     data: f64,
     /// By what measurements nearby correct the cycles.
     factor: f64,
-    bound: Bound,
 }
 
 impl Terms {
@@ -263,7 +195,6 @@ impl Terms {
             busy: busy(&work.total),
             data: data(work, machine, rates, held),
             factor: 1.0,
-            bound: bound(work, machine, rates),
         }
     }
 
@@ -307,7 +238,6 @@ impl Terms {
             held: self.held,
             resident_threads: self.held.min(self.per_sm) * u64::from(self.threads),
             cycles: self.cycles(),
-            bound: self.bound,
         }
     }
 }
@@ -408,17 +338,16 @@ mod tests {
         }
     }
 
-    /// What moves data is bound by DRAM everywhere, by that of its own generation: fewer bytes a cycle are more cycles.
+    /// What moves data takes the longer the fewer bytes DRAM has for each clock.
     #[test]
     fn each_generation_has_its_rates() {
         assert!(RATES.is_sorted_by_key(|r| r.sm));
-        let bound = |arch: &str| {
+        let cycles = |arch: &str| {
             let machine: Machine = arch.parse().unwrap();
-            let bound = estimate(&rows(100_000), &machine).bound;
-            assert_eq!(bound.unit, Unit::Dram, "{arch}");
-            bound.cycles * f64::from(machine.sms)
+            let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap();
+            data(&rows(100_000), &machine, rates, 5)
         };
-        let slower = ["sm_100", "sm_90", "sm_80", "sm_87", "sm_110", "sm_86", "sm_120", "sm_89", "sm_121"].map(bound);
+        let slower = ["sm_100", "sm_90", "sm_80", "sm_87", "sm_110", "sm_86", "sm_120", "sm_89", "sm_121"].map(cycles);
         assert!(slower.is_sorted(), "{slower:?}");
         assert!(slower[0] * 10.0 < slower[8]);
     }

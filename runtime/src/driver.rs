@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 const LOWEST_DRIVER: i32 = 11_040;
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
+/// `CUDA_ERROR_NOT_INITIALIZED`: what the driver says to a process that was forked from one that it was started in, of its start too.
+const NOT_INITIALIZED: u32 = 3;
 
 /// Declares the table of driver functions. Results are plain numbers: a driver may return codes that no enum lists.
 macro_rules! api {
@@ -92,12 +94,23 @@ pub(crate) struct Driver {
     pub(crate) version: i32,
     /// GPUs visible to this process.
     pub(crate) count: usize,
+    /// The process that started it.
+    process: u32,
 }
 
-/// The driver of this process, started on first use; or why there is none. The answer does not change.
+impl Driver {
+    /// Whether this process was forked from the one that started the driver: its contexts are of no use here.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+}
+
+/// The driver of this process, started on first use; or why there is none. The answer does not change, but in a process that is
+/// forked from this one.
 pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
     static DRIVER: OnceLock<std::result::Result<Driver, DeviceError>> = OnceLock::new();
-    DRIVER.get_or_init(start).as_ref().map_err(Clone::clone)
+    let driver = DRIVER.get_or_init(start).as_ref().map_err(Clone::clone)?;
+    if driver.is_forked() { Err(DeviceError::Forked {}) } else { Ok(driver) }
 }
 
 fn start() -> std::result::Result<Driver, DeviceError> {
@@ -127,7 +140,12 @@ fn start() -> std::result::Result<Driver, DeviceError> {
         }
     }
     match status {
-        0 | NO_DEVICE => Ok(Driver { api, version, count: usize::try_from(count).unwrap_or(0) }),
+        0 | NO_DEVICE => {
+            let count = usize::try_from(count).unwrap_or(0);
+            Ok(Driver { api, version, count, process: std::process::id() })
+        }
+        // The driver was started by another library, in the process that this one was forked from.
+        NOT_INITIALIZED => Err(DeviceError::Forked {}),
         status => Err(DeviceError::DriverBroken { status: status_text(&api, status) }),
     }
 }
@@ -263,8 +281,14 @@ impl Context {
 
     /// Makes this context the calling thread's current one as long as the answer lives, and gives the functions to call
     /// in it.
+    ///
+    /// In a forked process this fails, since the driver answers no question about contexts there. Nothing may be called without it:
+    /// calls on streams take a stream of the other process for one, and `cuStreamDestroy` crashes.
     pub(crate) fn enter(&self) -> Result<Entered<'static, Api>> {
         Entered::new(&self.driver.api, self.handle).or_else(|(call, status)| {
+            if status == NOT_INITIALIZED && self.driver.is_forked() {
+                return Err(DeviceError::Forked {}.into());
+            }
             self.check(call, status)?;
             // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
             Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())

@@ -184,6 +184,8 @@ errors! {
             /// What was given, and what there is.
             reason: String,
         } = 624, "no GPU to simulate: {reason}";
+        /// The process was forked after CUDA had started, which no GPU survives.
+        Forked {} = 649, "this process was forked from one that had started CUDA, and CUDA does not follow a fork: start the new process with exec (Python: the start method `spawn`), fork before the first GPU is used, or use Device::cpu() here";
         /// PTX was given to the CPU.
         NotAGpu {} = 628, "a CPU runs no PTX; name a GPU, such as cuda:0";
     }

@@ -13,6 +13,7 @@
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
 //! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost`, `records`, `source` | what a kernel is compiled for, and with which config |
+//! | `roofline` | what a launch takes at the least |
 //! | `bundle`, `class`, `regions` | kernels compiled ahead of time, the problems that they serve, and how these are chosen |
 //! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
 //! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
@@ -65,6 +66,7 @@ mod raw;
 pub mod records;
 mod regions;
 mod resolve;
+mod roofline;
 mod select;
 #[cfg(feature = "sim")]
 mod sim;
@@ -83,7 +85,7 @@ mod trusted;
 mod virtual_gpu;
 
 pub use args::{Arg, IntoArg};
-pub use atlas_codegen::{KernelImage, Machine, Target};
+pub use atlas_codegen::{Card, KernelImage, Machine, Target};
 #[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
 #[cfg(feature = "sim")]
@@ -91,7 +93,7 @@ pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use chain::{Chain, PreparedChain, Workspace};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
-pub use cost::{Bound, Cost, Unit, estimate, programs};
+pub use cost::{Cost, estimate, programs};
 pub use device::{Device, DeviceStats};
 pub use device_id::DeviceId;
 pub use element::Element;
@@ -107,6 +109,7 @@ pub use oracle::{OracleOutput, run_f64};
 pub use problem::{alignment, launch_strides, specialize};
 pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
 pub use regions::{Choices, regions};
+pub use roofline::{Roofline, Unit, roofline};
 pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, choose_with, refusal};
 #[cfg(feature = "sim")]
 pub use sim::{SimAccess, SimOptions, SimRun};

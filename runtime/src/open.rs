@@ -12,9 +12,14 @@ impl Device {
     /// The first GPU that a supported target runs on, else the CPU.
     ///
     /// # Errors
-    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened. A machine with no driver is no error.
+    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened, [`DeviceError::Forked`] if that is because this process was
+    /// forked. A machine with no driver is no error.
     pub fn best() -> Result<Device> {
-        for ordinal in 0..driver::driver().map_or(0, |d| d.count) {
+        let count = match driver::driver() {
+            Err(e @ DeviceError::Forked {}) => return Err(e.into()),
+            found => found.map_or(0, |d| d.count),
+        };
+        for ordinal in 0..count {
             match Device::cuda(ordinal) {
                 Err(RuntimeError::Device(DeviceError::UnsupportedGpu { .. })) => {}
                 answer => return answer,
@@ -35,7 +40,8 @@ impl Device {
     /// GPU number `ordinal`. There is one per process and number.
     ///
     /// # Errors
-    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, or one that no target runs on.
+    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, one that no target runs on, or a process that was forked
+    /// from one that had started CUDA.
     pub fn cuda(ordinal: usize) -> Result<Device> {
         Device::shared(DeviceId::Cuda(ordinal))
     }

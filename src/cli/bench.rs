@@ -4,7 +4,7 @@ use super::print::{say, tell};
 use super::sample::{self, Memory};
 use super::show::{self, Progress};
 use super::sweep::Sweep;
-use super::{bench_plans, input, record, turn};
+use super::{bench_plans, input, record, sizes, turn};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
@@ -130,12 +130,12 @@ fn problems(args: &Args) -> Vec<input::ProblemArgs> {
 /// A benchmark at the sizes and in the element type that the user asked for.
 fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     let p = &bench.problem;
-    let usual: Vec<String> = p.kernel.dims.iter().zip(&p.dims).map(|(d, n)| format!("{}={n}", d.name)).collect();
-    let text = format!("{},{}", usual.join(","), asked.dims.as_deref().unwrap_or(""));
-    let sizes = input::dims(p.kernel, Some(&text))?;
-    let dims: Vec<u64> = p.kernel.dims.iter().map(|d| sizes[d.name]).collect();
+    let sized = sizes::dims_beside(p.kernel, &p.dims, asked.dims.as_deref())?;
+    let dims: Vec<u64> = p.kernel.dims.iter().map(|d| sized[d.name]).collect();
     let dtype = input::dtype_or(asked, p.dtype)?;
-    input::specialization(p.kernel, &sizes, dtype)?;
+    input::specialization(p.kernel, &sized, dtype)?;
+    sizes::required(p.kernel, &sized)?;
+    sizes::runs(p.kernel, &sized)?;
     let problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
     Ok(Bench { name: bench.name, problem })
 }

@@ -3,7 +3,7 @@
 use super::input::{self, ProblemArgs};
 use super::print::say;
 use super::stages::{self, Stage, Texts};
-use super::{ship, show};
+use super::{ship, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::{Machine, Platform};
 use atlas_dsl::{Config, Schedule};
@@ -46,6 +46,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         return ship::run(on, dir);
     }
     let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
+    once("--emit", &args.emit)?;
     let want = args
         .emit
         .iter()
@@ -85,8 +86,9 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     }
     let def = input::kernel(name)?;
     let types = input::types(def, problem.dtype.as_deref())?;
-    let dims = input::dims(def, problem.dims.as_deref())?;
+    let dims = sizes::dims(def, problem.dims.as_deref())?;
     let spec = input::specialization_of(def, &dims, &types)?;
+    sizes::runs(def, &dims)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
     let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
     let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
@@ -99,19 +101,13 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
     if problem.dims.is_some() {
         bail!("--dims does not apply to a .tile file: its dims are written in it");
     }
-    let mut config = Config::default();
-    for pair in problem.config.as_deref().unwrap_or("").split([' ', ',']).filter(|p| !p.is_empty()) {
-        let typed: Config = pair.parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
-        if let Some(key) = typed.tile.keys().next() {
-            bail!(
-                "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
-                Schedule::KEYS.join(", ")
-            );
-        }
-        let key = pair.split('=').next().unwrap_or("");
-        if let Some(value) = typed.get(key) {
-            config.set(key, value);
-        }
+    let config: Config =
+        problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
+    if let Some(key) = config.tile.keys().next() {
+        bail!(
+            "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
+            Schedule::KEYS.join(", ")
+        );
     }
     Ok(config)
 }
@@ -119,6 +115,20 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
 /// A GPU by its arch.
 pub(super) fn machine(text: &str) -> Result<Machine> {
     text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
+}
+
+/// GPUs by their archs, each once.
+pub(super) fn machines(archs: &[String]) -> Result<Vec<Machine>> {
+    once("--arch", archs)?;
+    archs.iter().map(|text| machine(text)).collect()
+}
+
+/// Refuses an option's list that names something twice.
+pub(super) fn once(option: &str, list: &[String]) -> Result<()> {
+    match list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)) {
+        Some((_, twice)) => bail!("{option} names {twice} twice"),
+        None => Ok(()),
+    }
 }
 
 /// A GPU by its arch, or a target by its name.

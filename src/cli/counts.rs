@@ -1,7 +1,7 @@
 //! One small run of a kernel in the simulator, for `explain`: bank conflicts, sectors, instructions and bytes moved.
 
 use super::arguments::Arguments;
-use super::{input, oracle, show};
+use super::{input, oracle, show, sizes};
 use anyhow::Result;
 use atlas_codegen::Machine;
 use atlas_dsl::def::DimDef;
@@ -56,7 +56,7 @@ pub(super) fn count(
         let types = def.types.iter().filter_map(|t| Some((t.name, *spec.types.get(t.name)?)));
         input::specialization_of(def, dims, &types.collect())
     };
-    let is_taken = input::required(def, &few).is_ok();
+    let is_taken = sizes::required(def, &few).is_ok();
     let same = (is_taken && of(&few)? == *spec).then(|| few.clone());
     let same = same.or_else(|| oracle::small(def, spec, kernel, config, None).map(named));
     // Where its own specialization has no small sizes, those of another tell most.

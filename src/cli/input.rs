@@ -5,11 +5,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, DType, KernelDef, Requirement, Specialization, distance};
+use atlas_dsl::{Config, DType, KernelDef, Specialization, distance};
 use atlas_ops::Problem;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::{RECORDS_VARIABLE, Records};
-use atlas_runtime::{Device, LaunchError, Selection, choose_with};
+use atlas_runtime::{Device, Selection, choose_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Once;
 
@@ -92,6 +92,7 @@ pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
         Some(text) => text,
     };
     let mut types: Types = all(usual_dtype(def));
+    let mut given = BTreeSet::new();
     for pair in text.split([',', ' ']).filter(|p| !p.is_empty()) {
         let (name, of) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=TYPE, such as T=bf16"))?;
         let Some(t) = def.types.iter().find(|t| t.name == name) else {
@@ -99,6 +100,9 @@ pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             bail!("`{}` has no element type `{name}`; those that it has by name are {names}", def.name)
         };
+        if !given.insert(t.name) {
+            bail!("`{name}` is given twice in `{text}`; each element type of `{}` once", def.name);
+        }
         types.insert(t.name, DType::from_name(of).with_context(|| format!("`{of}` is no element type{}", may_be(t)))?);
     }
     Ok(types)
@@ -120,37 +124,6 @@ pub(super) fn types_text(types: &Types) -> String {
         true => first.map(ToString::to_string).unwrap_or_default(),
         false => types.iter().map(|(name, t)| format!("{name}={t}")).collect::<Vec<_>>().join(" "),
     }
-}
-
-/// Sizes by dim: the user's, then the usual ones of a kernel that ships with Atlas.
-pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<BTreeMap<String, u64>> {
-    let usual = if atlas_ops::op::ships(def) { atlas_ops::cases::usual_dims(def.name) } else { Vec::new() };
-    let mut dims: BTreeMap<String, u64> = def.dims.iter().map(|d| d.name.to_owned()).zip(usual).collect();
-    let mut given = BTreeSet::new();
-    for pair in text.unwrap_or("").split([',', ' ']).filter(|p| !p.is_empty()) {
-        let (name, size) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=SIZE"))?;
-        let size = size.parse().map_err(|_| anyhow!("`{size}` in `{pair}` is not a size"))?;
-        if !def.dims.iter().any(|d| d.name == name) {
-            let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
-            bail!("`{}` has no dim `{name}`; its dims are {}", def.name, names.join(", "));
-        }
-        if !given.insert(name) {
-            bail!("`{name}` is given twice in `{}`; --dims once for each problem", text.unwrap_or(""));
-        }
-        dims.insert(name.to_owned(), size);
-    }
-    Ok(dims)
-}
-
-/// Refuses sizes that a kernel's `require` does not admit; where some are not given, what speaks of them is left alone.
-pub(super) fn required(def: &KernelDef, dims: &BTreeMap<String, u64>) -> Result<()> {
-    let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
-    let sizes: Vec<u64> = names.iter().map(|n| dims.get(*n).copied().unwrap_or_default()).collect();
-    let is_known = |r: &Requirement| r.dims().iter().all(|&d| dims.contains_key(names[d]));
-    let Some(unmet) = def.requires.iter().find(|r| is_known(r) && !r.holds(&sizes)) else { return Ok(()) };
-    let given: Vec<String> = unmet.dims().iter().map(|&d| format!("{} = {}", names[d], sizes[d])).collect();
-    let (requirement, sizes) = (unmet.text(&names).to_string(), given.join(", "));
-    Err(LaunchError::Unmet { kernel: def.name, requirement, sizes }.into())
 }
 
 /// What a kernel is compiled for: contiguous, aligned tensors of these sizes, all of one element type.

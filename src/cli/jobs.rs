@@ -1,9 +1,8 @@
 //! Problems to tune or to ship: kernels with an element type and sizes, from the command line, a file, or drawn at random.
 
-use super::input;
+use super::{input, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
-use atlas_dsl::ir::Access;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
 use atlas_runtime::MAX_DIM;
@@ -12,11 +11,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// Elements of a tensor, at most: more than any GPU holds.
-const MOST_ELEMENTS: u64 = 1 << 40;
 
 /// The problems that the user named.
 #[derive(clap::Args)]
@@ -53,18 +49,20 @@ impl Asked {
         for kernel in self.kernels.iter().filter(|_| self.sizes.is_none()) {
             let def = input::kernel(kernel)?;
             let types = input::types(def, self.dtype.as_deref())?;
-            let sizes = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
-            for dims in sizes {
-                let dims = input::dims(def, Some(&dims))?;
+            let asked = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
+            for dims in asked {
+                let dims = sizes::dims(def, Some(&dims))?;
                 let job = Job::of_spec(def, input::specialization_of(def, &dims, &types)?, &dims)?;
-                if job.is_empty() {
-                    bail!("`{}` writes nothing at {}, and so nothing runs", def.name, job.dims_text());
-                }
+                sizes::runs(def, &dims)?;
                 jobs.push(job);
             }
         }
+        let mut set = BTreeSet::new();
         for text in &self.set {
-            let numbers = scalars(text).with_context(|| format!("--set: `{text}` is not NAME=VALUE"))?;
+            let numbers = scalars(text).context("--set")?;
+            if let Some(name) = numbers.keys().find(|name| !set.insert((*name).clone())) {
+                bail!("--set: `{name}` is set twice");
+            }
             let mut is_known = false;
             for job in &mut jobs {
                 for (name, value) in &numbers {
@@ -124,15 +122,17 @@ pub(super) struct Job {
 /// Numbers that a kernel is given by value, by name.
 pub(super) type Scalars = BTreeMap<String, f64>;
 
-/// `steps=64 scale=0.5`; none if it is something else.
-pub(super) fn scalars(text: &str) -> Option<Scalars> {
-    text.split([',', ' '])
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect()
+/// `steps=64 scale=0.5`, each number once.
+pub(super) fn scalars(text: &str) -> Result<Scalars> {
+    let mut scalars = Scalars::new();
+    for pair in text.split([',', ' ']).filter(|pair| !pair.is_empty()) {
+        let number = pair.split_once('=').and_then(|(name, value)| Some((name, value.parse().ok()?)));
+        let (name, value) = number.with_context(|| format!("`{pair}` is not NAME=VALUE"))?;
+        if scalars.insert(name.to_owned(), value).is_some() {
+            bail!("`{name}` is set twice in `{text}`");
+        }
+    }
+    Ok(scalars)
 }
 
 /// The text of some numbers.
@@ -171,34 +171,15 @@ impl Job {
         let sizes = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
         let types = def.types.iter().map(|t| spec.types[t.name]).collect();
         let job = Job { def, types, dims: sizes, spec, scalars: Scalars::new() };
-        input::required(def, dims)?;
-        job.is_possible()?;
+        sizes::required(def, dims)?;
+        sizes::possible(def, dims)?;
         Ok(job)
     }
 
     /// True if nothing is written, so that nothing runs.
     fn is_empty(&self) -> bool {
-        self.def.params.iter().all(|p| match p {
-            ParamDef::Tensor { access: Access::Out, dims, .. } => dims.iter().any(|&d| self.dims[d] == 0),
-            _ => true,
-        })
-    }
-
-    /// Refuses sizes of which no tensor is.
-    fn is_possible(&self) -> Result<()> {
-        for (dim, &size) in self.def.dims.iter().zip(&self.dims) {
-            if size > MAX_DIM as u64 {
-                bail!("dim `{}` of `{}` is {size}: it may be {MAX_DIM} at the most", dim.name, self.def.name);
-            }
-        }
-        for param in self.def.params {
-            let ParamDef::Tensor { name, dims, .. } = param else { continue };
-            let elements = dims.iter().try_fold(1_u64, |n, &d| n.checked_mul(self.dims[d]));
-            if elements.is_none_or(|n| n > MOST_ELEMENTS) {
-                bail!("`{name}` of `{}` has more elements at {} than any GPU holds", self.def.name, self.dims_text());
-            }
-        }
-        Ok(())
+        let names = self.def.dims.iter().map(|d| d.name.to_owned());
+        sizes::writes_nothing(self.def, &names.zip(self.dims.iter().copied()).collect())
     }
 
     /// A problem as records, bundles and `ATLAS_RECORD_SIZES` have it: `T=bf16`, `N=32768 D=8192`, `x=4:*8,1`. Types that are not
@@ -212,7 +193,7 @@ impl Job {
             )
         })?;
         let types = input::types(def, if types.is_empty() { dtype } else { Some(types) })?;
-        let dims = input::dims(def, Some(dims))?;
+        let dims = sizes::dims(def, Some(dims))?;
         let mut spec = input::specialization_of(def, &dims, &types)?;
         for (name, facts) in class.tensors {
             let rank = def.params.iter().find_map(|p| match p {
@@ -315,7 +296,7 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
     let launches: Launches = toml::from_str(text)?;
     let one = |l: &Launched| {
         let mut job = Job::of_class(&l.kernel, &l.types, &l.dims, &l.tensors, l.dtype.as_deref())?;
-        job.scalars = scalars(&l.set).with_context(|| format!("`{}` is not NAME=VALUE", l.set))?;
+        job.scalars = scalars(&l.set).context("set")?;
         if let Some(name) = job.scalars.keys().find(|name| scalar_of(job.def, name).is_none()) {
             bail!("`{}` takes no number `{name}` by value", job.def.name);
         }

@@ -12,6 +12,7 @@
 //! | `oracle` | such a kernel beside the interpreter |
 //! | `arguments` | tensors for kernels of which nothing is known |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
+//! | `sizes` | sizes of dims that the user typed, and what is refused of them |
 //! | `stages` | the one place that calls the code generator |
 //! | `ship` | `compile --all`: every kernel to a folder |
 //! | `counts` | one small run in the simulator, for `explain` |
@@ -46,6 +47,7 @@ mod sample;
 mod ship;
 mod show;
 mod simulate;
+mod sizes;
 mod stages;
 mod sweep;
 mod tune;

@@ -1,10 +1,9 @@
 //! `atlas compile --all`: every kernel, in every element type and its likely configs, to a folder.
 
 use super::compile::{slug, write};
-use super::input;
 use super::print::{say, tell};
 use super::show::Progress;
-use super::stages;
+use super::{input, sizes, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
@@ -73,7 +72,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
             tell!("skipped: {}: {why}", def.name);
             continue;
         }
-        let dims = input::dims(def, None)?;
+        let dims = sizes::dims(def, None)?;
         for &dtype in def.types.first().map_or(&[DType::F32][..], |t| t.allowed) {
             // A user's kernel has no usual sizes; one that uses a dim whole cannot be compiled without them.
             let spec = match input::specialization(def, &dims, dtype) {

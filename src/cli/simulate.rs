@@ -43,7 +43,7 @@ enum Schedule {
 
 impl Args {
     fn machines(&self) -> Result<Vec<Machine>> {
-        self.arch.iter().map(|text| super::compile::machine(text)).collect()
+        super::compile::machines(&self.arch)
     }
 
     fn options(&self) -> SimOptions {

@@ -1,6 +1,7 @@
 //! Sizes of one dim, from one to another: `N=1..65536`, each twice the one before.
 
 use anyhow::{Context, Result, bail};
+use atlas_runtime::MAX_DIM;
 use std::str::FromStr;
 
 /// What the user typed.
@@ -26,6 +27,9 @@ impl FromStr for Sweep {
         if first == 0 || first > last {
             bail!("`{text}`: sizes rise, from 1 at the least");
         }
+        if last > MAX_DIM as u64 {
+            bail!("`{text}`: dim `{dim}` is {last}: it may be {MAX_DIM} at the most");
+        }
         let mut sizes: Vec<u64> =
             std::iter::successors(Some(first), |n| n.checked_mul(2)).take_while(|n| *n < last).collect();
         sizes.push(last);
@@ -42,7 +46,9 @@ mod tests {
         let of = |text: &str| text.parse::<Sweep>().map(|s| (s.dim, s.sizes)).map_err(|e| e.to_string());
         assert_eq!(of("N=1..6"), Ok(("N".to_owned(), vec![1, 2, 4, 6])));
         assert_eq!(of("D=64..64"), Ok(("D".to_owned(), vec![64])));
-        for wrong in ["N", "N=1", "N=1..", "=..", "N=0..4", "N=5..4", "N=-1..4", "N=1..99999999999999999999"] {
+        for wrong in
+            ["N", "N=1", "N=1..", "=..", "N=0..4", "N=5..4", "N=-1..4", "N=1..2147483648", "N=1..99999999999999999999"]
+        {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }

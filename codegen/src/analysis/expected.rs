@@ -69,6 +69,8 @@ pub(super) struct Expected<'a> {
     loops: BTreeMap<Block, (Value, Value, u32)>,
     /// How deep the walk is; nothing is known of what is deeper than [`MOST_DEEP`].
     depth: u32,
+    /// Loops go from the greatest to the least, and conditions have to hold: what a kernel does whatever it is given.
+    certain: bool,
 }
 
 impl Expected<'_> {
@@ -81,11 +83,22 @@ impl Expected<'_> {
             axes: BTreeMap::new(),
             loops: BTreeMap::new(),
             depth: 0,
+            certain: false,
         };
         for role in k.roles.values() {
             expected.look_around(role.body, &mut 0, 0);
         }
         expected
+    }
+
+    /// The numbers of what a kernel does whatever it is given, in place of those of what it may do.
+    pub(super) fn certain(k: &Kernel) -> Expected<'_> {
+        Expected { certain: true, ..Expected::new(k) }
+    }
+
+    /// Whether it hangs on what stands in memory or on a number that the caller gives.
+    pub(super) fn is_open(&mut self, v: Value) -> bool {
+        self.unknowns(v) != 0
     }
 
     /// Notes coordinates and loops. Coordinates stand in the order of their axes: each is of the next axis of its extent,
@@ -116,15 +129,16 @@ impl Expected<'_> {
     /// The bounds of a loop; `None` if nothing is known of one of them.
     pub(super) fn bounds(&mut self, f: &mut Formulas, lo: Value, hi: Value) -> Option<(Formula, Formula)> {
         let (least, greatest) = match self.unknowns(lo) & self.unknowns(hi) {
+            0 if self.certain => (Some(End::Greatest), Some(End::Least)),
             0 => (Some(End::Least), Some(End::Greatest)),
             _ => (None, None),
         };
         self.ask(f, lo, Ask::of(least)).zip(self.ask(f, hi, Ask::of(greatest)))
     }
 
-    /// Whether a condition can hold; `None` if nothing is known of it.
+    /// Whether a condition can hold, or holds for certain; `None` if nothing is known of it.
     pub(super) fn condition(&mut self, f: &mut Formulas, v: Value) -> Option<Formula> {
-        self.ask(f, v, Ask::of(Some(End::Greatest)))
+        self.ask(f, v, Ask::of(Some(if self.certain { End::Least } else { End::Greatest })))
     }
 
     /// The extent of a tile of those that a number counts.
@@ -256,6 +270,7 @@ impl Expected<'_> {
             Op::Coordinate(_, extent) => self.coordinate(f, *self.axes.get(&inst)?, *extent),
             Op::ScalarParam(_) if dtype.is_int() => Some(f.constant(match ask.possible {
                 Some(End::Least) => 0.0,
+                Some(End::Greatest) if self.certain => f64::INFINITY,
                 Some(End::Greatest) | None => UNKNOWN_ELEMENTS,
             })),
             // Conditions and what i64 has of i32 stay what they are.

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod bounds;
+mod compulsory;
 mod demand;
 mod expected;
 mod extents;
@@ -24,6 +25,7 @@ mod work_table;
 
 pub(crate) use ahead::is_place_known;
 pub use bounds::Bounds;
+pub use compulsory::{Compulsory, compulsory};
 pub use extents::{Constraint, Extents};
 pub(crate) use formless::refuse_formless;
 pub use frame::Frame;

@@ -194,8 +194,7 @@ pub(super) enum Moved {
 impl WorkFormula {
     /// Counts a kernel's work.
     pub fn of(k: &Kernel) -> WorkFormula {
-        let mut walk =
-            Walk { k, formulas: Formulas::default(), expected: Expected::new(k), read: Vec::new(), pending: false };
+        let mut walk = Walk::new(k, Expected::new(k));
         let roles = k.roles.values().map(|role| {
             let mut part = walk.block(role.body, None);
             part.fixed.rounds += walk.round();
@@ -224,17 +223,17 @@ impl WorkFormula {
 
 /// The loop around a block.
 #[derive(Clone, Copy)]
-struct Around {
+pub(super) struct Around {
     /// The trips that its loads run ahead, if they do.
-    ahead: Option<f64>,
-    index: Value,
-    hi: Value,
+    pub(super) ahead: Option<f64>,
+    pub(super) index: Value,
+    pub(super) hi: Value,
 }
 
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     k: &'a Kernel,
-    formulas: Formulas,
-    expected: Expected<'a>,
+    pub(super) formulas: Formulas,
+    pub(super) expected: Expected<'a>,
     /// The tensors that are read.
     read: Vec<Param>,
     /// A load is on its way that nothing has waited for yet.
@@ -242,6 +241,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    pub(super) fn new<'a>(k: &'a Kernel, expected: Expected<'a>) -> Walk<'a> {
+        Walk { k, formulas: Formulas::default(), expected, read: Vec::new(), pending: false }
+    }
+
     /// 1 if a load is on its way, which is now waited for, else 0.
     fn round(&mut self) -> f64 {
         f64::from(u8::from(std::mem::take(&mut self.pending)))
@@ -296,7 +299,7 @@ impl Walk<'_> {
     }
 
     /// In all but how many last trips of a loop a condition holds: `3 < hi - index` and `index + 3 < hi` in all but 3.
-    fn but_last(&self, condition: Value, around: Around) -> Option<f64> {
+    pub(super) fn but_last(&self, condition: Value, around: Around) -> Option<f64> {
         let made_by = |v: Value| match self.k.values[v].def {
             ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
             _ => None,
@@ -459,7 +462,7 @@ impl Walk<'_> {
     }
 
     /// Bytes of a rectangle that lie inside the tensor, on average over the grid.
-    fn global_bytes(&mut self, param: Param, slices: &[Slice]) -> Formula {
+    pub(super) fn global_bytes(&mut self, param: Param, slices: &[Slice]) -> Formula {
         let f = &mut self.formulas;
         let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return f.constant(0.0) };
         let mut factors = vec![f.constant(f64::from(dtype.bytes()))];

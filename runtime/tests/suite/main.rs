@@ -3,6 +3,8 @@
 mod binding;
 mod devices;
 mod failures;
+#[cfg(unix)]
+mod forked;
 mod gpu;
 mod kernels;
 mod keys;

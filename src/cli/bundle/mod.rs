@@ -69,9 +69,7 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.records.is_some() && !args.arch.iter().any(|a| a.contains(':')) {
         bail!("--records are of a GPU: name it, such as --arch \"sm_90:NVIDIA H200\"");
     }
-    if let Some(twice) = args.arch.iter().enumerate().find(|(at, a)| args.arch[..*at].contains(a)) {
-        bail!("--arch names {} twice", twice.1);
-    }
+    compile::once("--arch", &args.arch)?;
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,

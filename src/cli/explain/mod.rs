@@ -3,18 +3,19 @@
 mod plot;
 mod time;
 
-use self::time::Time;
+use self::time::{On, Time};
 use super::input::{self, ProblemArgs};
 use super::print::{say, tell};
 use super::stages::{self, Stage};
 use super::sweep::Sweep;
-use super::{compile, counts, ptxas, show};
+use super::{compile, counts, ptxas, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
-use atlas_codegen::{Explained, Machine};
+use atlas_codegen::{Card, Explained, Platform};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
+use atlas_runtime::LaunchError;
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +27,11 @@ pub(super) struct Args {
     /// A kernel's name.
     kernel: String,
     /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a.
-    #[arg(long, default_value = "sm_80")]
-    arch: String,
+    /// as sm_90a. That of --gpu unless given, where it is known, else sm_80.
+    #[arg(long)]
+    arch: Option<String>,
     /// Choose by the tuning records of this GPU, named as its driver does, such as "NVIDIA H200"; those that this program carries,
-    /// and those in the folders of ATLAS_RECORDS.
+    /// and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     #[command(flatten)]
@@ -51,12 +52,13 @@ pub(super) struct Args {
 
 /// Explains.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let on = compile::platform(&args.arch)?;
+    let (on, card) = place(args)?;
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;
-    let dims = input::dims(def, args.problem.dims.as_deref())?;
-    input::required(def, &dims)?;
+    let dims = sizes::dims(def, args.problem.dims.as_deref())?;
+    sizes::required(def, &dims)?;
     let spec = input::specialization_of(def, &dims, &types)?;
+    sizes::runs(def, &dims)?;
     let dtype = input::types_text(&types);
     let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
     for problem in records.problems() {
@@ -68,6 +70,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
+        if let Some(programs) = grid(&kernel, &dims).1.filter(|n| i32::try_from(*n).is_err()) {
+            return Err(LaunchError::GridTooLarge { kernel: def.name, programs }.into());
+        }
         let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
         let texts = stages::print(kernel.clone(), &c.schedule, on, want)?;
         Ok((kernel.clone(), stages::placement(kernel, &c.schedule, on)?, texts))
@@ -80,10 +85,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         _ => None,
     };
     let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
+    let place = On { machine: on.machine, card, records: &records };
     let time = chosen.ranking.as_ref().zip(sizes);
-    let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, on.machine, &records, r, &config));
+    let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, place, r, &config));
     let times = match &args.sweep {
-        Some(sweep) => swept(def, &types, &dims, sweep, on.machine, &records)?,
+        Some(sweep) => swept(def, &types, &dims, sweep, place)?,
         None => Vec::new(),
     };
     if let (Some(file), Some(sweep)) = (&args.plot, &args.sweep) {
@@ -138,6 +144,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if let Some(ranking) = &chosen.ranking {
         say!("\nconfigs, best first: {}", ranking.to_string().trim_end());
+        say!("     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses");
     }
     say!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
@@ -146,14 +153,32 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
+/// What is explained for: the GPU of `--arch` or `--gpu`, and the card whose data sheet bounds it.
+fn place(args: &Args) -> Result<(Platform, &'static Card)> {
+    let named = args.gpu.as_deref().and_then(Card::named);
+    let on = match (&args.arch, named.and_then(Card::machine)) {
+        (Some(arch), _) => compile::platform(arch)?,
+        (None, Some(machine)) => machine.into(),
+        (None, None) => compile::platform("sm_80")?,
+    };
+    let here = |card: &&Card| card.sm == on.machine.sm;
+    if let (Some(gpu), Some(card)) = (&args.gpu, named.filter(|card| !here(card))) {
+        eprintln!(
+            "warning: --gpu: `{gpu}` is sm_{}, and what is explained is for {on}: its records are of another machine; leave out --arch, \
+             or the GPU",
+            card.sm
+        );
+    }
+    Ok((on, named.filter(here).unwrap_or_else(|| Card::usual(&on.machine))))
+}
+
 /// Times at the sizes of a sweep.
 fn swept(
     def: &'static KernelDef,
     types: &input::Types,
     dims: &BTreeMap<String, u64>,
     sweep: &Sweep,
-    machine: Machine,
-    records: &Records,
+    on: On<'_>,
 ) -> Result<Vec<(u64, Time)>> {
     let at = |&n: &u64| {
         let sizes = def.dims.iter().map(|d| {
@@ -161,7 +186,8 @@ fn swept(
             Ok((d.name.to_owned(), size.with_context(|| format!("--sweep needs a size of `{}` too", d.name))?))
         });
         let sizes = sizes.collect::<Result<BTreeMap<String, u64>>>()?;
-        if input::required(def, &sizes).is_err() {
+        sizes::possible(def, &sizes)?;
+        if sizes::required(def, &sizes).is_err() {
             return Ok(None);
         }
         let spec = input::specialization_of(def, &sizes, types)?;
@@ -175,22 +201,20 @@ fn swept(
     if sizes.is_empty() {
         bail!("--sweep: the `require` of `{}` holds for none of its sizes", def.name);
     }
-    Ok(time::along(def, &sizes, machine, records))
+    Ok(time::along(def, &sizes, on))
 }
 
 fn sweep_table(dim: &str, times: &[(u64, Time)]) -> String {
-    let mut table = show::table(&[dim, "config", "cycles", "us", "recorded us", "bound"]);
+    let mut table = show::table(&[dim, "config", "model cycles", "us", "recorded us", "bound us"]);
     for (n, t) in times {
         let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
-        let (cycles, bound) = t.cycles();
-        let (cycles, bound) = (format!("{cycles:.0}"), format!("{bound:.0}"));
         table.add_row(vec![
             n.to_string(),
             t.config().to_string(),
-            cycles,
+            format!("{:.0}", t.cycles()),
             us(t.predicted_us()),
             us(t.recorded_us()),
-            bound,
+            us(t.bound_us()),
         ]);
     }
     table.to_string()

@@ -6,16 +6,20 @@ use atlas_runtime::files;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// Draws the chosen config's time, that of records where there are some, and the bound, on logarithmic axes. Without records
-/// times are the model's cycles.
+/// Draws the chosen config's time, that of records where there are some, and the bound, on logarithmic axes. Without records of the
+/// kernel there are the model's cycles alone, which are no time.
 pub(super) fn draw(file: &Path, title: &str, dim: &str, times: &[(u64, Time)]) -> Result<()> {
     let in_us = times.iter().all(|(_, t)| t.predicted_us().is_some());
-    let predicted = |t: &Time| t.predicted_us().filter(|_| in_us).unwrap_or(t.cycles().0);
-    let bound = |t: &Time| t.bound_us().filter(|_| in_us).unwrap_or(t.cycles().1);
+    let predicted = |t: &Time| t.predicted_us().filter(|_| in_us).unwrap_or(t.cycles());
+    let bound = |(n, t): &(u64, Time)| Some((*n as f64, t.bound_us().filter(|us| in_us && *us > 0.0)?));
     let lines: [Line<'_>; 3] = [
         ("chosen, by the model", BLUE, times.iter().map(|(n, t)| (*n as f64, predicted(t))).collect()),
-        ("bound", BLACK, times.iter().map(|(n, t)| (*n as f64, bound(t))).collect()),
-        ("recorded", RED, times.iter().filter_map(|(n, t)| Some((*n as f64, t.recorded_us()?))).collect()),
+        ("bound", BLACK, times.iter().filter_map(bound).collect()),
+        (
+            "recorded",
+            RED,
+            times.iter().filter(|_| in_us).filter_map(|(n, t)| Some((*n as f64, t.recorded_us()?))).collect(),
+        ),
     ];
     let mut svg = String::new();
     chart(&mut svg, title, dim, if in_us { "microseconds" } else { "cycles of the model" }, &lines)

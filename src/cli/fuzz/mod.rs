@@ -32,9 +32,9 @@ use super::print::say;
 use super::show::Progress;
 use super::{compile, input, show, stages};
 use anyhow::{Result, bail};
-use atlas_codegen::Target;
 #[cfg(feature = "mutations")]
 use atlas_codegen::mutation::Mutation;
+use atlas_codegen::{Machine, Target};
 use atlas_dsl::diag::Code;
 use atlas_runtime::{Device, DeviceId};
 use rayon::prelude::*;
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let device = args.device.as_deref().map(gpu).transpose()?;
     let targets = match device.as_ref().and_then(Device::target) {
         Some(target) => vec![target],
-        None => args.arch.iter().map(|text| compile::machine(text).map(|m| m.target())).collect::<Result<Vec<_>>>()?,
+        None => compile::machines(&args.arch)?.iter().map(Machine::target).collect(),
     };
     let begun = Instant::now();
     let progress = Mutex::new(Progress::new(args.count as usize));

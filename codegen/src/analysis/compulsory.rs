@@ -1,0 +1,339 @@
+//! What a launch moves and multiplies at the least, whatever stands in its tensors: what a roofline is made of.
+//!
+//! Bytes are those of elements, not of accesses: each element that a launch reads counts once, and each that it writes once, however
+//! often programs come back to it and whichever cache then has it. Products count as the config makes them, padding of tiles included.
+//! Loops and conditions that hang on what stands in memory, or on a number that the caller gives, count for what they do for certain,
+//! which may be nothing; so do elements whose place hangs on these.
+
+use super::expected::Expected;
+use super::formula::{Formula, Numbers};
+use super::place::{Places, programs};
+use super::work::{Around, Walk};
+use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
+use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
+use atlas_dsl::op::BinaryOp;
+use atlas_dsl::{DType, Param};
+use std::ops::Range;
+
+/// What a launch does at the least.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compulsory {
+    /// Bytes of the elements that are read, each once.
+    pub read: f64,
+    /// Bytes of the elements that are written, each once.
+    pub written: f64,
+    /// Multiply-adds on tensor cores, in those of 16-bit operands; f64 apart.
+    pub tensor: f64,
+    /// Multiply-adds on tensor cores of f64.
+    pub tensor_f64: f64,
+    /// Multiply-adds of products on no tensor core; f64 apart.
+    pub fma: f64,
+    /// The same of f64.
+    pub fma_f64: f64,
+    /// All of these multiply-adds, each as one.
+    pub products: f64,
+    /// Whether data or numbers of the caller decide how much more it is.
+    pub is_open: bool,
+}
+
+impl Compulsory {
+    /// Bytes of the elements that are read or written.
+    pub fn bytes(&self) -> f64 {
+        self.read + self.written
+    }
+}
+
+/// What a launch of a lowered kernel does at the least, for these sizes of its dims.
+pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
+    let mut count =
+        Count { k, walk: Walk::new(k, Expected::certain(k)), accesses: Vec::new(), products: Vec::new(), open: false };
+    let roles: Vec<Vec<Step>> = k.roles.values().map(|role| count.block(role.body, None)).collect();
+    let launched = GridExtent::programs(&k.index_map.grid(), dims) as f64;
+    let Count { walk, accesses, products, open, .. } = count;
+    let formulas = &walk.formulas;
+    let (mut moved, mut made) = (vec![0.0; accesses.len()], vec![0.0; products.len()]);
+    let mut reach = vec![0.0; accesses.len()];
+    let places: Vec<Vec<Vec<f64>>> = programs(Places::of(formulas.variables()))
+        .map(|trips| trips.map(|place| formulas.values(dims, place)).collect())
+        .collect();
+    for trips in &places {
+        let share = launched / (places.len() * trips.len()) as f64;
+        for values in trips {
+            let mut run = Run { values, share, moved: &mut moved, made: &mut made };
+            roles.iter().for_each(|role| run.steps(role, 1.0, 1.0));
+        }
+    }
+    if let Some(values) = places.first().and_then(|trips| trips.first()) {
+        for (at, access) in accesses.iter().enumerate() {
+            reach[at] = values[access.reach as usize];
+        }
+    }
+    let mut all = Compulsory { is_open: open, ..Compulsory::default() };
+    for (bytes, written) in elements(&accesses, |at| moved[at].min(reach[at]).max(0.0)) {
+        *if written { &mut all.written } else { &mut all.read } += bytes;
+    }
+    for (product, times) in products.iter().zip(made) {
+        let to = match (product.is_tensor_core, product.is_f64) {
+            (true, true) => &mut all.tensor_f64,
+            (true, false) => &mut all.tensor,
+            (false, true) => &mut all.fma_f64,
+            (false, false) => &mut all.fma,
+        };
+        *to += times * product.each * product.time;
+        all.products += times * product.each;
+    }
+    all
+}
+
+/// A load or a store.
+struct Access {
+    param: Param,
+    written: bool,
+    /// The buffer that it fills: what fills one buffer of one tensor comes to other elements each time.
+    to: Option<Buffer>,
+    /// Bytes of the part of the tensor in which its elements lie.
+    reach: Formula,
+    /// Of each axis which elements it comes to, as far as that tells it from others.
+    parts: Vec<Part>,
+}
+
+/// Elements along an axis.
+#[derive(Clone, PartialEq, Eq)]
+enum Part {
+    /// These, always.
+    Always(Range<u64>),
+    /// These of some tiles of so many.
+    OfTiles(u32, Range<u64>),
+    Any,
+}
+
+impl Access {
+    /// Whether two may touch the same element.
+    fn meets(&self, other: &Access) -> bool {
+        let is_apart = |(a, b): (&Part, &Part)| match (a, b) {
+            (Part::OfTiles(m, _), Part::OfTiles(n, _)) if m != n => false,
+            (Part::Always(a), Part::Always(b)) | (Part::OfTiles(_, a), Part::OfTiles(_, b)) => {
+                a.end <= b.start || b.end <= a.start
+            }
+            _ => false,
+        };
+        (self.param, self.written) == (other.param, other.written) && !self.parts.iter().zip(&other.parts).any(is_apart)
+    }
+}
+
+/// Bytes that are touched, with whether they are written: of accesses that may touch the same elements those of the one that touches
+/// most.
+fn elements(accesses: &[Access], touched: impl Fn(usize) -> f64) -> Vec<(f64, bool)> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, access) in accesses.iter().enumerate() {
+        let (met, apart): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(|&other| accesses[other].meets(access)));
+        groups = apart;
+        groups.push(met.into_iter().flatten().chain([at]).collect());
+    }
+    let most = |group: &Vec<usize>| group.iter().map(|&at| touched(at)).fold(0.0, f64::max);
+    groups.iter().map(|group| (most(group), accesses[group[0]].written)).collect()
+}
+
+/// A product of tiles.
+struct Product {
+    /// Multiply-adds of all threads.
+    each: f64,
+    /// How many of 16 bits take as long as one.
+    time: f64,
+    is_tensor_core: bool,
+    is_f64: bool,
+}
+
+/// What a program does, as far as it depends on sizes.
+enum Step {
+    Access(usize, Formula),
+    Product(usize),
+    Loop(Option<(Formula, Formula)>, Vec<Step>),
+    If { but_last: Option<f64>, condition: Option<Formula>, body: Vec<Step> },
+}
+
+struct Count<'a> {
+    k: &'a Kernel,
+    walk: Walk<'a>,
+    accesses: Vec<Access>,
+    products: Vec<Product>,
+    open: bool,
+}
+
+impl Count<'_> {
+    fn block(&mut self, block: Block, around: Option<Around>) -> Vec<Step> {
+        let k = self.k;
+        let mut steps = Vec::new();
+        for &inst in &k.blocks[block].insts {
+            match &k.insts[inst] {
+                Op::Loop { lo, hi, body, .. } => {
+                    let walk = &mut self.walk;
+                    self.open |= walk.expected.is_open(*lo) || walk.expected.is_open(*hi);
+                    let bounds = walk.expected.bounds(&mut walk.formulas, *lo, *hi);
+                    let around = Around { ahead: None, index: k.blocks[*body].params[0], hi: *hi };
+                    steps.push(Step::Loop(bounds, self.block(*body, Some(around))));
+                }
+                Op::If(condition, body, _) => {
+                    let but_last = around.and_then(|l| self.walk.but_last(*condition, l));
+                    let walk = &mut self.walk;
+                    self.open |= but_last.is_none() && walk.expected.is_open(*condition);
+                    let condition = match but_last {
+                        Some(_) => None,
+                        None => walk.expected.condition(&mut walk.formulas, *condition),
+                    };
+                    steps.push(Step::If { but_last, condition, body: self.block(*body, around) });
+                }
+                Op::LoadGlobal { param, slices, .. } => steps.push(self.access(*param, slices, false, None)),
+                Op::Copy { param, slices, to, .. } => {
+                    steps.push(self.access(*param, slices, false, Some(to.buffer)));
+                }
+                Op::StoreGlobal { param, slices, .. } => steps.push(self.access(*param, slices, true, None)),
+                Op::Mma { .. } => steps.extend(self.product(inst)),
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    fn access(&mut self, param: Param, slices: &[Slice], written: bool, to: Option<Buffer>) -> Step {
+        let amount = self.walk.global_bytes(param, slices);
+        let (reach, parts) = self.reach(param, slices);
+        // A ring is filled before its loop and inside.
+        let same = |a: &Access| to.is_some() && (a.param, a.to) == (param, to);
+        if let Some(at) = self.accesses.iter().position(same) {
+            let known = &mut self.accesses[at];
+            known.reach = self.walk.formulas.binary(BinaryOp::Max, Numbers::Real, known.reach, reach);
+            for (part, other) in known.parts.iter_mut().zip(parts) {
+                if *part != other {
+                    *part = Part::Any;
+                }
+            }
+            return Step::Access(at, amount);
+        }
+        self.accesses.push(Access { param, written, to, reach, parts });
+        Step::Access(self.accesses.len() - 1, amount)
+    }
+
+    /// Bytes of the part of a tensor in which the elements lie that an access comes to in a launch; and of each axis which elements.
+    fn reach(&mut self, param: Param, slices: &[Slice]) -> (Formula, Vec<Part>) {
+        let ParamKind::Tensor { dtype, dims, strides, .. } = &self.k.params[param].kind else {
+            return (self.walk.formulas.constant(0.0), Vec::new());
+        };
+        let mut parts = Vec::new();
+        let mut factors = vec![self.walk.formulas.constant(f64::from(dtype.bytes()))];
+        for (axis, (slice, &dim)) in slices.iter().zip(dims).enumerate() {
+            let (start, times, offset, len) = match *slice {
+                Slice::At { coord, .. } => (Some(coord), 1, 0, 1),
+                Slice::Tile { index, size, offset, len, .. } => (Some(index), size, offset, len),
+                Slice::Span { start, offset, len } => (Some(start), 1, offset, len),
+                Slice::Whole { offset, len } => (None, 1, offset, len),
+            };
+            let from = |first: u64| first..first + u64::from(len);
+            let known = start.map_or(Some(0.0), |v| self.constant(v)).filter(|x| *x >= 0.0);
+            parts.push(match (known, slice) {
+                (Some(x), _) => Part::Always(from(x as u64 * u64::from(times) + u64::from(offset))),
+                (None, Slice::Tile { size, .. }) => Part::OfTiles(*size, from(u64::from(offset))),
+                (None, _) => Part::Any,
+            });
+            let places = start.map_or(Some(Spread::One), |v| self.places(v));
+            let f = &mut self.walk.formulas;
+            // An axis of stride 0 repeats one element.
+            let repeats = strides.get(axis).is_some_and(|s| *s == Stride::Const(0));
+            factors.push(match places {
+                _ if repeats => f.constant(1.0),
+                Some(Spread::One) => f.at_most(dim, len),
+                Some(Spread::Many) => f.size(dim),
+                // Data say where: it may be the same elements each time.
+                None => {
+                    self.open = true;
+                    f.at_most(dim, len)
+                }
+            });
+        }
+        (self.walk.formulas.product(factors), parts)
+    }
+
+    fn constant(&self, v: Value) -> Option<f64> {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
+        match self.k.insts[inst] {
+            Op::Const(x) => Some(x),
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.constant(x),
+            _ => None,
+        }
+    }
+
+    /// Whether a place is one or many over a launch; `None` if data decide.
+    fn places(&mut self, v: Value) -> Option<Spread> {
+        if self.constant(v).is_some() {
+            return Some(Spread::One);
+        }
+        if self.walk.expected.is_open(v) {
+            return None;
+        }
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return Some(Spread::Many) };
+        Some(match self.k.insts[inst] {
+            Op::DimSize(_) | Op::DimTiles(..) => Spread::One,
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => return self.places(x),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, _, a, b) => {
+                match (self.places(a)?, self.places(b)?) {
+                    (Spread::One, Spread::One) => Spread::One,
+                    _ => Spread::Many,
+                }
+            }
+            _ => Spread::Many,
+        })
+    }
+
+    fn product(&mut self, inst: Inst) -> Option<Step> {
+        let k = self.k;
+        let Op::Mma { atom, shape, .. } = &k.insts[inst] else { return None };
+        let (_, layout) = k.results[inst].first().and_then(|&v| k.values[v].ty.tile())?;
+        let (info, is_tensor_core) = (atom.info(), atom.is_tensor_core());
+        let is_f64 = info.operand == DType::F64;
+        let time = if is_tensor_core && !is_f64 { f64::from(info.time) } else { 1.0 };
+        let elements = f64::from(k.threads) * f64::from(layout.reg_count());
+        let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
+        self.products.push(Product { each: elements * depth, time, is_tensor_core, is_f64 });
+        Some(Step::Product(self.products.len() - 1))
+    }
+}
+
+/// How many places an access comes to along an axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    One,
+    Many,
+}
+
+/// One program at one place, which stands for some.
+struct Run<'r> {
+    values: &'r [f64],
+    share: f64,
+    moved: &'r mut [f64],
+    made: &'r mut [f64],
+}
+
+impl Run<'_> {
+    fn steps(&mut self, steps: &[Step], trips: f64, of_loop: f64) {
+        let of = |f: Formula| self.values[f as usize];
+        for step in steps {
+            match step {
+                Step::Access(at, amount) => self.moved[*at] += self.share * trips * self.values[*amount as usize],
+                Step::Product(at) => self.made[*at] += self.share * trips,
+                Step::Loop(bounds, body) => {
+                    let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| n.is_finite());
+                    let own = known.map_or(0.0, |n| n.max(0.0).ceil());
+                    self.steps(body, trips * own, own);
+                }
+                Step::If { but_last, condition, body } => {
+                    let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
+                        (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
+                        (None, holds) => holds.unwrap_or(0.0),
+                    };
+                    self.steps(body, trips * share, of_loop);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a launch takes at the least: its bytes over the rate of DRAM, its products over those of the units that make them.
+//!
+//! # Promise
+//!
+//! No launch whose tensors are not in a cache when it starts ends before that.
+//!
+//! # Argument
+//!
+//! Bytes and products are those that a launch cannot do without ([`Compulsory`](atlas_codegen::analysis::Compulsory)), rates those of
+//! the card's data sheet, which no clock exceeds. What is written may stay in the L2 cache when a launch ends, but it takes the place
+//! of lines that others wrote, in programs as in benchmarks.
+//!
+//! # Breaks it
+//!
+//! Tensors that are in the L2 cache, where they fit it: [`Roofline::fits_l2`] says so.
+
+use crate::compile::build_kernel;
+use crate::error::{CompileFailure, Result};
+use atlas_codegen::analysis::compulsory;
+use atlas_codegen::{Card, Machine, pipeline};
+use atlas_dsl::{Config, KernelDef, Specialization};
+use std::fmt;
+
+/// What a launch takes at the least on a card.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roofline {
+    /// Microseconds of the unit that has most to do.
+    pub us: f64,
+    /// That unit.
+    pub unit: Unit,
+    /// Bytes that cross DRAM: each element that is read, and each that is written, once.
+    pub bytes: f64,
+    /// Floating-point operations of products as the config makes them, two for each multiply-add.
+    pub flops: f64,
+    /// The card whose data sheet it is.
+    pub card: &'static Card,
+    /// Whether all of the bytes fit the L2 cache, so that a launch which finds them there may be faster.
+    pub fits_l2: bool,
+    /// Whether data, or numbers that the caller gives, decide how much more there is to do.
+    pub is_open: bool,
+}
+
+/// What of a GPU may bound a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Memory outside the chip.
+    #[default]
+    Dram,
+    /// Tensor cores.
+    TensorCores,
+    /// Multiply-adds of products that no tensor core makes.
+    MultiplyAdds,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::Dram => "DRAM",
+            Unit::TensorCores => "tensor cores",
+            Unit::MultiplyAdds => "multiply-adds",
+        })
+    }
+}
+
+/// What a launch of a kernel with a config takes at the least, for sizes of its dims in the signature's order.
+///
+/// # Errors
+/// If the kernel cannot be built with the config, or a pass refuses it.
+pub fn roofline(
+    def: &'static KernelDef,
+    spec: &Specialization,
+    dims: &[u64],
+    config: &Config,
+    machine: Machine,
+    card: &'static Card,
+) -> Result<Roofline> {
+    let kernel = build_kernel(def, spec, config)?;
+    let refused = |e: atlas_codegen::CompileError| CompileFailure {
+        kernel: def.name.to_owned(),
+        message: format!("refused for {machine}"),
+        refused: vec![(config.clone(), e.to_string())],
+        compiler_present: true,
+    };
+    let lowered = pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).map_err(refused)?;
+    let least = compulsory(&lowered, dims);
+    let each = |products: f64, rate: f64| 2.0 * products / rate * 1e6;
+    let units = [
+        (Unit::Dram, least.bytes() / card.dram_bytes * 1e6),
+        (Unit::TensorCores, each(least.tensor, card.tensor) + each(least.tensor_f64, card.tensor_f64)),
+        (Unit::MultiplyAdds, each(least.fma, card.f32) + each(least.fma_f64, card.f64)),
+    ];
+    let (unit, us) = units.into_iter().fold((Unit::Dram, 0.0), |most, one| if one.1 > most.1 { one } else { most });
+    let fits_l2 = least.bytes() <= machine.l2_bytes as f64;
+    Ok(Roofline { us, unit, bytes: least.bytes(), flops: 2.0 * least.products, card, fits_l2, is_open: least.is_open })
+}

@@ -1,0 +1,19 @@
+//! Features that cannot go together are refused by this project, in words that help, and not by a dependency's build script.
+
+use std::path::Path;
+
+/// llvm-sys panics where it is told twice how LLVM is linked: of the features of the code generator one alone tells it.
+#[test]
+fn one_feature_alone_tells_llvm_sys_how_to_link() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("codegen/Cargo.toml");
+    let manifest: toml::Table = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let features = manifest["features"].as_table().unwrap();
+    let tells = |of: &toml::Value| {
+        let names = of.as_array().unwrap().iter().filter_map(|f| f.as_str());
+        names.filter(|f| f.contains("prefer-") || f.contains("force-")).count()
+    };
+    assert_eq!(features.values().map(tells).sum::<usize>(), 1, "{features:?}");
+    // Both together are refused where the code generator is compiled.
+    let root = include_str!("../codegen/src/lib.rs");
+    assert!(root.contains("#[cfg(all(feature = \"llvm-dynamic\", feature = \"llvm-static\"))]\ncompile_error!("));
+}
