@@ -19,9 +19,9 @@ mod rounding;
 mod tests;
 mod words;
 
-pub use approx::{Bound, error_bound};
+pub use approx::error_bound;
 pub use compare::{compare, testp};
-pub use inexact::{Approximation, Inexact};
+pub use inexact::{Approximation, Bound, Inexact};
 
 /// What floating-point values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
