@@ -13,6 +13,7 @@ mod gallery;
 mod gradients;
 mod grids;
 mod long_loops;
+mod magnified;
 mod pairs;
 mod pinned;
 mod pipelines;
