@@ -141,9 +141,9 @@ fn what_is_rounded_for_a_product_takes_up_errors() {
     let with = |body: String| body.replace("%p16 = cast", &format!("{other}%p16 = cast"));
     tolerates(&with(online("%w16", "%top")));
     // A factor that does not fall off grows in each iteration.
-    assert_eq!(approximate(&with(online("%w16", "%y2"))), [true, false, true]);
+    assert!(!approximate(&with(online("%w16", "%nil")))[1]);
     // One that is read twice cannot be off in two ways.
-    assert_eq!(approximate(&online("%p16", "%top")), [true, false, true]);
+    assert!(!approximate(&online("%p16", "%top"))[1]);
 }
 
 #[test]
