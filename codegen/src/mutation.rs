@@ -54,6 +54,8 @@ mutations! {
     InitTaken = "init-taken",
     /// A span of one element at a place that is counted is taken for the first element of its dim.
     CountedIsFirst = "counted-is-first",
+    /// What exponentials, roots and quotients are off by counts as nothing, whatever magnifies it.
+    RoundingsForgotten = "roundings-forgotten",
 }
 
 #[cfg(feature = "mutations")]

@@ -17,6 +17,7 @@ mod gradients;
 mod grids;
 mod infinite;
 mod long_loops;
+mod magnified;
 mod pairs;
 mod pinned;
 mod pipelines;

@@ -35,6 +35,8 @@ pub(super) struct Demand<'a, By: Clone> {
     uses: &'a Uses,
     by: SecondaryMap<Value, Option<By>>,
     open: Vec<Value>,
+    /// Tensors whose stores are members already.
+    stored: SecondaryMap<Param, bool>,
     /// True if a rounding to 16 bits ends the walk.
     roundings_hide: bool,
 }
@@ -42,7 +44,14 @@ pub(super) struct Demand<'a, By: Clone> {
 impl<'a> Demand<'a, Inst> {
     /// Walks back from every operation that leaps: a step of its operand, however small, may become a step of its result.
     pub(super) fn of_leaps(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Inst> {
-        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new(), roundings_hide: false };
+        let mut demand = Demand {
+            kernel,
+            uses,
+            by: SecondaryMap::new(),
+            open: Vec::new(),
+            stored: SecondaryMap::new(),
+            roundings_hide: false,
+        };
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             let leaps = match op {
                 Op::Unary(f, _) => f.row().leaps,
@@ -62,7 +71,14 @@ impl<'a> Demand<'a, Inst> {
 impl<'a> Demand<'a, Param> {
     /// Walks back from every store to a wide tensor.
     pub(super) fn of(kernel: &'a Kernel, uses: &'a Uses) -> Demand<'a, Param> {
-        let mut demand = Demand { kernel, uses, by: SecondaryMap::new(), open: Vec::new(), roundings_hide: true };
+        let mut demand = Demand {
+            kernel,
+            uses,
+            by: SecondaryMap::new(),
+            open: Vec::new(),
+            stored: SecondaryMap::new(),
+            roundings_hide: true,
+        };
         for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
             if let Op::Store { param, .. } = op
                 && !matches!(kernel.params[*param].kind, ParamKind::Tensor { dtype, .. } if dtype.is_half())
@@ -138,6 +154,9 @@ impl<By: Copy> Demand<'_, By> {
 
     /// Whatever a kernel writes to a tensor that it reads too.
     fn written(&mut self, tensor: Param, by: By) {
+        if std::mem::replace(&mut self.stored[tensor], true) {
+            return;
+        }
         for (inst, op) in self.kernel.insts.iter() {
             if matches!(op, Op::Store { param, .. } if *param == tensor) && self.uses.is_live(inst) {
                 self.store(inst, by);

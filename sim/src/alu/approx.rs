@@ -2,24 +2,11 @@
 
 use super::AluForm;
 use super::float::{Brain, Float, Half, Single, pairs};
-use super::inexact::{Exact, Inexact};
+use super::inexact::{Bound, Exact, Inexact};
 use super::rounding::{F32, F64, Round, Value};
 use super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
-
-/// How far a result may be from the exact one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// Units in the last place of the result's type.
-    Ulp(f64),
-    /// Relative to the exact result.
-    Relative(f64),
-    /// In itself.
-    Absolute(f64),
-    /// Whichever allows more.
-    AbsoluteOrRelative(f64),
-}
 
 /// Two to a power, for bounds.
 fn power(exponent: f64) -> f64 {

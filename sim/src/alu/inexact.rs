@@ -1,7 +1,19 @@
 //! Approximate results that are as far off as the ISA lets them be.
 
-use super::approx::Bound;
 use super::rounding::{F64, Format, Round, Value};
+
+/// How far a result may be from the exact one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Units in the last place of the result's type.
+    Ulp(f64),
+    /// Relative to the exact result.
+    Relative(f64),
+    /// In itself.
+    Absolute(f64),
+    /// Whichever allows more.
+    AbsoluteOrRelative(f64),
+}
 
 /// Which of the results that the ISA allows an approximate instruction gives. What its tables fix stays: zeros, infinities
 /// and NaNs as arguments and as results.

@@ -20,9 +20,9 @@ mod rounding;
 mod tests;
 mod words;
 
-pub use approx::{Bound, error_bound};
+pub use approx::error_bound;
 pub use compare::{compare, testp};
-pub use inexact::{Approximation, Inexact};
+pub use inexact::{Approximation, Bound, Inexact};
 
 /// The bits of a number in f16, rounded once to nearest.
 pub(crate) fn f16_bits(x: f64) -> u64 {

@@ -6,6 +6,7 @@ use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
+use std::collections::HashSet;
 
 impl Lower<'_> {
     /// Says all of it, once the kernel is made.
@@ -39,15 +40,13 @@ impl Lower<'_> {
 
     /// Which form computes each function. Those of one place with one verdict are one decision.
     fn note_functions(&self, notes: &mut Notes) {
-        let mut said = Vec::new();
+        let mut said = HashSet::new();
         for inst in self.tile.insts.keys() {
             let Some(verdict) = self.precision.verdict(inst) else { continue };
             let (name, loc) = (self.operation(inst), self.tile.locs[inst]);
-            let one = (name, loc, verdict);
-            if said.contains(&one) {
+            if !said.insert((name, loc, verdict)) {
                 continue;
             }
-            said.push(one);
             notes.push(name, loc, || match verdict {
                 Verdict::Approximate => (
                     "approximate".to_owned(),
