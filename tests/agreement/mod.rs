@@ -17,6 +17,7 @@ mod pinned;
 mod pipelines;
 mod scalars;
 mod starts;
+mod sums;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};
