@@ -31,7 +31,8 @@ fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &m
     let mut found = None;
     let lowered = pipeline::run(kernel, schedule, Platform { target, machine: holds_all }, |pass, k| {
         if pass == "lower_rings" {
-            found = Some(tile_registers(k));
+            // The lesser of the estimates.
+            found = Some(tile_registers(k, 0));
         }
     });
     if let Some(registers) = found {

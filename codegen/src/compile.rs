@@ -4,6 +4,7 @@ use crate::error::CompileError;
 use crate::gpu::{Legal, Lowered};
 use crate::image::KernelImage;
 use crate::machine::Platform;
+use crate::mutation::carried;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use inkwell::context::Context;
@@ -116,7 +117,28 @@ pub fn emit(gpu: &Legal<Lowered>) -> Result<KernelImage, CompileError> {
     Ok(emit_with(gpu, &[], None, StageTimes::default())?.image)
 }
 
+/// The stack that LLVM has, which follows chains of operations by recursion: of very many, further than a thread's stack goes.
+/// What is not used of it takes addresses alone.
+const LLVM_STACK: usize = 64 << 20;
+
+/// Emits a kernel by a thread of its own, which this one waits for.
 fn emit_with(
+    gpu: &Legal<Lowered>,
+    stages: &[Stage],
+    source: Option<&str>,
+    times: StageTimes,
+) -> Result<Compiled, CompileError> {
+    std::thread::scope(|scope| {
+        let emit = carried(|| emit_here(gpu, stages, source, times));
+        let thread = std::thread::Builder::new().name("llvm".to_owned()).stack_size(LLVM_STACK);
+        match thread.spawn_scoped(scope, emit) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(CompileError::bug(format!("a thread for LLVM does not start: {e}"))),
+        }
+    })
+}
+
+fn emit_here(
     gpu: &Legal<Lowered>,
     stages: &[Stage],
     source: Option<&str>,

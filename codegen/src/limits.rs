@@ -15,6 +15,16 @@ pub(crate) fn registers_with_operands(threads: u32, occupancy: u32) -> u32 {
     registers_per_thread(threads, occupancy) * 5 / 6
 }
 
+/// What tiles may take of them: three quarters; the rest is for addresses, operands in flight and scheduling. Measured on the
+/// shipped kernels: above it ptxas spills.
+pub(crate) fn registers_of_tiles(threads: u32, occupancy: u32) -> u32 {
+    three_quarters(registers_per_thread(threads, occupancy))
+}
+
+fn three_quarters(registers: u32) -> u32 {
+    (registers * 3).div_ceil(4)
+}
+
 /// What the CTAs of a kernel may take of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'m> {
@@ -50,10 +60,9 @@ impl<'m> Limits<'m> {
         registers_per_thread(self.threads, self.occupancy).min(share)
     }
 
-    /// What tiles may take of them: three quarters; the rest is for addresses, operands in flight and scheduling. Measured
-    /// on the shipped kernels: above it ptxas spills.
+    /// What tiles may take of them, as [`registers_of_tiles`] says.
     pub(crate) fn of_tiles(&self) -> u32 {
-        (self.registers() * 3).div_ceil(4)
+        three_quarters(self.registers())
     }
 
     /// Refuses so many registers of a thread for tiles if they are too many.

@@ -82,12 +82,24 @@ mod planted {
         f()
     }
 
+    /// The same work for another thread, with what this one plants.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn carried<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        let planted = PLANTED.get();
+        move || {
+            let _restore = Restore(PLANTED.replace(planted));
+            f()
+        }
+    }
+
     /// True if the compiler is to make this mistake.
     pub(crate) fn is_planted(mutation: Mutation) -> bool {
         PLANTED.get() == Some(mutation)
     }
 }
 
+#[cfg(all(feature = "mutations", feature = "llvm"))]
+pub(crate) use planted::carried;
 #[cfg(feature = "mutations")]
 pub(crate) use planted::is_planted;
 #[cfg(feature = "mutations")]
@@ -97,4 +109,10 @@ pub use planted::with;
 #[cfg(not(feature = "mutations"))]
 pub(crate) const fn is_planted(_: Mutation) -> bool {
     false
+}
+
+/// The same work for another thread.
+#[cfg(all(feature = "llvm", not(feature = "mutations")))]
+pub(crate) fn carried<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    f
 }

@@ -1,5 +1,7 @@
 //! The page of passes against their files and headers, and the features that phases forbid.
 
+#[path = "passes/chains.rs"]
+mod chains;
 #[path = "passes/filetests.rs"]
 mod filetests;
 #[path = "passes/work.rs"]

@@ -41,7 +41,7 @@ fn configs(p: &Problem) -> Vec<Config> {
 /// The results with every config are those of the reference.
 #[track_caller]
 fn holds(p: &Problem, inputs: &Inputs, what: &str) {
-    let expected = (p.op.reference)(p, inputs);
+    let expected = p.expected(inputs);
     for config in configs(p) {
         let found = p.prepare(&Device::cpu(), inputs).and_then(|mut prepared| {
             prepared.launch(Some(&config))?;

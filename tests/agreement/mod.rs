@@ -25,6 +25,7 @@ mod scalars;
 mod signed_zeros;
 mod scales;
 mod starts;
+mod sums;
 mod wrong_code;
 
 use atlas::dsl::{Config, DType, KernelDef};

@@ -34,7 +34,7 @@ pub(crate) use placement::contiguous_run;
 pub use placement::{Home, Placement, StagingReason};
 pub use precision::{Precision, Verdict};
 pub(crate) use registers::words;
-pub use registers::{peak_registers, tile_registers};
+pub use registers::{peak_registers, peak_registers_within, tile_registers};
 pub(crate) use sources::root as placement_root;
 pub use uses::{Use, Uses};
 pub use work::{Counts, Prefetched, Read, Sample, Work, WorkFormula};

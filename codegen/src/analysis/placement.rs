@@ -53,6 +53,7 @@ use crate::target::Target;
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use std::collections::BTreeSet;
 
 /// Why a loaded tile goes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +99,50 @@ struct Classes {
     parent: Vec<usize>,
 }
 
+/// The classes once all ties are made.
+struct Tied {
+    /// The class of each value, by its number.
+    class_of: Vec<usize>,
+    /// The values of each class, in order.
+    members: Vec<Vec<Value>>,
+    /// The operations that hand a layout from an operand on to a result, or the other way, by either.
+    touching: SecondaryMap<Value, Vec<Inst>>,
+}
+
+impl Tied {
+    fn of(kernel: &Kernel, classes: &mut Classes) -> Tied {
+        let n = kernel.values.len();
+        let class_of: Vec<usize> = (0..n).map(|i| classes.find(i)).collect();
+        let mut members = vec![Vec::new(); n];
+        kernel.values.keys().for_each(|v| members[class_of[v.index()]].push(v));
+        let mut touching: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::with_capacity(n);
+        for (inst, op) in kernel.insts.iter() {
+            if let (Op::Broadcast { value, .. } | Op::Reduce { value, .. } | Op::Reshape { value, .. }, Some(&r)) =
+                (op, kernel.results[inst].first())
+            {
+                touching[*value].push(inst);
+                touching[r].push(inst);
+            }
+        }
+        Tied { class_of, members, touching }
+    }
+
+    fn members(&self, v: Value) -> &[Value] {
+        &self.members[self.class_of[v.index()]]
+    }
+}
+
 impl Classes {
     fn find(&mut self, i: usize) -> usize {
-        if self.parent[i] != i {
-            let r = self.find(self.parent[i]);
-            self.parent[i] = r;
+        let mut root = i;
+        while self.parent[root] != root {
+            root = self.parent[root];
         }
-        self.parent[i]
+        let mut at = i;
+        while self.parent[at] != root {
+            at = std::mem::replace(&mut self.parent[at], root);
+        }
+        root
     }
     fn union(&mut self, a: Value, b: Value) {
         let (a, b) = (self.find(a.index()), self.find(b.index()));
@@ -128,8 +166,9 @@ impl Placement {
         let mut classes = Classes { parent: (0..n).collect() };
         p.free_values(kernel, uses);
         p.tie(kernel, &mut classes);
-        p.seed_accumulators(kernel, uses, &mut classes, schedule, target)?;
-        p.solve(kernel, uses, &mut classes);
+        let tied = Tied::of(kernel, &mut classes);
+        p.seed_accumulators(kernel, uses, &tied, schedule, target)?;
+        p.solve(kernel, uses, &tied);
         p.place(kernel, uses, schedule.stages);
         Ok(p)
     }
@@ -227,7 +266,7 @@ impl Placement {
         &mut self,
         kernel: &Kernel,
         uses: &Uses,
-        classes: &mut Classes,
+        tied: &Tied,
         schedule: &Schedule,
         target: Target,
     ) -> Result<(), CompileError> {
@@ -240,14 +279,14 @@ impl Placement {
                 })?;
                 self.products[inst] = Some(atom);
                 let r = kernel.results[inst][0];
-                let class = classes.find(r.index());
+                let class = tied.class_of[r.index()];
                 if !seeds.iter().any(|s| s.0 == class) {
                     seeds.push((class, r, atom));
                 }
             }
         }
-        let class_of: Vec<usize> = (0..kernel.values.len()).map(|i| classes.find(i)).collect();
-        let splits = splits(kernel, uses, &class_of, &self.products, schedule);
+        let class_of = &tied.class_of;
+        let splits = splits(kernel, uses, class_of, &self.products, schedule);
         for v in kernel.values.keys() {
             let class = class_of[v.index()];
             if let Some(&(_, r, atom)) = seeds.iter().find(|s| s.0 == class) {
@@ -260,8 +299,8 @@ impl Placement {
         Ok(())
     }
 
-    fn solve(&mut self, kernel: &Kernel, uses: &Uses, classes: &mut Classes) {
-        self.propagate(kernel, classes);
+    fn solve(&mut self, kernel: &Kernel, uses: &Uses, tied: &Tied) {
+        self.propagate(kernel, tied, kernel.insts.keys().collect());
         // Largest first: small tiles derive theirs from the tiles they serve.
         let mut open: Vec<Value> = kernel.values.keys().filter(|&v| self.homes[v].is_none()).collect();
         open.sort_by_key(|&v| (std::cmp::Reverse(kernel.ty(v).elements()), v));
@@ -269,27 +308,28 @@ impl Placement {
             if self.layouts[v].is_some() {
                 continue;
             }
-            let class = classes.find(v.index());
-            let members: Vec<Value> = kernel.values.keys().filter(|m| classes.find(m.index()) == class).collect();
+            let members = tied.members(v);
             let bytes = members
                 .iter()
                 .filter_map(|&m| memory_bytes(kernel, m))
                 .min()
                 .unwrap_or_else(|| kernel.ty(v).dtype.bytes());
-            let widest = widest_access(kernel, uses, &members).unwrap_or(u32::MAX);
+            let widest = widest_access(kernel, uses, members).unwrap_or(u32::MAX);
             let layout = Fragment::blocked(&kernel.ty(v).shape, widest.min(16 / bytes), self.warps);
-            for m in members {
+            for &m in members {
                 self.layouts[m] = Some(layout.clone());
             }
-            self.propagate(kernel, classes);
+            self.propagate(kernel, tied, members.iter().flat_map(|&m| tied.touching[m].iter().copied()).collect());
         }
     }
 
-    /// Derives layouts across broadcasts, folds, reshapes and transposes until nothing changes.
-    fn propagate(&mut self, kernel: &Kernel, classes: &mut Classes) {
-        loop {
+    /// Derives layouts across broadcasts, folds and reshapes until nothing changes: at first across these operations, and
+    /// then, round by round, across those that touch what the round before gave a layout.
+    fn propagate(&mut self, kernel: &Kernel, tied: &Tied, mut next: BTreeSet<Inst>) {
+        while !next.is_empty() {
             let mut found: Vec<(Value, Fragment)> = Vec::new();
-            for (inst, op) in kernel.insts.iter() {
+            for inst in std::mem::take(&mut next) {
+                let op = &kernel.insts[inst];
                 let Some(&r) = kernel.results[inst].first() else {
                     continue;
                 };
@@ -312,14 +352,11 @@ impl Placement {
                     found.push((v, layout));
                 }
             }
-            if found.is_empty() {
-                return;
-            }
             for (v, layout) in found {
-                let class = classes.find(v.index());
-                for m in kernel.values.keys().filter(|m| classes.find(m.index()) == class) {
+                for &m in tied.members(v) {
                     if self.layouts[m].is_none() {
                         self.layouts[m] = Some(layout.clone());
+                        next.extend(&tied.touching[m]);
                     }
                 }
             }

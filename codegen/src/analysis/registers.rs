@@ -12,6 +12,12 @@
 //! dies there gives its registers to the result, and a result that one such operation takes up is never held whole; what it
 //! is made of is held in its place. Constants, indices and repeated elements are made where they are used.
 //!
+//! That asks much of a sum of many loaded tiles, all of which would be there at once. So a kernel that would be refused is
+//! estimated in order besides: what such a result is made of is held in its place only where that takes fewer registers than
+//! the result, and what is loaded from a tensor that the kernel does not write is loaded where it is first used. The lesser
+//! of both estimates counts. ptxas finds either order, as it moves loads and short operations down to their uses. It does
+//! not move functions and quotients, of many instructions each: in order these are held whole from where they stand.
+//!
 //! Copies in chunks of less than 16 bytes hold the addresses of a group of chunks.
 //!
 //! What is not counted: other addresses, predicates, and what ptxas keeps in flight. The limit of `check_registers` leaves room
@@ -28,15 +34,41 @@ use crate::gpu::{
 };
 use crate::layout::Fragment;
 use atlas_dsl::DType;
+use atlas_dsl::op::BinaryOp;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The most 32-bit registers that the tiles of a thread take at any point of a role.
 pub fn peak_registers(k: &Kernel) -> u32 {
-    peak(k, &EntitySet::new())
+    peak(k, &EntitySet::new(), Order::ByRegister)
+}
+
+/// The same, and in order where the tiles would be more than `most`.
+pub fn peak_registers_within(k: &Kernel, most: u32) -> u32 {
+    if tiles(k, Order::ByRegister) <= most { peak_registers(k) } else { tile_registers(k, most) }
+}
+
+/// The registers of tiles without the first operands of its next iterate that a loop of products loads at its end, which
+/// `carry_operands` has weighed by itself; estimated in order, too, where they are more than `most`.
+pub fn tile_registers(k: &Kernel, most: u32) -> u32 {
+    let needed = tiles(k, Order::ByRegister);
+    if needed <= most { needed } else { needed.min(tiles(k, Order::ByValue)) }
+}
+
+fn tiles(k: &Kernel, order: Order) -> u32 {
+    peak(k, &rotated(k), order)
+}
+
+/// In which order element-wise results are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Register by register, where the last of them is taken up.
+    ByRegister,
+    /// Each value whole where it stands, but for those that take more registers than what they are made of.
+    ByValue,
 }
 
 /// The most registers, where some values are not counted.
-fn peak(k: &Kernel, uncounted: &EntitySet<Value>) -> u32 {
+fn peak(k: &Kernel, uncounted: &EntitySet<Value>, order: Order) -> u32 {
     let mut users: SecondaryMap<Value, Users> = SecondaryMap::with_capacity(k.values.len());
     for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
         k.insts[inst].visit_operands(|v| {
@@ -47,7 +79,7 @@ fn peak(k: &Kernel, uncounted: &EntitySet<Value>) -> u32 {
             }
         });
     }
-    let mut walk = Walk::new(k, &users);
+    let mut walk = Walk::new(k, &users, order);
     uncounted.iter().for_each(|v| walk.cost[v] = 0);
     for role in k.roles.values() {
         walk.block(role.body, Live::default());
@@ -55,10 +87,51 @@ fn peak(k: &Kernel, uncounted: &EntitySet<Value>) -> u32 {
     walk.peak
 }
 
-/// The same without the first operands of its next iterate that a loop of products loads at its end, which
-/// `carry_operands` has weighed by itself.
-pub fn tile_registers(k: &Kernel) -> u32 {
-    peak(k, &rotated(k))
+/// How many instructions use each load that may stand right before the first of them, because the kernel does not write what it
+/// reads and its own block alone uses it; 0 for other values.
+fn uses_of_late(k: &Kernel, users: &SecondaryMap<Value, Users>) -> SecondaryMap<Value, u32> {
+    let mut loads: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    for (block, data) in &k.blocks {
+        for &inst in &data.insts {
+            if let Op::LoadGlobal { param, .. } = &k.insts[inst]
+                && k.params[*param].kind.is_read_only()
+            {
+                loads[k.results[inst][0]] = Some(block);
+            }
+        }
+    }
+    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for (block, data) in &k.blocks {
+        for &inst in &data.insts {
+            // What is repeated in several places is needed in the first of them, and stands elsewhere.
+            let is_repeated = matches!(k.insts[inst], Op::Broadcast(_))
+                && k.results[inst].iter().any(|&r| matches!(users[r], Users::Many));
+            for v in operands(&k.insts[inst]) {
+                if loads[v] == Some(block) && !is_repeated {
+                    uses[v] += 1;
+                } else {
+                    loads[v] = None;
+                }
+            }
+        }
+    }
+    for (v, from) in loads.iter() {
+        if from.is_none() {
+            uses[v] = 0;
+        }
+    }
+    uses
+}
+
+/// The operands of an operation, each once.
+fn operands(op: &Op) -> Vec<Value> {
+    let mut operands = Vec::new();
+    op.visit_operands(|v| {
+        if !operands.contains(&v) {
+            operands.push(v);
+        }
+    });
+    operands
 }
 
 /// What loops carry of operands that they have loaded for their next iterate: values that take their registers in turn.
@@ -111,11 +184,14 @@ struct Walk<'k> {
     /// The last search that met a value: a value that is reached by many ways is looked at once.
     met: SecondaryMap<Value, u32>,
     searches: u32,
+    order: Order,
+    /// Of loads that stand where they are first used, the uses that the walk has not met.
+    late: SecondaryMap<Value, u32>,
     peak: u32,
 }
 
 impl<'k> Walk<'k> {
-    fn new(k: &'k Kernel, users: &SecondaryMap<Value, Users>) -> Walk<'k> {
+    fn new(k: &'k Kernel, users: &SecondaryMap<Value, Users>, order: Order) -> Walk<'k> {
         let n = k.values.len();
         let mut walk = Walk {
             k,
@@ -123,6 +199,8 @@ impl<'k> Walk<'k> {
             passes: SecondaryMap::with_capacity(n),
             met: SecondaryMap::with_capacity(n),
             searches: 0,
+            order,
+            late: if order == Order::ByValue { uses_of_late(k, users) } else { SecondaryMap::new() },
             peak: 0,
         };
         for v in k.values.keys() {
@@ -197,17 +275,78 @@ impl<'k> Walk<'k> {
     /// they pass register by register.
     fn leaves(&mut self, op: &Op, live: &mut Live) {
         self.searches += 1;
-        let mut open = Vec::new();
-        op.visit_operands(|v| open.push(v));
+        let (mut open, mut loads) = (Vec::new(), Vec::new());
+        self.operands(op, &mut open, &mut loads);
         while let Some(v) = open.pop() {
             if std::mem::replace(&mut self.met[v], self.searches) == self.searches {
                 continue;
             }
             match self.k.values[v].def {
-                ValueDef::Result(inst, _) if self.passes[v] => self.k.insts[inst].visit_operands(|o| open.push(o)),
-                _ => self.hold(v, live),
+                ValueDef::Result(inst, _) if self.passes[v] && !self.is_better_whole(v, live) => {
+                    self.operands(&self.k.insts[inst], &mut open, &mut loads);
+                }
+                _ => {
+                    self.passes[v] = false;
+                    self.hold(v, live);
+                }
             }
         }
+        if loads.is_empty() {
+            return;
+        }
+        // They stand here.
+        self.peak = self.peak.max(live.registers);
+        for v in loads {
+            self.drop(v, live);
+            if let ValueDef::Result(load, _) = self.k.values[v].def {
+                self.leaves(&self.k.insts[load], live);
+            }
+        }
+    }
+
+    /// Adds the operands of an operation to what is needed, and to `loads` those that nothing before it uses and that stand
+    /// where they are used.
+    fn operands(&mut self, op: &Op, needed: &mut Vec<Value>, loads: &mut Vec<Value>) {
+        op.visit_operands(|v| needed.push(v));
+        if self.order == Order::ByRegister {
+            return;
+        }
+        for v in operands(op) {
+            self.late[v] = match self.late[v] {
+                0 => 0,
+                1 => {
+                    loads.push(v);
+                    0
+                }
+                uses => uses - 1,
+            };
+        }
+    }
+
+    /// True, in order, for a result that takes fewer registers than what it is made of takes beside what is live.
+    fn is_better_whole(&self, v: Value, live: &Live) -> bool {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+        // Repeated elements stay where they come from, and predicates are few.
+        if self.order == Order::ByRegister || self.cost[v] == 0 || !is_evaluated(&self.k.insts[inst]) {
+            return false;
+        }
+        if is_long(&self.k.insts[inst]) {
+            return true;
+        }
+        let (mut open, mut seen, mut registers) = (vec![inst], EntitySet::new(), 0);
+        for _ in 0..FARTHEST {
+            let Some(inst) = open.pop() else { break };
+            self.k.insts[inst].visit_operands(|o| match self.k.values[o].def {
+                _ if !seen.insert(o) => {}
+                ValueDef::Result(inst, _) if self.passes[o] => open.push(inst),
+                _ if live.values.contains(o) => {}
+                _ => registers += self.cost[o],
+            });
+            if registers > self.cost[v] {
+                return true;
+            }
+        }
+        !open.is_empty()
     }
 
     /// Registers that an operation needs besides its operands and results.
@@ -218,8 +357,7 @@ impl<'k> Walk<'k> {
         }
         let Op::Mma { atom, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none.
-            let polynomial = matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact);
-            return if polynomial { 8 } else { 0 };
+            return if is_polynomial(op) { 8 } else { 0 };
         };
         if atom.is_tensor_core() {
             // Operands are values of their own.
@@ -271,14 +409,32 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
         return true;
     }
-    let elementwise = |op: &Op| op.is_elementwise() || matches!(op, Op::Broadcast(_) | Op::Refill { .. });
-    if !elementwise(&k.insts[def]) {
+    if !is_evaluated(&k.insts[def]) {
         return false;
     }
     let Users::One(one) = users else { return false };
-    let op = &k.insts[one];
-    elementwise(op) || matches!(op, Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. })
+    let takes =
+        |op: &Op| matches!(op, Op::Broadcast(_) | Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. });
+    is_evaluated(&k.insts[one]) || takes(&k.insts[one])
 }
+
+/// True for what is evaluated element by element.
+fn is_evaluated(op: &Op) -> bool {
+    op.is_elementwise() || matches!(op, Op::Refill { .. })
+}
+
+/// True for a function that is evaluated by a polynomial; an approximate instruction is not.
+fn is_polynomial(op: &Op) -> bool {
+    matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact)
+}
+
+/// True for what takes so many instructions that ptxas leaves them where they stand.
+fn is_long(op: &Op) -> bool {
+    is_polynomial(op) || matches!(op, Op::Binary(BinaryOp::Div | BinaryOp::Rem, ..))
+}
+
+/// So many operations that a result is made of are looked at; what is made of more is held whole.
+const FARTHEST: usize = 256;
 
 /// Registers that a narrow chunk of a copy takes: where it comes from and goes to, and what it is where nothing copies it
 /// asynchronously.
@@ -308,5 +464,63 @@ mod tests {
         let k = parse_gpu(&text).unwrap();
         // What the chain begins with: the rest passes.
         assert_eq!(peak_registers(&k), 1);
+    }
+
+    /// Rows of 8 registers of a thread, loaded first or where they are added, after `each` of them.
+    fn sum(rows: usize, loaded_first: bool, each: &str) -> Kernel {
+        let params: String = (0..rows).map(|i| format!("%x{i}: f32[N, D] strides [256, 1] align 16, ")).collect();
+        let mut text = format!(
+            "gpu @sum sm_80 threads 32 ({params}%y: out f32[N, D] strides [256, 1] align 16)\n\
+             dims N: ?1, D = 256\nlayout #0 = [256] threads (32:4@0) regs (4:1@0, 2:128@0)\n\
+             programs (%0) = linear (N)\nrole all scope cta {{\n"
+        );
+        let (mut loads, mut sums) = (Vec::new(), Vec::new());
+        for i in 0..rows {
+            loads.push(format!("  %{}: f32 #0 = load.global %x{i}[%0, 0 ..+ 256]\n", i + 1));
+            let (made, before) = (2 * rows + 1 + i, 2 * rows + i);
+            let made_of = format!("  %{}: f32 #0 = {each} %{}\n", rows + 1 + i, i + 1);
+            let added = format!("  %{made}: f32 #0 = add %{before}, %{}\n", rows + 1 + i);
+            let first = format!("  %{made}: f32 #0 = neg %{}\n", rows + 1 + i);
+            sums.push(made_of + if i == 0 { &first } else { &added });
+        }
+        let order = match loaded_first {
+            true => loads.concat() + &sums.concat(),
+            false => loads.iter().zip(&sums).map(|(load, sum)| load.clone() + sum).collect(),
+        };
+        write!(text, "{order}  store.global %y[%0, 0 ..+ 256], %{}\n}}\n", 3 * rows).unwrap();
+        parse_gpu(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    #[test]
+    fn a_sum_is_added_up_in_order_where_all_of_it_would_be_too_much() {
+        for loaded_first in [false, true] {
+            let k = sum(30, loaded_first, "neg");
+            // A program's number, and all rows at once.
+            assert_eq!(peak_registers(&k), 1 + 30 * 8);
+            assert_eq!(tile_registers(&k, 1 + 30 * 8), 1 + 30 * 8);
+            // The sum, and a row.
+            assert_eq!(tile_registers(&k, 30 * 8), 1 + 2 * 8);
+            assert_eq!(peak_registers_within(&k, 30 * 8), 1 + 2 * 8);
+        }
+    }
+
+    /// Nobody moves functions down to where they are used.
+    #[test]
+    fn functions_that_stand_first_are_held() {
+        let mut k = sum(30, false, "exp");
+        assert!(tile_registers(&k, 0) <= 1 + 2 * 8 + 8);
+        // All functions before all sums.
+        let body = k.roles.values().next().unwrap().body;
+        let is_sum = |k: &Kernel, i: Inst| matches!(k.insts[i], Op::Binary(..) | Op::StoreGlobal { .. });
+        let insts = k.blocks[body].insts.clone();
+        let (late, early): (Vec<Inst>, Vec<Inst>) = insts.into_iter().partition(|&i| is_sum(&k, i));
+        k.blocks[body].insts = early.into_iter().chain(late).collect();
+        assert!(tile_registers(&k, 0) >= 30 * 8);
+    }
+
+    /// A chain that is as long as a kernel is looked at a part at a time.
+    #[test]
+    fn an_estimate_in_order_takes_no_longer_for_long_chains() {
+        assert_eq!(tile_registers(&sum(5000, false, "neg"), 0), 1 + 2 * 8);
     }
 }

@@ -6,13 +6,11 @@ use std::collections::BTreeSet;
 
 /// A value seen through transposes, and whether there is an odd number of them.
 pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
-    match kernel.def_op(v) {
-        Some((_, &Op::Transpose(inner))) => {
-            let (r, t) = root(kernel, inner);
-            (r, !t)
-        }
-        _ => (v, false),
+    let (mut v, mut turned) = (v, false);
+    while let Some((_, &Op::Transpose(inner))) = kernel.def_op(v) {
+        (v, turned) = (inner, !turned);
     }
+    (v, turned)
 }
 
 /// All that an operation is computed from, each once.

@@ -6,12 +6,12 @@
 
 use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
-use crate::analysis::peak_registers;
+use crate::analysis::peak_registers_within;
 use crate::analysis::sectors::{line_share, sector_share};
 use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
-use crate::limits::registers_per_thread;
+use crate::limits::{registers_of_tiles, registers_per_thread};
 use crate::math::Count;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
@@ -203,7 +203,7 @@ impl WorkFormula {
         let roles = roles.collect();
         let read = std::mem::take(&mut walk.read);
         let tensors = read.into_iter().map(|p| walk.tensor_bytes(p)).collect();
-        let tiles = peak_registers(k);
+        let tiles = peak_registers_within(k, registers_of_tiles(k.threads, k.occupancy));
         let others = (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
         // The assembler loads operands of products several steps ahead, as far as there are registers.
         let products = k.insts.values().any(|op| matches!(op, Op::Mma { atom, .. } if atom.is_tensor_core()));

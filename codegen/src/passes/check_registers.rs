@@ -7,7 +7,8 @@
 //! A config is accepted or refused with a reason; no kernel is changed by it, and none that is refused runs.
 //!
 //! # Argument
-//! The estimate is that of `analysis/registers.rs`, whose head says what it is worth. It runs before buffers get addresses:
+//! The estimate is that of `analysis/registers.rs`, whose head says what it is worth and that a kernel which it would refuse is
+//! estimated in order besides. It runs before buffers get addresses:
 //! what `allocate_shared` and `insert_barriers` add takes no registers of tiles.
 //!
 //! # Breaks it
@@ -24,7 +25,8 @@ use atlas_dsl::ir::Loc;
 /// Refuses a kernel whose tiles need more of a thread's registers than they may have.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, cx.machine);
-    let (peak, limit) = (tile_registers(k), limits.of_tiles());
+    let limit = limits.of_tiles();
+    let peak = tile_registers(k, limit);
     limits.check_registers(peak, "the tiles need")?;
     cx.notes.push("registers", Loc::default(), || {
         let because = format!(

@@ -190,3 +190,23 @@ fn whole_numbers_of_dims() {
     run(&kernel(text), &[21, 100, 1], args, Mode::Native).unwrap();
     assert_eq!(y.values(), [63.0]);
 }
+
+/// Chains are as long as a kernel; a thread's stack does not grow with them.
+#[test]
+fn long_chains_run_on_the_stack_of_a_thread() {
+    let mut text = String::from(
+        "kernel @chain(%x: f32[N], %y: out f32[N])\ndims N: ?1\ngrid (%n) = (tiles(N, 4)) {\n\
+         %a0 = load %x[%n : 4] : f32[4]\n%r0 = reshape %a0 : f32[4, 1]\n",
+    );
+    for i in 0..4000 {
+        text += &format!("%c{i} = lt %a{i}, %a0\n%b{i} = select %c{i}, %a0, %a{i}\n%d{i} = neg %b{i}\n");
+        text += &format!("%t{i} = transpose %r{i}\n%r{} = transpose %t{i}\n%a{} = abs %d{i}\n", i + 1, i + 1);
+    }
+    text += "%z = reshape %r4000 : f32[4]\n%s = add %a4000, %z\nstore %y[%n : 4], %s\n}";
+    let run = move || {
+        let x = Buffer::new(F32, &[1.0, 2.0, 3.0, 4.0, 5.0]);
+        run_text(&text, &[5], &[(&x, &[5])], (F32, &[5]), Mode::Native).unwrap().values()
+    };
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+    assert_eq!(thread.join().expect("a thread that ends"), [2.0, 4.0, 6.0, 8.0, 10.0]);
+}

@@ -163,7 +163,7 @@ fn place(args: &Args) -> Result<(Platform, &'static Card)> {
     };
     let here = |card: &&Card| card.sm == on.machine.sm;
     if let (Some(gpu), Some(card)) = (&args.gpu, named.filter(|card| !here(card))) {
-        eprintln!(
+        tell!(
             "warning: --gpu: `{gpu}` is sm_{}, and what is explained is for {on}: its records are of another machine; leave out --arch, \
              or the GPU",
             card.sm

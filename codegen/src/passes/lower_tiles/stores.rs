@@ -7,6 +7,7 @@ use crate::gpu::{self, Op as GpuOp, access_elements};
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::{Slice, UnaryOp};
 use atlas_dsl::{Block, Dim, Inst, Op, Param, Value};
+use std::collections::BTreeSet;
 
 impl Lower<'_> {
     pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
@@ -60,8 +61,7 @@ impl Lower<'_> {
     pub(super) fn find_trees_of_stores(&mut self, block: Block) {
         for &inst in self.tile.blocks[block].insts.iter().rev() {
             let Op::Store { value, .. } = self.tile.insts[inst] else { continue };
-            let mut tree = Vec::new();
-            self.collect(value, block, &mut tree);
+            let tree = self.tree(value, block);
             let free = |v: Value| {
                 tree.contains(&v)
                     || self.of_stores[v]
@@ -78,35 +78,43 @@ impl Lower<'_> {
         }
     }
 
-    /// Collects the element-wise operations that make a value and that nothing else uses.
-    fn collect(&self, v: Value, block: Block, tree: &mut Vec<Value>) {
-        let Some((inst, op)) = self.tile.def_op(v) else { return };
-        if self.uses.block_of(inst) != Some(block)
-            || (self.uses.get(v).len() > 1 && !self.is_cheap(v, block))
-            || *self.placement.home(v) != Home::Registers
-            || self.of_stores[v]
-        {
-            return;
+    /// The element-wise operations that make a value and that nothing else uses.
+    fn tree(&self, v: Value, block: Block) -> BTreeSet<Value> {
+        let (mut tree, mut open) = (BTreeSet::new(), vec![v]);
+        while let Some(v) = open.pop() {
+            let Some((inst, op)) = self.tile.def_op(v) else { continue };
+            if tree.contains(&v)
+                || self.uses.block_of(inst) != Some(block)
+                || (self.uses.get(v).len() > 1 && !self.is_cheap(v, block))
+                || *self.placement.home(v) != Home::Registers
+                || self.of_stores[v]
+            {
+                continue;
+            }
+            if op.is_elementwise() {
+                tree.insert(v);
+                op.visit_operands(|o| open.push(o));
+            } else if matches!(op, Op::Broadcast { .. }) {
+                tree.insert(v);
+            }
         }
-        if op.is_elementwise() {
-            tree.push(v);
-            op.visit_operands(|o| self.collect(o, block, tree));
-        } else if matches!(op, Op::Broadcast { .. }) {
-            tree.push(v);
-        }
+        tree
     }
 
     /// True if a value is made again at little cost: a few element-wise operations on tiles that lie in shared memory.
     fn is_cheap(&self, v: Value, block: Block) -> bool {
-        match self.placement.home(v) {
-            Home::Anywhere | Home::Copied(_) | Home::Carried => return true,
-            Home::Stored => return false,
-            Home::Registers => {}
-        }
-        self.uses.get(v).iter().all(|u| u.block == block)
-            && match self.tile.def_op(v) {
-                Some((_, Op::Cast(_, a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, a))) => self.is_cheap(*a, block),
-                _ => false,
+        let mut v = v;
+        loop {
+            match self.placement.home(v) {
+                Home::Anywhere | Home::Copied(_) | Home::Carried => return true,
+                Home::Stored => return false,
+                Home::Registers => {}
             }
+            let is_here = self.uses.get(v).iter().all(|u| u.block == block);
+            match self.tile.def_op(v) {
+                Some((_, Op::Cast(_, a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, a))) if is_here => v = *a,
+                _ => return false,
+            }
+        }
     }
 }

@@ -7,36 +7,110 @@ use crate::gpu::{self, Op as GpuOp, Type};
 use crate::layout::Fragment;
 use atlas_dsl::types::dropped_axes;
 use atlas_dsl::{Op, Value};
+use std::collections::BTreeMap;
+
+/// A value that is being made.
+struct Frame {
+    v: Value,
+    layout: Fragment,
+    /// The operands that it is made of, and in which layouts.
+    wanted: Vec<(Value, Fragment)>,
+    /// Those of them that are there.
+    got: Vec<gpu::Value>,
+    /// True of the first value of an evaluation of what lives nowhere.
+    is_outermost: bool,
+}
 
 impl Lower<'_> {
     /// A fragment of `v` in `layout`.
+    ///
+    /// Operands are made first, each just before the next one is looked at. Values that wait for theirs stand in a list, since
+    /// chains of them are as long as a kernel, and a thread's stack is not.
     pub(super) fn fragment(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
-        if let Some(&made) = self.fragments.get(&v) {
-            return Ok(self.convert(made, layout));
+        if let Some(there) = self.there(v, layout) {
+            return Ok(there);
         }
-        if *self.placement.home(v) == Home::Anywhere {
-            return self.made_anywhere(v, layout);
+        let mut frames = vec![self.frame(v, layout.clone())?];
+        while let Some(mut frame) = frames.pop() {
+            if let Some((v, layout)) = frame.wanted.get(frame.got.len()).cloned() {
+                if let Some(there) = self.there(v, &layout) {
+                    frame.got.push(there);
+                    frames.push(frame);
+                } else {
+                    let operand = self.frame(v, layout)?;
+                    frames.extend([frame, operand]);
+                }
+                continue;
+            }
+            let made = self.make(frame.v, &frame.layout, &frame.got)?;
+            let made = self.keep(frame, made);
+            match frames.last_mut() {
+                Some(user) => user.got.push(made),
+                None => return Ok(made),
+            }
         }
-        let made = self.make(v, layout)?;
-        self.fragments.insert(v, made);
-        Ok(self.convert(made, layout))
+        Err(CompileError::bug(format!("{v} is not made")))
     }
 
-    /// A value that lives nowhere: made where it is asked for. What one evaluation asks for again it has, for a chain of
+    /// A value that was made before, in `layout`.
+    ///
+    /// A value that lives nowhere is made where it is asked for. What one evaluation asks for again it has, for a chain of
     /// choices that read the last one twice each would else be written out as a tree.
-    fn made_anywhere(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
-        let is_outermost = self.evaluated.is_none();
-        let key = (v, layout.clone());
-        if let Some(&made) = self.evaluated.get_or_insert_default().get(&key) {
-            return Ok(made);
+    fn there(&mut self, v: Value, layout: &Fragment) -> Option<gpu::Value> {
+        if let Some(&made) = self.fragments.get(&v) {
+            return Some(self.convert(made, layout));
         }
-        let made = self.make(v, layout)?;
-        let made = self.convert(made, layout);
-        self.evaluated.get_or_insert_default().insert(key, made);
+        if *self.placement.home(v) == Home::Anywhere {
+            return self.evaluated.as_ref()?.get(&(v, layout.clone())).copied();
+        }
+        None
+    }
+
+    /// Begins to make a value.
+    fn frame(&mut self, v: Value, layout: Fragment) -> Result<Frame, CompileError> {
+        let wanted = self.wanted(v, &layout)?;
+        let is_outermost = *self.placement.home(v) == Home::Anywhere && self.evaluated.is_none();
+        if is_outermost {
+            self.evaluated = Some(BTreeMap::new());
+        }
+        Ok(Frame { v, layout, wanted, got: Vec::new(), is_outermost })
+    }
+
+    /// Notes what was made; gives it in the layout that was asked for.
+    fn keep(&mut self, frame: Frame, made: gpu::Value) -> gpu::Value {
+        let Frame { v, layout, is_outermost, .. } = frame;
+        if *self.placement.home(v) != Home::Anywhere {
+            self.fragments.insert(v, made);
+            return self.convert(made, &layout);
+        }
+        let made = self.convert(made, &layout);
         if is_outermost {
             self.evaluated = None;
+        } else if let Some(evaluated) = &mut self.evaluated {
+            evaluated.insert((v, layout), made);
         }
-        Ok(made)
+        made
+    }
+
+    /// The operands of which a value is made in `layout`, and their layouts.
+    fn wanted(&self, v: Value, layout: &Fragment) -> Result<Vec<(Value, Fragment)>, CompileError> {
+        if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {
+            return Ok(Vec::new());
+        }
+        let Some((_, op)) = self.tile.def_op(v) else { return Ok(Vec::new()) };
+        let mut wanted = Vec::new();
+        match op {
+            Op::TableGet { .. } => op.visit_operands(|i| wanted.push((i, self.scalar_layout()))),
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) | Op::Other { .. } => {
+                op.visit_operands(|o| wanted.push((o, layout.clone())));
+            }
+            Op::Broadcast { value, .. } => {
+                wanted.push((*value, layout.broadcast_source(&self.tile.ty(*value).shape)));
+            }
+            Op::Reshape { value, .. } => wanted.push((*value, self.layout_of(*value)?.without_unit_padding())),
+            _ => {}
+        }
+        Ok(wanted)
     }
 
     /// The same tile in another layout; nothing if the layouts are one map.
@@ -48,7 +122,8 @@ impl Lower<'_> {
         self.push_tile(GpuOp::Convert(v), dtype, layout)
     }
 
-    fn make(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
+    /// Makes a value, given the operands that it wants. Its layout is what was asked for, or its own.
+    fn make(&mut self, v: Value, layout: &Fragment, got: &[gpu::Value]) -> Result<gpu::Value, CompileError> {
         let ty = self.tile.ty(v).clone();
         if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {
             let from = self.resident(v)?;
@@ -58,60 +133,32 @@ impl Lower<'_> {
             return Err(CompileError::bug(format!("{v} is not in scope")));
         };
         let op = op.clone();
-        Ok(match op {
-            Op::Splat { value, .. } => self.push_tile(GpuOp::Const(value), ty.dtype, layout),
-            Op::Iota { axis, .. } => self.push_tile(GpuOp::Iota { axis, offset: 0 }, ty.dtype, layout),
-            Op::DimSize(d) => self.push_tile(GpuOp::DimSize(d), ty.dtype, layout),
-            Op::DimTiles { dim, size } => self.push_tile(GpuOp::DimTiles(dim, size), ty.dtype, layout),
-            Op::ScalarParam(p) => self.push_tile(GpuOp::ScalarParam(p), ty.dtype, layout),
-            Op::TableGet { table, indices } => {
-                let scalar = self.scalar_layout();
-                let mut at = Vec::new();
-                for i in indices {
-                    at.push(self.fragment(i, &scalar)?);
-                }
-                self.push_tile(GpuOp::TableGet(table, at), ty.dtype, layout)
-            }
-            Op::Unary(op, a) => {
-                let a = self.fragment(a, layout)?;
+        Ok(match (op, got) {
+            (Op::Splat { value, .. }, _) => self.push_tile(GpuOp::Const(value), ty.dtype, layout),
+            (Op::Iota { axis, .. }, _) => self.push_tile(GpuOp::Iota { axis, offset: 0 }, ty.dtype, layout),
+            (Op::DimSize(d), _) => self.push_tile(GpuOp::DimSize(d), ty.dtype, layout),
+            (Op::DimTiles { dim, size }, _) => self.push_tile(GpuOp::DimTiles(dim, size), ty.dtype, layout),
+            (Op::ScalarParam(p), _) => self.push_tile(GpuOp::ScalarParam(p), ty.dtype, layout),
+            (Op::TableGet { table, .. }, at) => self.push_tile(GpuOp::TableGet(table, at.to_vec()), ty.dtype, layout),
+            (Op::Unary(op, _), &[a]) => {
                 self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
             }
-            Op::Binary(op, a, b) => {
-                let a = self.fragment(a, layout)?;
-                let b = self.fragment(b, layout)?;
+            (Op::Binary(op, ..), &[a, b]) => {
                 self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
             }
-            Op::Compare(p, a, b) => {
-                let a = self.fragment(a, layout)?;
-                let b = self.fragment(b, layout)?;
-                self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout)
-            }
-            Op::Select { cond, on_true, on_false } => {
-                let c = self.fragment(cond, layout)?;
-                let t = self.fragment(on_true, layout)?;
-                let f = self.fragment(on_false, layout)?;
-                self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout)
-            }
-            Op::Cast(dtype, a) => {
-                let a = self.fragment(a, layout)?;
-                self.push_tile(GpuOp::Cast(a), dtype, layout)
-            }
-            Op::Other { value, other, ref axes } => {
-                let a = self.fragment(value, layout)?;
+            (Op::Compare(p, ..), &[a, b]) => self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout),
+            (Op::Select { .. }, &[c, t, f]) => self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout),
+            (Op::Cast(dtype, _), &[a]) => self.push_tile(GpuOp::Cast(a), dtype, layout),
+            (Op::Other { value, other, ref axes }, &[a]) => {
                 let valid = self.valid(value, axes)?;
                 if valid.is_empty() || self.extents.is_filled_with(self.tile, value, other) {
                     return Ok(a);
                 }
                 self.push_tile(GpuOp::Refill { value: a, neutral: other, valid }, ty.dtype, layout)
             }
-            Op::Broadcast { value, .. } => {
-                let from = layout.broadcast_source(&self.tile.ty(value).shape);
-                let a = self.fragment(value, &from)?;
-                self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout)
-            }
-            Op::Reshape { value, ref axes } => {
+            (Op::Broadcast { .. }, &[a]) => self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout),
+            (Op::Reshape { value, ref axes }, &[a]) => {
                 let from = self.layout_of(value)?.without_unit_padding();
-                let a = self.fragment(value, &from)?;
                 // An axis that goes takes along what was known of it.
                 let dropped = dropped_axes(self.tile.ty(value).rank(), axes);
                 let ragged = self.extents.constraints(value).any(|c| dropped.contains(&c.axis));
@@ -125,16 +172,17 @@ impl Lower<'_> {
                     .ok_or_else(|| CompileError::bug(format!("reshape of {from} to {:?}", ty.shape)))?;
                 self.push_tile(GpuOp::Reshape(a), ty.dtype, &to)
             }
-            Op::Transpose(_) => {
+            (Op::Transpose(_), _) => {
                 let (root, transposed) = self.root(v);
                 let from = gpu::SharedRef { transposed, ..self.resident(root)? };
                 self.push_tile(GpuOp::LoadShared(from), ty.dtype, layout)
             }
-            Op::Dot { .. } => self.make_dot(inst)?,
-            Op::Load { .. } => self.make_load(inst, layout)?,
-            Op::Reduce { .. } | Op::Loop { .. } | Op::Store { .. } | Op::Yield(_) => {
+            (Op::Dot { .. }, _) => self.make_dot(inst)?,
+            (Op::Load { .. }, _) => self.make_load(inst, layout)?,
+            (Op::Reduce { .. } | Op::Loop { .. } | Op::Store { .. } | Op::Yield(_), _) => {
                 return Err(CompileError::bug(format!("{v} was not lowered before its use")));
             }
+            (op, got) => return Err(CompileError::bug(format!("{op:?} of {} operands", got.len()))),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::trees::is_column;
-use crate::gpu::{Inst, Kernel, Op, Operand, Slice, Type, Valid, Value, ValueDef};
+use crate::gpu::{Inst, Kernel, Op, Operand, SharedRef, Slice, Type, Valid, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use std::collections::BTreeMap;
@@ -67,12 +67,63 @@ impl<'k> Ranges<'k> {
         self.push(Op::Refill { value: made, neutral: 0.0, valid: vec![] }, self.k.values[made].ty.clone(), inst)
     }
 
-    /// The range's columns of a value.
+    /// The range's columns of a value. What it is made of comes first, from a list: chains are as long as a kernel.
     fn columns(&mut self, v: Value) -> Value {
-        let ValueDef::Result(inst, _) = self.k.values[v].def else { return v };
-        if let Some(&made) = self.made.get(&v) {
-            return made;
+        let mut open = vec![v];
+        while let Some(&v) = open.last() {
+            let next = match self.made.contains_key(&v) {
+                true => None,
+                false => self.operands(v).into_iter().find(|o| self.is_open(*o)),
+            };
+            match next {
+                Some(operand) => open.push(operand),
+                None => {
+                    if self.is_open(v) {
+                        self.make(v);
+                    }
+                    open.pop();
+                }
+            }
         }
+        self.made_of(v)
+    }
+
+    /// True if columns of a value are still to be made.
+    fn is_open(&self, v: Value) -> bool {
+        matches!(self.k.values[v].def, ValueDef::Result(..)) && !self.made.contains_key(&v)
+    }
+
+    /// Columns that were made, or what is no tile of the tree.
+    fn made_of(&self, v: Value) -> Value {
+        self.made.get(&v).copied().unwrap_or(v)
+    }
+
+    /// The operands of which columns are read, in the order in which they are made.
+    fn operands(&self, v: Value) -> Vec<Value> {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return Vec::new() };
+        match &self.k.insts[inst] {
+            Op::LoadShared(_) | Op::LoadGlobal { .. } => vec![],
+            Op::Broadcast(a) if is_column(self.k, *a) => vec![],
+            Op::Convert(a) if self.shared(*a).is_some() => vec![],
+            Op::Refill { value, .. } => vec![*value],
+            Op::Mma { acc, .. } => acc.iter().copied().collect(),
+            op => {
+                let mut operands = Vec::new();
+                op.visit_operands(|o| operands.push(o));
+                operands
+            }
+        }
+    }
+
+    /// Where a value is read in shared memory, if it is.
+    fn shared(&self, v: Value) -> Option<SharedRef> {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
+        if let Op::LoadShared(from) = self.k.insts[inst] { Some(from) } else { None }
+    }
+
+    /// Makes the range's columns of a value, given those of its operands.
+    fn make(&mut self, v: Value) {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return };
         let (dtype, whole) = self.k.tile(v);
         let (last, layout) = (whole.shape.len() as u8 - 1, self.plan.layouts.get(whole).unwrap_or(whole).clone());
         let mut op = self.k.insts[inst].clone();
@@ -81,17 +132,17 @@ impl<'k> Ranges<'k> {
             Op::LoadShared(from) => *from = from.further(0, self.first),
             Op::LoadGlobal { slices, .. } => self.narrow(slices),
             Op::Broadcast(a) => {
-                let a = if is_column(self.k, *a) { *a } else { self.columns(*a) };
+                let a = if is_column(self.k, *a) { *a } else { self.made_of(*a) };
                 let from = layout.broadcast_source(&self.k.tile(a).1.shape);
                 op = Op::Broadcast(self.in_layout(a, &from));
             }
             Op::Convert(a) => {
                 let made = self.moved(*a, dtype, &layout);
                 self.made.insert(v, made);
-                return made;
+                return;
             }
             Op::Refill { value, valid, .. } => {
-                *value = self.columns(*value);
+                *value = self.made_of(*value);
                 let (first, len) = (self.first, self.len);
                 let narrow = |v: &mut Valid| {
                     if v.axis == last {
@@ -104,10 +155,10 @@ impl<'k> Ranges<'k> {
                 if let Operand::Shared(b) = b {
                     *b = b.further(0, self.first);
                 }
-                *acc = acc.map(|c| self.columns(c));
+                *acc = acc.map(|c| self.made_of(c));
                 shape.1 = self.len;
             }
-            op => op.replace_operands(|a| self.columns(a)),
+            op => op.replace_operands(|a| self.made_of(a)),
         }
         let ty = match self.k.values[v].ty {
             Type::InFlight { .. } => Type::InFlight { dtype, layout },
@@ -115,18 +166,17 @@ impl<'k> Ranges<'k> {
         };
         let made = self.push(op, ty, inst);
         self.made.insert(v, made);
-        made
     }
 
     /// Columns of a value in a layout that is not its own: read in it, if they are read.
     fn moved(&mut self, v: Value, dtype: DType, layout: &Fragment) -> Value {
         if let ValueDef::Result(inst, _) = self.k.values[v].def
-            && let Op::LoadShared(from) = self.k.insts[inst]
+            && let Some(from) = self.shared(v)
         {
             let from = from.further(0, self.first);
             return self.push(Op::LoadShared(from), Type::Fragment { dtype, layout: layout.clone() }, inst);
         }
-        let made = self.columns(v);
+        let made = self.made_of(v);
         self.in_layout(made, layout)
     }
 

@@ -175,9 +175,15 @@ impl Program {
     /// What a root takes, if columns of all that it is made of can be had.
     pub(super) fn tree(&self, k: &Kernel, root: Inst, value: Value) -> Option<Tree> {
         let mut tree = Tree::default();
-        let mut open = vec![value];
-        while let Some(v) = open.pop() {
-            let ValueDef::Result(inst, _) = k.values[v].def else { return None };
+        // The last of the block first, so that a value comes behind all that uses it, and a tree that something else uses too
+        // is given up there.
+        let mut open = BTreeSet::new();
+        let place = |v: Value| match k.values[v].def {
+            ValueDef::Result(inst, _) => Some((self.place[inst], inst, v)),
+            _ => None,
+        };
+        open.insert(place(value)?);
+        while let Some((_, inst, v)) = open.pop_last() {
             match &k.insts[inst] {
                 Op::LoadShared(from) => {
                     if tree.leaves.insert(inst) {
@@ -186,14 +192,16 @@ impl Program {
                 }
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
                 op => {
-                    let operands = narrowed_operands(k, op)?;
-                    if self.block[inst] != self.block[root] {
+                    for operand in narrowed_operands(k, op)? {
+                        open.insert(place(operand)?);
+                    }
+                    let inside = |i: &Inst| *i == root || tree.operations.contains(i);
+                    let alone = self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
+                    if self.block[inst] != self.block[root] || !alone {
                         return None;
                     }
-                    if tree.operations.insert(inst) {
-                        open.extend(operands);
-                        tree.reads.extend(products_reads(inst, op));
-                    }
+                    tree.operations.insert(inst);
+                    tree.reads.extend(products_reads(inst, op));
                 }
             }
         }
@@ -202,21 +210,21 @@ impl Program {
         if is(|op| matches!(op, Op::LoadGlobal { .. })) && !is(|op| matches!(op, Op::Mma { .. })) {
             return None;
         }
-        let inside = |i: &Inst| *i == root || tree.operations.contains(i);
-        let alone = |v: Value| self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
-        tree.operations.iter().all(|&i| alone(k.results[i][0])).then_some(tree)
+        Some(tree)
     }
 
     /// True if a value is made again at little cost: a few element-wise operations on a tile that lies in shared memory.
     fn is_cheap(&self, k: &Kernel, v: Value, root: Inst) -> bool {
-        let ValueDef::Result(inst, _) = k.values[v].def else { return false };
-        match k.insts[inst] {
-            Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } => true,
-            Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a) => {
-                self.users[v].iter().all(|&u| self.block[u] == self.block[root]) && self.is_cheap(k, a, root)
+        let mut v = v;
+        while let ValueDef::Result(inst, _) = k.values[v].def {
+            let is_here = |v: Value| self.users[v].iter().all(|&u| self.block[u] == self.block[root]);
+            match k.insts[inst] {
+                Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } => return true,
+                Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a) if is_here(v) => v = a,
+                _ => return false,
             }
-            _ => false,
         }
+        false
     }
 
     /// True if nothing wrote a buffer before.
