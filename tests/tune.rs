@@ -172,8 +172,8 @@ fn what_the_budget_cut_off_is_not_recorded() {
 #[test]
 fn the_first_record_that_cannot_be_written_ends_the_search() {
     let folder = tempfile::tempdir().unwrap();
-    // A folder stands where the record would be made.
-    fs::create_dir_all(folder.path().join("simulator-sm-90/softmax.toml.new")).unwrap();
+    // A folder stands where the record would be.
+    fs::create_dir_all(folder.path().join("simulator-sm-90/softmax.toml")).unwrap();
     let records = folder.path().display().to_string();
     let args = [&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat();
     let (fine, done) = json_of(&args);
