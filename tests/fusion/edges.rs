@@ -174,7 +174,7 @@ fn an_edge_beside_that_of_the_tensor_is_refused_by_name() {
     let (mut y, mut mid) = (empty(&[5, 4]), empty(&[5, 4]));
     let config = |text: &str| text.parse::<Config>().unwrap();
     let launched =
-        |config: &Config, y: &mut Tensor| element_of_rows.launch_with(&Device::cpu(), config, args!(&x, &b, y));
+        |config: &Config, y: &mut Tensor| element_of_rows.launch_with(&Device::cpu(), config, args!(&x, &b, &mut *y));
     let said = launched(&config("BN=4 stages=2 warps=4"), &mut y).unwrap_err();
     let RuntimeError::Kernel { .. } = said else { panic!("{said}") };
     let text = said.to_string();
