@@ -38,3 +38,13 @@ fn a_seed_gives_one_kernel() {
 fn only_a_gpu_runs_beside_the_simulator() {
     has(&refuses(&["fuzz", "--device", "cpu"]), &["cuda:0"]);
 }
+
+#[test]
+fn kernels_say_the_same_in_every_config() {
+    let (passes, report) = json_of(&["fuzz", "--configs", "--seed", "1", "--count", "24", "--arch", "sm_80", "--json"]);
+    assert!(passes, "{:#}", report["failures"]);
+    let number = |key: &str| report[key].as_u64().unwrap_or(0);
+    // Each in some configs; what nobody judges would make this test blind.
+    assert!(number("programs") == 24 && number("launches") >= 4 * 24, "{report:#}");
+    assert!(100 * number("judged") >= 95 * number("elements"), "{report:#}");
+}

@@ -1,5 +1,6 @@
 //! Fusion: `fuse!`, what it refuses, what it leaves in memory, and that fused kernels compute what their parts do.
 
+mod edges;
 mod random;
 mod refusals;
 mod rows;

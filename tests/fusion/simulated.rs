@@ -16,6 +16,8 @@ fuse! {
     kernel widened = centred >> softmaxed;
     kernel pipeline_of_maps = affine >> turned;
     kernel maps = affine >> softmaxed >> activated;
+    kernel padded_softmax = padded(w = p) >> softmaxed;
+    kernel halved_product = halved(w = p) >> projected(w = m);
 }
 
 atlas_kernel! {
@@ -79,6 +81,15 @@ fn fused_products_agree() {
     );
     agrees(&activated_product, &[random(DType::F32, &[37, 40]), small(&[40, 50]), output(BF16, &[37, 50])], 2e-2);
     agrees(&loss, &[random(BF16, &[37, 40]), small(&[50, 40]), small(&[37, 50]), output(DType::F32, &[37])], 2e-2);
+}
+
+/// Rows that end before those of the tensor do, in tiles that are ragged along the other axis.
+#[test]
+fn zeros_that_are_stored_agree() {
+    let given = [random(BF16, &[37, 20]), random(BF16, &[32]), output(BF16, &[37, 32])];
+    agrees(&padded_softmax, &given, 2e-2);
+    let given = [random(BF16, &[37, 40]), random(BF16, &[32]), small(&[50, 32]), output(BF16, &[37, 50])];
+    agrees(&halved_product, &given, 2e-2);
 }
 
 /// Bytes that a launch loads from global memory, and stores to it.

@@ -252,6 +252,10 @@ impl<'r> Emitter<'r> {
             }
             Expr::Splat(value, dtype, s) => Op::Splat { value: *value, dtype: *dtype, shape: shape(s) },
             Expr::Iota(s, axis) => Op::Iota { shape: shape(s), axis: *axis },
+            Expr::Extent(e) => {
+                let value = f64::from(self.recipe.extents[*e]);
+                Op::Splat { value, dtype: DType::I32, shape: Vec::new() }
+            }
             Expr::Size(d) | Expr::Tiles(d) => return self.of_dim(*d, matches!(e, Expr::Tiles(_))),
             Expr::Scalar(p) => Op::ScalarParam(Param::from_u32(*p as u32)),
             Expr::Table(i) => return self.table(i),

@@ -8,6 +8,7 @@
 //! | `recipe` | a kernel and its problem as a small tree |
 //! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
 //! | `state` | loops that carry matrices through products |
+//! | `configs` | kernels that mean the same in every config, and their comparison |
 //! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
 //! | `values` | the arguments: where their elements lie, and what they are |
 //! | `oracle` | what the outputs should hold, and how far a right device may be from it |
@@ -16,6 +17,7 @@
 //! | `shrink` | the smallest recipe that fails in the same way |
 //! | `report` | what is printed |
 
+mod configs;
 mod emit;
 mod execute;
 mod express;
@@ -66,6 +68,9 @@ pub(super) struct Args {
     /// Runs each kernel on this GPU too, such as cuda:0, for its own architecture alone.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// Draw kernels that mean the same whatever the size of their tiles, and compare each in several configs.
+    #[arg(long, conflicts_with = "device")]
+    configs: bool,
     /// Leave what fails as it was drawn.
     #[arg(long)]
     no_shrink: bool,
@@ -90,7 +95,15 @@ fn mutation(name: &str) -> std::result::Result<Mutation, String> {
     Mutation::from_name(name).ok_or_else(|| format!("there is no mutation `{name}`; they are {}", known()))
 }
 
+/// Draws a recipe of a seed.
+type Draw = fn(u64, u64) -> Recipe;
+
 impl Args {
+    /// How kernels are drawn.
+    fn drawn(&self) -> Draw {
+        if self.configs { configs::draw } else { generate::generate }
+    }
+
     /// Runs `f` with the mistake that was asked for.
     #[cfg(feature = "mutations")]
     fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
@@ -111,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let seeds = args.seed..args.seed.saturating_add(args.count);
     if args.list {
         for seed in seeds {
-            let (recipe, _) = well_formed(seed);
+            let (recipe, _) = well_formed(seed, args.drawn());
             say!("{}", report::text(&recipe));
         }
         return Ok(true);
@@ -132,7 +145,10 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             return Report::default();
         }
         progress.lock().unwrap_or_else(PoisonError::into_inner).step(&format!("seed {seed}"));
-        let report = args.mutated(|| of_seed(seed, &targets, device.as_ref(), !args.no_shrink));
+        let report = args.mutated(|| match args.configs {
+            true => in_configs(seed, &targets, !args.no_shrink),
+            false => of_seed(seed, &targets, device.as_ref(), !args.no_shrink),
+        });
         failed.fetch_or(!report.found.is_empty(), Ordering::Relaxed);
         report
     };
@@ -161,10 +177,10 @@ fn gpu(name: &str) -> Result<Device> {
 }
 
 /// The first recipe of a seed whose kernel is well formed, and the codes for which others were refused.
-fn well_formed(seed: u64) -> (Recipe, Vec<String>) {
+fn well_formed(seed: u64, draw: Draw) -> (Recipe, Vec<String>) {
     let mut refused = Vec::new();
     for attempt in 0.. {
-        let mut recipe = generate::generate(seed, attempt);
+        let mut recipe = draw(seed, attempt);
         let mut trial = Trial::new(&recipe);
         if let Err(diagnostics) = &trial
             && diagnostics.0.iter().all(|d| d.code == WRITES_INVALID)
@@ -180,12 +196,12 @@ fn well_formed(seed: u64) -> (Recipe, Vec<String>) {
             _ => return (recipe, refused),
         }
     }
-    (generate::generate(seed, 0), refused)
+    (draw(seed, 0), refused)
 }
 
 /// Draws the kernel of a seed and runs it for each target.
 fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool) -> Report {
-    let (recipe, refused) = well_formed(seed);
+    let (recipe, refused) = well_formed(seed, generate::generate);
     let mut report = Report::default();
     refused.into_iter().for_each(|code| report.refuse(code));
     let Ok(mut trial) = Trial::new(&recipe) else { return report };
@@ -195,7 +211,7 @@ fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool
             Ok(passed) => report.pass(&passed),
             Err(failure) => {
                 let drawn = recipe.clone();
-                report.found.push(found(seed, drawn, failure, shrinks && device.is_none()));
+                report.found.push(found(seed, drawn, failure, shrinks && device.is_none(), false));
                 // Other targets most often fail in the same way.
                 break;
             }
@@ -204,12 +220,36 @@ fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool
     report
 }
 
-fn found(seed: u64, recipe: Recipe, failure: Failure, shrinks: bool) -> Found {
+/// Draws the kernel of a seed that means the same in every config, and compares its configs for each target.
+fn in_configs(seed: u64, targets: &[Target], shrinks: bool) -> Report {
+    let (recipe, refused) = well_formed(seed, configs::draw);
+    let mut report = Report::default();
+    refused.into_iter().for_each(|code| report.refuse(code));
+    if Trial::new(&recipe).is_err() {
+        return report;
+    }
+    report.programs += 1;
+    for &target in targets {
+        match configs::run(&recipe, target) {
+            Ok(passed) => passed.iter().for_each(|passed| report.pass(passed)),
+            Err(failed) => {
+                let (config, failure) = *failed;
+                // What shows in two configs alone does not shrink in one.
+                let shrinks = shrinks && failure.kind != trial::Kind::Config;
+                report.found.push(found(seed, config, failure, shrinks, true));
+                break;
+            }
+        }
+    }
+    report
+}
+
+fn found(seed: u64, recipe: Recipe, failure: Failure, shrinks: bool, configs: bool) -> Found {
     if !shrinks {
-        return Found { seed, recipe, failure };
+        return Found { seed, recipe, failure, configs };
     }
     let shrink::Shrunk { recipe, failure } = shrink::shrink(recipe, failure);
-    Found { seed, recipe, failure }
+    Found { seed, recipe, failure, configs }
 }
 
 impl Report {

@@ -111,6 +111,8 @@ pub(super) enum Expr {
     Var(Name),
     Splat(f64, DType, Vec<Ext>),
     Iota(Vec<Ext>, u8),
+    /// An extent, as a number.
+    Extent(Ext),
     /// The size of a dim.
     Size(usize),
     /// The number of tiles of a dim.
@@ -202,9 +204,13 @@ impl Expr {
     /// The expressions inside this one, cuts of a load among them.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match self {
-            Expr::Var(_) | Expr::Splat(..) | Expr::Iota(..) | Expr::Size(_) | Expr::Tiles(_) | Expr::Scalar(_) => {
-                Vec::new()
-            }
+            Expr::Var(_)
+            | Expr::Splat(..)
+            | Expr::Iota(..)
+            | Expr::Extent(_)
+            | Expr::Size(_)
+            | Expr::Tiles(_)
+            | Expr::Scalar(_) => Vec::new(),
             Expr::Table(a)
             | Expr::Unary(_, a)
             | Expr::Cast(_, a)

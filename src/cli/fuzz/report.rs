@@ -14,6 +14,8 @@ pub(super) struct Found {
     pub(super) seed: u64,
     pub(super) recipe: Recipe,
     pub(super) failure: Failure,
+    /// Found by comparing configs.
+    pub(super) configs: bool,
 }
 
 /// Counts, and what failed.
@@ -104,7 +106,8 @@ impl Found {
 
     /// What shows the failure again.
     fn command(&self) -> String {
-        format!("atlas fuzz --seed {} --count 1 --arch {}", self.seed, self.failure.target)
+        let configs = if self.configs { " --configs" } else { "" };
+        format!("atlas fuzz{configs} --seed {} --count 1 --arch {}", self.seed, self.failure.target)
     }
 }
 

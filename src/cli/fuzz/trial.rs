@@ -39,6 +39,8 @@ pub(super) enum Kind {
     Oracle,
     /// The GPU does not run the kernel.
     Gpu,
+    /// A config changes what is computed, or whether it may be.
+    Config,
 }
 
 /// A failure and where it shows.
@@ -116,10 +118,7 @@ impl<'r> Trial<'r> {
             }
             Err(stages::Failure::Other(e)) => return Err((Kind::Defect, format!("{e:#}"))),
         };
-        if self.expected.is_none() {
-            let expected = oracle::expected(self.recipe, &self.dims, &self.arguments);
-            self.expected = Some(expected.map_err(|e| (Kind::Oracle, e))?);
-        }
+        self.expected().map_err(|e| (Kind::Oracle, e))?;
         let ready = Ready::new(&image, &self.dims, &self.arguments, Arithmetic::Ieee);
         let ready = ready.map_err(|fault| (Kind::Fault(fault.kind), fault.to_string()))?;
         for &schedule in schedules {
@@ -143,6 +142,32 @@ impl<'r> Trial<'r> {
             self.compare(&after, &mut passed)?;
         }
         Ok(passed)
+    }
+
+    /// What the outputs should hold.
+    pub(super) fn expected(&mut self) -> Result<&[Expected], String> {
+        if self.expected.is_none() {
+            self.expected = Some(oracle::expected(self.recipe, &self.dims, &self.arguments)?);
+        }
+        Ok(self.expected.as_deref().unwrap_or_default())
+    }
+
+    /// Where another trial's outputs, of the same arguments, should hold other elements than this one's: further off than
+    /// devices may be from both.
+    pub(super) fn differs(&self, other: &Trial<'_>) -> Option<String> {
+        let of = |trial: &'_ Trial<'_>| trial.expected.as_deref().unwrap_or_default().len();
+        if of(self) != of(other) {
+            return Some("another number of outputs is written".to_owned());
+        }
+        let both = self.expected.iter().flatten().zip(other.expected.iter().flatten());
+        for (mine, theirs) in both {
+            for (i, (&a, &b)) in mine.values.iter().zip(&theirs.values).enumerate() {
+                if !within(a, b, mine.bounds[i] + theirs.bounds[i]) {
+                    return Some(format!("element {i} of parameter {} is {a:e} and {b:e}", mine.param));
+                }
+            }
+        }
+        None
     }
 
     /// Compares buffers with what the oracle expects.
