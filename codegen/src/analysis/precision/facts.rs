@@ -20,6 +20,7 @@ pub(super) struct Facts<'a> {
     no_sign: SecondaryMap<Value, bool>,
     absorbs: SecondaryMap<Value, bool>,
     long: SecondaryMap<Value, bool>,
+    walked: SecondaryMap<Block, bool>,
 }
 
 impl<'a> Facts<'a> {
@@ -30,6 +31,7 @@ impl<'a> Facts<'a> {
             no_sign: SecondaryMap::new(),
             absorbs: SecondaryMap::new(),
             long: SecondaryMap::new(),
+            walked: SecondaryMap::new(),
         };
         facts.block(kernel.body);
         facts
@@ -87,8 +89,13 @@ impl<'a> Facts<'a> {
     fn loop_(&mut self, inst: Inst, inits: &[Value], body: Block) {
         let k = self.kernel;
         let params = &k.blocks[body].params[1..];
+        let again = std::mem::replace(&mut self.walked[body], true);
         for (&p, &v) in params.iter().zip(inits) {
-            (self.no_sign[p], self.absorbs[p], self.long[p]) = (self.no_sign[v], self.chains(v), self.long[v]);
+            let starts = (self.no_sign[v], self.chains(v), self.long[v]);
+            // What an earlier walk lost stays lost, so that loops in loops are not walked by powers of two.
+            let kept = if again { (self.no_sign[p], self.absorbs[p], self.long[p]) } else { (true, true, true) };
+            (self.no_sign[p], self.absorbs[p], self.long[p]) =
+                (starts.0 && kept.0, starts.1 && kept.1, starts.2 && kept.2);
         }
         loop {
             self.block(body);
