@@ -1,19 +1,14 @@
 //! Radial basis functions: `y = exp(-g |x - c|²)` of centres `c`, each of its own width `g`.
 //!
-//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. What is rounded are the squares,
-//! so digits are lost where they are far above `1 / g`. Rows of `x` that are further than [`NEAR`] from 0 are therefore not
-//! multiplied: with all rows of their tile they take the sum of squared differences, which is right wherever `x` and `c` lie, and
-//! slower. So features of rows about one place are fastest if that is taken off `x` and `c` first. (A centre that is far from 0
-//! is far from all other rows: the features are 0.) FLOPs: `2 N D M`, by differences `3 N D M`, and an exponential of each
-//! feature. Bytes: `s N (D + M)`; bound by memory.
+//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. Domain: `|x|² + |c|²` is at most
+//! 6.8e38, so that half of it is a number of f32; beyond it a feature of a positive width is 0, or NaN where `x·c` is infinite
+//! too. FLOPs: `2 N D M` and an
+//! exponential of each feature. Bytes: `s N (D + M)`; bound by memory.
 
 use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]
 use rayon::prelude::*;
 use std::f32::consts::LOG2_E;
-
-/// The most that `g |x|² / 2` may be of a row that is multiplied: exponents are wrong by `NEAR` times a few units of 2^-22 then.
-pub const NEAR: f32 = 8.0;
 
 atlas_kernel! {
     /// Half the sum of the squares of each row.
@@ -31,20 +26,10 @@ atlas_kernel! {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]);
             let from = half_squared(xs.cast::<f32>());
-            let mut widest = 0.0;
-            for m in tiles(M, 1024) {
-                widest = max(widest, max(abs(load(g[m]))));
-            }
-            // A NaN is not near, and leaves the other rows their digits.
-            let apart = select(max(from) * widest <= NEAR, 0, size(D));
             for m in pipeline(tiles(M, BM)) {
                 let cs = load(c[m, ..]);
                 let ends = from + half_squared(cs.cast::<f32>()).t();
-                let mut half = max(ends - dot(xs, cs.t()), 0.0);
-                for d in 0..apart {
-                    let off = load(x[n, d]).cast::<f32>().t() - load(c[m, d]).cast::<f32>();
-                    half = select(d == 0, 0.0, half) + 0.5 * off * off;
-                }
+                let half = max(ends - dot(xs, cs.t()), 0.0);
                 store(y[n, m], exp2(load(g[m]) * (-2.0 * LOG2_E) * half).cast::<T>());
             }
         }
