@@ -5,9 +5,9 @@
 //! `M <= N` is expected: transpose the problem otherwise. The map drives every singular value towards 1 but
 //! does not converge: its values end between 0.68 and 1.14 (from 0.01 up). Zero stays zero.
 //!
-//! The norm is taken in f32 before the cast, so that a large `G` in f16 does not overflow, and of `2^-80 G` where an element is
-//! above `2^48`, so that its squares do not either: a `G` of any size has a norm. A small one needs no scale, since squares that
-//! vanish belong to a norm far below `eps`.
+//! The norm is taken in f32 before the cast, so that a large `G` in f16 does not overflow. Domain: the squares of `G` add up to a
+//! number of f32, that is, `||G||` is below 1.8e19; beyond it the result is 0. A scale that avoids that costs 3 to 8 % of the time
+//! (H100, 512 matrices); [`muon`](crate::muon) takes gradients of any size.
 //!
 //! In 16 bits most of the error comes from rounding `A` and the polynomial of `A`, whose diagonals are large. So the
 //! polynomial is expanded about a number `s` near the middle of `A`'s spectrum, which changes nothing in exact
@@ -43,7 +43,7 @@ pub(crate) const STEPS: [[f32; 3]; COUNT] = expanded();
 /// Added to the Frobenius norm.
 pub const EPS: f32 = 1e-7;
 
-/// `2^48`, above which squares and their sums may be no numbers of f32.
+/// `2^48`, above which squares and their sums may be no numbers of f32: for the kernels that scale before they square.
 pub(crate) const LARGE: f32 = 281_474_976_710_656.0;
 
 /// `2^-80`, by which what is larger is multiplied, without rounding, before it is squared.
@@ -71,9 +71,8 @@ atlas_kernel! {
     {
         for b in grid(B) {
             let g0 = load(g[b, .., ..]).cast::<f32>();
-            let unit = select(max(abs(g0)) > LARGE, SHRINK, 1.0);
-            let norm = sqrt(sum(g0 * unit * (g0 * unit)));
-            let mut x = (g0 * unit * (SCALE / (norm + EPS * unit))).cast::<T>();
+            let norm = sqrt(sum(g0 * g0));
+            let mut x = (g0 * (SCALE / (norm + EPS))).cast::<T>();
             for i in 0..5 {
                 let mut e = select(iota([M, M], 0) == iota([M, M], 1), -STEPS[i][2], 0.0);
                 e += dot(x, x.t());

@@ -1,9 +1,11 @@
 //! Radial basis functions: `y = exp(-g |x - c|²)` of centres `c`, each of its own width `g`.
 //!
-//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. Domain: `|x|² + |c|²` is at most
-//! 6.8e38, so that half of it is a number of f32; beyond it a feature of a positive width is 0, or NaN where `x·c` is infinite
-//! too. FLOPs: `2 N D M` and an
-//! exponential of each feature. Bytes: `s N (D + M)`; bound by memory.
+//! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. What is rounded are the squares:
+//! the exponent is off by up to `g (|x|² + |c|²) (D + 4) 2^-24`, and a feature by as much relative to itself. So features of rows
+//! that lie far from 0, about one place, lose digits, at `g |x|²` near `2^20` all of them: take that place off `x` and `c` before,
+//! which changes no distance. Domain: `|x|² + |c|²` is at most 6.8e38, so that half of it is a number of f32; beyond it a feature
+//! of a positive width is 0, or NaN where `x·c` is infinite too. FLOPs: `2 N D M` and an exponential of each feature. Bytes:
+//! `s N (D + M)`; bound by memory.
 
 use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]

@@ -3,7 +3,7 @@
 use super::super::Uses;
 use super::DECAY;
 use atlas_dsl::ir::Kernel;
-use atlas_dsl::op::{BinaryOp, Op, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Op, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::reach::constant_float;
 use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, Inst, Value};
@@ -54,7 +54,8 @@ impl<'a> Facts<'a> {
         self.long[v]
     }
 
-    /// True of an exponential of a difference to a maximum, which is never above 1.
+    /// True of an exponential of a difference to a maximum, which is never above 1. The maximum may be replaced by a finite
+    /// number where it is -infinity: what it is the maximum of is -infinity there, and the exponential 0.
     pub(super) fn decays(&self, v: Value) -> bool {
         let k = self.kernel;
         let of = |v: Value| seen_through(k, v);
@@ -64,10 +65,24 @@ impl<'a> Facts<'a> {
             of(b) == of(a)
                 || matches!(k.def_op(of(b)), Some((_, &Op::Reduce { op: ReduceOp::Max, value, .. })) if of(value) == of(a))
         };
-        match k.def_op(of(b)) {
+        let top = self.before_finite(of(b));
+        match k.def_op(top) {
             Some((_, &Op::Binary(BinaryOp::Max, p, q))) => is_above(p) || is_above(q),
-            _ => of(b) != of(a) && is_above(b),
+            _ => top != of(a) && is_above(top),
         }
+    }
+
+    /// The value itself, or `m` of `select(m == -infinity, c, m)` with a finite `c`.
+    fn before_finite(&self, v: Value) -> Value {
+        let k = self.kernel;
+        let of = |v: Value| seen_through(k, v);
+        let Some((_, &Op::Select { cond, on_true, on_false })) = k.def_op(v) else { return v };
+        let Some((_, &Op::Compare(Predicate::Eq, x, y))) = k.def_op(of(cond)) else { return v };
+        let m = of(on_false);
+        let is_least = |w: Value| constant_float(k, of(w)) == Some(f64::NEG_INFINITY);
+        let asks = (of(x) == m && is_least(y)) || (of(y) == m && is_least(x));
+        let is_finite = constant_float(k, of(on_true)).is_some_and(f64::is_finite);
+        if asks && is_finite { m } else { v }
     }
 
     fn block(&mut self, block: Block) {

@@ -164,6 +164,22 @@ fn a_long_sum_of_a_softmax_is_right_to_its_roundings() {
 }
 
 #[test]
+fn a_maximum_that_is_replaced_where_it_is_infinite_is_one() {
+    let log_sum_exp = |least: &str, instead: &str| {
+        format!(
+            "%x2 = broadcast %t : f32[512, 16]\n%m = reduce max %x2 axes [0]\n%a1 = splat {least} : f32[1, 16]\n\
+             %a2 = eq %m, %a1\n%a3 = splat {instead} : f32[1, 16]\n%a4 = select %a2, %a3, %m\n\
+             %b = broadcast %a4 : f32[512, 16]\n%d = sub %x2, %b\n%e = exp %d\n%s = reduce sum %e axes [0]\n%l = log %s\n\
+             %r = reshape %l : f32[16]\n%v = add %r, %t"
+        )
+    };
+    tolerates(&log_sum_exp("-inf", "0.0"));
+    // Another number is no bound on what it is the maximum of.
+    refuses(&log_sum_exp("0.0", "-1.0"));
+    refuses(&log_sum_exp("-inf", "-inf"));
+}
+
+#[test]
 fn many_functions_take_linear_time() {
     let time = |n: usize| {
         let chain: String = (0..n).map(|i| format!("%a{} = tanh %a{i}\n", i + 1)).collect();
