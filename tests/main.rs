@@ -17,9 +17,9 @@ mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
 mod executor;
+mod features;
 #[cfg(target_os = "linux")]
 mod files;
-mod features;
 mod fusion;
 mod kernels;
 #[cfg(feature = "mutations")]

@@ -26,7 +26,9 @@ fn of(op: &'static Op, dtype: DType) -> Vec<Problem> {
         "layer" => vec![long(on(1, &[1, 5, 2, 64])), short(on(1, &[1, 5, 2, 40]))],
         "gated_memory" => vec![long(on(1, &[2, 9, 16, 40, 16])).fill("w1", Fill::Normal(0.1))],
         "newton_schulz_small" => vec![
-            on(0, &[2, 16, 64]).fill("g", Fill::Normal(if dtype == DType::F16 { 1e3 } else { 1e17 })).note("far above 1"),
+            on(0, &[2, 16, 64])
+                .fill("g", Fill::Normal(if dtype == DType::F16 { 1e3 } else { 1e17 }))
+                .note("far above 1"),
             on(0, &[1, 1, 1])
                 .fill("g", Fill::Around(if dtype == DType::F16 { 3e4 } else { 1e18 }, 1.0))
                 .note("one number"),

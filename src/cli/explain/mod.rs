@@ -144,7 +144,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if let Some(ranking) = &chosen.ranking {
         say!("\nconfigs, best first: {}", ranking.to_string().trim_end());
-        say!("     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses");
+        say!(
+            "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses"
+        );
     }
     say!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
