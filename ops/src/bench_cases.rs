@@ -1,7 +1,8 @@
 //! The problems that are measured.
 
-use crate::cases::model_problem;
+use crate::op::find;
 use crate::problem::Problem;
+use crate::verify_cases::model_problem;
 use atlas_dsl::DType;
 
 /// A problem to measure, and the name under which its result is kept.
@@ -113,4 +114,12 @@ pub fn benches() -> Vec<Bench> {
         .chain(of_f32)
         .filter_map(|(name, kernel, dtype, dims)| Some(Bench { name, problem: model_problem(kernel, dtype, dims)? }))
         .collect()
+}
+
+/// The dims for which a kernel that ships here is usually compiled; empty for any other kernel.
+pub fn usual_dims(kernel: &str) -> Vec<u64> {
+    if let Some(bench) = benches().into_iter().find(|b| b.problem.kernel.name == kernel) {
+        return bench.problem.dims;
+    }
+    find(kernel).map(|_| vec![2_097_152, 64]).unwrap_or_default()
 }

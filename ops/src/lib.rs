@@ -10,7 +10,7 @@
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
 //! | `online_softmax` | the steps that attention and `log_sum_exp` share |
-//! | `cases`, `bench_cases` | the problems to verify and demonstrate; to measure |
+//! | `cases` | the problems: `verify_cases` to verify and demonstrate, `bench_cases` to measure |
 //! | `small_cases`, `scale_cases` | the problems for the simulator; those far from 1 |
 //! | `plans` | ops of several launches, to measure |
 //! | `run` | solves a problem on a device and checks the result |
@@ -24,8 +24,14 @@ pub mod attention_decode;
 #[cfg(feature = "verify")]
 mod bench_cases;
 pub mod block_attention;
+/// The problems on which kernels are verified, demonstrated and measured.
 #[cfg(feature = "verify")]
-pub mod cases;
+pub mod cases {
+    pub use crate::bench_cases::{Bench, benches, usual_dims};
+    pub use crate::scale_cases::far_from_one;
+    pub use crate::small_cases::{DTYPES, simulation};
+    pub use crate::verify_cases::{demo, model_problem, problem, verification};
+}
 #[cfg(feature = "verify")]
 pub mod compare;
 #[cfg(feature = "verify")]
@@ -71,6 +77,8 @@ pub mod taylor_features;
 #[cfg(feature = "verify")]
 pub mod tolerance;
 pub mod transpose;
+#[cfg(feature = "verify")]
+mod verify_cases;
 pub mod window_sums;
 pub mod windowed_attention;
 

@@ -1,9 +1,9 @@
 //! Kernels in the simulator: which problems with which configs, and what one of them comes to.
 
-use crate::cases;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
 use crate::problem::Problem;
+use crate::small_cases::simulation;
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use std::fmt;
@@ -43,7 +43,7 @@ pub struct Simulated {
 /// Those of making tensors.
 pub fn jobs(machines: &[impl Into<Machine> + Copy], cover: Cover, want: impl Fn(&Problem) -> bool) -> Result<Vec<Job>> {
     let mut groups: Vec<(&'static KernelDef, DType, Vec<Problem>)> = Vec::new();
-    for problem in cases::simulation().into_iter().filter(want) {
+    for problem in simulation().into_iter().filter(want) {
         match groups.iter_mut().find(|(k, d, _)| (k.name, *d) == (problem.kernel.name, problem.dtype)) {
             Some((_, _, group)) => group.push(problem),
             None => groups.push((problem.kernel, problem.dtype, vec![problem])),

@@ -1,6 +1,6 @@
 //! Norms of numbers far from 1: what is scaled is exact, and what has a domain is as stated beyond it.
 
-use atlas_dsl::KernelDef;
+use atlas_dsl::{DType, KernelDef};
 use atlas_ops::cases::far_from_one;
 use atlas_ops::inverse::inverse;
 use atlas_ops::newton_schulz_small::newton_schulz_small;

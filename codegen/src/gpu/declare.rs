@@ -1,10 +1,10 @@
 //! The macro that declares the operations of GPU IR, and what it asks of the types of their fields.
 //!
 //! A row gives an operation's fields, its text form, the number of its results and its effects. From the rows come the
-//! enum [`Op`](super::Op), the walks over what an operation mentions, the printer, the parser, and what passes ask. So an
-//! operation without one of these does not compile, and no list of operations stands anywhere else.
+//! enum [`Op`](super::Op), the walks over what an operation mentions and what passes ask here, the printer and the parser in
+//! `text_ops`. So an operation without one of these does not compile, and no list of operations stands anywhere else.
 
-use super::{Block, Buffer, Ring, Value};
+use super::ids::{Block, Buffer, Ring, Value};
 use atlas_dsl::{Dim, Param, Table};
 
 /// Something that an operation names.
@@ -102,28 +102,6 @@ macro_rules! operations {
                 }
             }
         }
-
-        #[allow(unused_variables, reason = "a form of its own names no field")]
-        impl Printer<'_> {
-            /// An operation, without its results and without the end of the line.
-            pub(super) fn op(&mut self, f: &mut Formatter<'_>, op: &Op, depth: usize) -> fmt::Result {
-                match op {
-                    $( Op::$name $( ( $($t),+ ) )? $( { $($s),+ } )? => {
-                        write_form!(self f depth op $mnemonic $text)
-                    } )+
-                }
-            }
-        }
-
-        impl Parser<'_> {
-            /// An operation from its mnemonic on.
-            pub(super) fn op(&mut self) -> Parsed<Op> {
-                let loc = self.text.peek().loc;
-                let word = self.text.dotted()?;
-                $( read_form!(self word (Op::$name $( ( $($t),+ ) )? $( { $($s),+ } )?) $mnemonic $text); )+
-                Err(Diagnostic::new(5, loc, format!("there is no operation `{word}`")))
-            }
-        }
     };
 }
 
@@ -136,93 +114,4 @@ macro_rules! result_count {
     };
 }
 
-/// Writes a mnemonic and a form.
-macro_rules! write_form {
-    ($p:ident $f:ident $depth:ident $op:ident $mnemonic:tt ($print:ident $parse:ident)) => {
-        $p.$print($f, $op, $depth)
-    };
-    ($p:ident $f:ident $depth:ident $op:ident $mnemonic:tt [$($item:tt)*]) => {{
-        write_mnemonic!($f $mnemonic);
-        $( write_item!($p $f $depth $item); )*
-        Ok(())
-    }};
-}
-
-macro_rules! write_mnemonic {
-    ($f:ident $text:literal) => {
-        $f.write_str($text)?
-    };
-    ($f:ident ($($text:literal)? $($word:ident)+)) => {{
-        $( $f.write_str($text)?; )?
-        $( $f.write_str(Word::word(*$word))?; )+
-        $f.write_char(' ')?
-    }};
-}
-
-macro_rules! write_item {
-    ($p:ident $f:ident $depth:ident $text:literal) => {
-        $f.write_str($text)?
-    };
-    ($p:ident $f:ident $depth:ident [$text:literal $field:ident]) => {
-        if !Text::is_default($field) {
-            $f.write_str($text)?;
-            Text::write($field, $p, $f, $depth)?;
-        }
-    };
-    ($p:ident $f:ident $depth:ident $field:ident) => {
-        Text::write($field, $p, $f, $depth)?
-    };
-}
-
-/// Reads a form and returns the operation, if the word is its mnemonic.
-macro_rules! read_form {
-    ($p:ident $word:ident $made:tt $mnemonic:literal ($print:ident $parse:ident)) => {
-        if $word == $mnemonic {
-            return $p.$parse();
-        }
-    };
-    ($p:ident $word:ident $made:tt ($kind:ident) ($print:ident $parse:ident)) => {
-        if let Some($kind) = Word::from_word(&$word) {
-            return $p.$parse($kind);
-        }
-    };
-    ($p:ident $word:ident ($($made:tt)*) $mnemonic:literal [$($item:tt)*]) => {
-        if let Some(rest) = after_word($mnemonic, &$word) {
-            $p.literal(rest)?;
-            $( read_item!($p $item); )*
-            return Ok($($made)*);
-        }
-    };
-    ($p:ident $word:ident ($($made:tt)*) ($text:literal $field:ident) [$($item:tt)*]) => {
-        if let Some($field) = $word.strip_prefix($text).and_then(Word::from_word) {
-            $( read_item!($p $item); )*
-            return Ok($($made)*);
-        }
-    };
-    ($p:ident $word:ident ($($made:tt)*) ($first:ident $second:ident) [$($item:tt)*]) => {
-        if let Some(($first, $second)) = two_words(&$word) {
-            $( read_item!($p $item); )*
-            return Ok($($made)*);
-        }
-    };
-    ($p:ident $word:ident ($($made:tt)*) ($field:ident) [$($item:tt)*]) => {
-        if let Some($field) = Word::from_word(&$word) {
-            $( read_item!($p $item); )*
-            return Ok($($made)*);
-        }
-    };
-}
-
-macro_rules! read_item {
-    ($p:ident $text:literal) => {
-        $p.literal($text)?
-    };
-    ($p:ident [$text:literal $field:ident]) => {
-        let $field = if $p.eat_literal($text) { Text::read($p)? } else { Default::default() };
-    };
-    ($p:ident $field:ident) => {
-        let $field = Text::read($p)?;
-    };
-}
-
-pub(super) use {operations, read_form, read_item, result_count, write_form, write_item, write_mnemonic};
+pub(super) use {operations, result_count};

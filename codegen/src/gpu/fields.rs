@@ -1,7 +1,7 @@
 //! What GPU IR operations are made of beside values: places in tensors and in shared memory, and choices of instructions.
 
 use super::effects::Effects;
-use super::{Buffer, Value};
+use super::ids::{Buffer, Value};
 use atlas_dsl::reach::Reach;
 use atlas_dsl::{DType, Dim};
 

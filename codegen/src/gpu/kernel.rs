@@ -1,36 +1,13 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
+use super::ids::{Block, Buffer, Inst, Ring, Role, Value};
 use super::{Cache, Form, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
-use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
-
-macro_rules! ids {
-    ($($(#[$m:meta])* $name:ident = $prefix:literal),+ $(,)?) => {$(
-        $(#[$m])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(u32);
-        entity_impl!($name, $prefix);
-    )+};
-}
-
-ids! {
-    /// An SSA value of GPU IR.
-    Value = "v",
-    /// An instruction of GPU IR.
-    Inst = "inst",
-    /// A list of instructions with parameters.
-    Block = "bb",
-    /// A shared-memory buffer.
-    Buffer = "buf",
-    /// A ring of buffer stages.
-    Ring = "ring",
-    /// A role region.
-    Role = "role",
-}
+use cranelift_entity::{PrimaryMap, SecondaryMap};
 
 /// Who executes something, or takes part in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

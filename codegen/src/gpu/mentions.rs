@@ -3,7 +3,7 @@
 use super::atom::{MmaAtom, Side};
 use super::declare::{Field, Mention};
 use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
-use super::{Block, Buffer, Ring, Value};
+use super::ids::{Block, Buffer, Ring, Value};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{Dim, Param, Table};

@@ -16,6 +16,7 @@ mod features;
 mod fields;
 mod form;
 mod groups;
+mod ids;
 mod kernel;
 mod legal;
 mod mentions;
@@ -26,6 +27,7 @@ mod print;
 pub(crate) mod slices;
 mod text_fields;
 mod text_forms;
+mod text_ops;
 mod vectors;
 mod verify;
 mod verify_features;
@@ -46,9 +48,9 @@ pub use fields::{
     Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
 };
 pub use form::Form;
+pub use ids::{Block, Buffer, Inst, Ring, Role, Value};
 pub use kernel::{
-    Block, BlockData, Buffer, BufferData, IndexMap, Inst, Kernel, Owner, Ring, RingData, Role, RoleData, Scope, Type,
-    Value, ValueData, ValueDef,
+    BlockData, BufferData, IndexMap, Kernel, Owner, RingData, RoleData, Scope, Type, ValueData, ValueDef,
 };
 pub(crate) use legal::verify;
 pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};

@@ -1,208 +1,209 @@
 //! The one table of GPU IR operations.
 
 use super::atom::{MmaAtom, Side};
-use super::declare::{
-    Field, Mention, operations, read_form, read_item, result_count, write_form, write_item, write_mnemonic,
-};
+use super::declare::{Field, Mention, operations, result_count};
 use super::effects::Effects;
 use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
-use super::parse::Parser;
-use super::print::Printer;
-use super::text_fields::{Text, Word, after_word, two_words};
-use super::{Block, Buffer, Ring, Value};
-use atlas_dsl::Diagnostic;
+use super::ids::{Block, Buffer, Ring, Value};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
-use atlas_dsl::text::head::Parsed;
 use atlas_dsl::{Dim, Param, Table};
-use std::fmt::{self, Formatter, Write};
 
-operations! {
-    /// A fragment whose every element is the constant.
-    Const(value: f64) = "const " [value] gives 1, Effects::NONE;
-    /// A fragment whose element is its index along an axis, plus `offset`.
-    Iota {
-        /// Axis.
-        axis: u8,
-        /// Added.
-        offset: u32,
-    } = "iota axis " [axis [" offset " offset]] gives 1, Effects::NONE;
-    /// Runtime size of a dim.
-    DimSize(dim: Dim) = "size " [dim] gives 1, Effects::NONE;
-    /// `ceil(dim / size)`.
-    DimTiles(dim: Dim, size: u32) = "tiles(" [dim ", " size ")"] gives 1, Effects::NONE;
-    /// The number of this CTA among those of the launch, from 0 on: an i32 scalar.
-    CtaNumber = "cta" [] gives 1, Effects::NONE;
-    /// CTAs of the launch: an i32 scalar.
-    CtaCount = "ctas" [] gives 1, Effects::NONE;
-    /// On two i32 scalars.
-    Unsigned(op: UnsignedOp, a: Value, b: Value) = (op) [a ", " b] gives 1, Effects::NONE;
-    /// The i32 scalar itself, which is known to be a coordinate of such an axis of a grid: at least 0 and less than the
-    /// axis has.
-    Coordinate(value: Value, axis: GridExtent) = "coordinate " [value " of " axis] gives 1, Effects::NONE;
-    /// A scalar parameter.
-    ScalarParam(param: Param) = "scalar " [param] gives 1, Effects::NONE;
-    /// An element of a constant table.
-    TableGet(table: Table, indices: Vec<Value>) = "get " [table "[" indices "]"] gives 1, Effects::NONE;
-    /// Element-wise.
-    Unary(op: UnaryOp, accuracy: Accuracy, value: Value) = (op accuracy) [value] gives 1, Effects::NONE;
-    /// Element-wise.
-    Binary(op: BinaryOp, accuracy: Accuracy, a: Value, b: Value) = (op accuracy) [a ", " b] gives 1, Effects::NONE;
-    /// Element-wise.
-    Compare(predicate: Predicate, a: Value, b: Value) = (predicate) [a ", " b] gives 1, Effects::NONE;
-    /// Element-wise.
-    Select(condition: Value, on_true: Value, on_false: Value)
-        = "select " [condition ", " on_true ", " on_false] gives 1, Effects::NONE;
-    /// Element-wise, to the result's element type.
-    Cast(value: Value) = "cast " [value] gives 1, Effects::NONE;
-    /// The same fragment, of which the optimiser knows nothing: what is computed from it is computed
-    /// again rather than kept.
-    Again(value: Value) = "again " [value] gives 1, Effects::NONE;
-    /// To the result's layout, which the operand's is the broadcast source of. Moves nothing.
-    Broadcast(value: Value) = "broadcast " [value] gives 1, Effects::NONE;
-    /// Adds or drops axes of extent 1. Moves nothing.
-    Reshape(value: Value) = "reshape " [value] gives 1, Effects::NONE;
-    /// Exchanges the axes of the layout. Moves nothing.
-    Transpose(value: Value) = "transpose " [value] gives 1, Effects::NONE;
-    /// Replaces elements outside the tensor, and padding of the layout, by a constant.
-    Refill {
-        /// The tile.
-        value: Value,
-        /// The constant.
-        neutral: f64,
-        /// The axes that may be ragged.
-        valid: Vec<Valid>,
-    } = "refill " [value " with " neutral " valid (" valid ")"] gives 1, Effects::NONE;
-    /// Folds axes within each warp: registers, then lanes. What remains to be folded across warps is
-    /// a trailing axis of the result.
-    Reduce {
-        /// What to fold with.
-        op: ReduceOp,
-        /// The tile.
-        value: Value,
-        /// Axes.
-        axes: Vec<u8>,
-    } = "reduce " [op " " value " axes " axes] gives 1, Effects::CONVERGENT;
-    /// To the result's layout, through shared memory.
-    Convert(value: Value) = "convert " [value] gives 1, Effects::CONVERGENT;
-    /// The elements from `offset` on along an axis, as many as the result has. Picks registers, moves nothing.
-    Part {
-        /// The tile.
-        value: Value,
-        /// Axis.
-        axis: u8,
-        /// First element; all threads keep the same registers.
-        offset: u32,
-    } = "part " [value " axis " axis " offset " offset] gives 1, Effects::NONE;
-    /// Reads a tile from global memory.
-    LoadGlobal {
-        /// Tensor.
-        param: Param,
-        /// One per tensor axis.
-        slices: Vec<Slice>,
-        /// What the L2 cache does with the lines.
-        cache: Cache,
-    } = ("load.global" cache) [param slices] gives 1, Effects::READS_GLOBAL;
-    /// Writes a tile to global memory.
-    StoreGlobal {
-        /// Tensor.
-        param: Param,
-        /// One per tensor axis.
-        slices: Vec<Slice>,
-        /// The tile.
-        value: Value,
-    } = "store.global " [param slices ", " value] gives 0, Effects::WRITES_GLOBAL;
-    /// Starts moving a tile between global and shared memory.
-    Copy {
-        /// How.
-        atom: CopyAtom,
-        /// Tensor.
-        param: Param,
-        /// One per tensor axis.
-        slices: Vec<Slice>,
-        /// Where.
-        to: SharedRef,
-    } = "copy" (print_copy parse_copy) gives 0, atom.effects();
-    /// Reads a fragment from shared memory.
-    LoadShared(from: SharedRef) = "load.shared " [from] gives 1, Effects::READS_SHARED;
-    /// Reads an operand of one step of a product from shared memory, in the layout that its atom takes. Whatever reaches
-    /// past the buffer along M or N is some element of it.
-    LoadMatrix {
-        /// Which operand.
-        side: Side,
-        /// Where.
-        from: SharedRef,
-        /// Further along K than `from` says: by this i32 scalar times so many elements.
-        further: Option<(Value, u32)>,
-    } = "load.matrix " [side " " from [" further " further]]
-        gives 1, Effects::READS_SHARED.and(Effects::CONVERGENT);
-    /// Writes a fragment to shared memory.
-    StoreShared {
-        /// Where.
-        to: SharedRef,
-        /// The tile.
-        value: Value,
-    } = "store.shared " [to ", " value] gives 0, Effects::WRITES_SHARED;
-    /// Writes zeros to a whole buffer.
-    ZeroShared(buffer: Buffer) = "zero.shared " [buffer] gives 0, Effects::WRITES_SHARED;
-    /// Starts `acc + a · b`; the result is in flight.
-    Mma {
-        /// Left operand, `[M, K]`.
-        a: Operand,
-        /// Right operand, `[K, N]`.
-        b: Operand,
-        /// Accumulator; zero if absent.
-        acc: Option<Value>,
-        /// Instruction.
-        atom: MmaAtom,
-        /// Extents M, N, K.
-        shape: (u32, u32, u32),
-        /// If given, an i1 scalar: false starts from zero whatever the accumulator holds.
-        accumulate: Option<Value>,
-    } = "mma " [atom " " shape " " a ", " b [" acc " acc] [" accumulate " accumulate]]
-        gives 1, Effects::READS_SHARED.and(Effects::ASYNC).and(Effects::CONVERGENT);
-    /// Makes an in-flight accumulator readable, once at most `pending` younger groups are in flight.
-    WaitMma(value: Value, pending: u32) = "wait.mma " [value ", " pending]
-        gives 1, Effects::ORDERS.and(Effects::CONVERGENT);
-    /// Gets the right to fill the stage of an iteration.
-    Acquire(ring: Ring, at: At) = "acquire " [ring at] gives 1, Effects::ORDERS;
-    /// Ends the filling of the token's stage. With no token: an empty commit that keeps the count.
-    Commit(ring: Ring, token: Option<Value>) = "commit " [ring [", " token]] gives 0, Effects::ORDERS;
-    /// Waits until the stage of an iteration is filled.
-    Wait(ring: Ring, at: At) = "wait " [ring at] gives 1, Effects::ORDERS;
-    /// Ends the reading of the token's stage.
-    Release(token: Value) = "release " [token] gives 0, Effects::ORDERS;
-    /// Waits until every consumer has released every stage.
-    Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS;
-    /// Waits until at most so many of this thread's committed copy groups are pending.
-    CopyWait(pending: u32) = "wait.copies " [pending] gives 0, Effects::ORDERS;
-    /// All threads of the scope's CTA meet; shared memory written before is visible after.
-    Barrier = "barrier" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
-    /// A fence.
-    Fence(kind: FenceKind) = "fence " [kind] gives 0, Effects::ORDERS;
-    /// Runs the body for index in `lo..hi`.
-    Loop {
-        /// As in Tile IR.
-        kind: LoopKind,
-        /// i32 scalar.
-        lo: Value,
-        /// i32 scalar.
-        hi: Value,
-        /// Carried in.
-        inits: Vec<Value>,
-        /// Index, then carried values.
-        body: Block,
-    } = (kind) (print_loop parse_loop) gives inits, Effects::CONTROL;
-    /// Runs the body for each program that the index map gives this CTA. Parameters: the coordinates, then
-    /// optionally the number of the program within its CTA, 0 for the first.
-    Programs(body: Block) = "programs" (print_programs parse_programs) gives 0, Effects::CONTROL;
-    /// Runs the body if the condition (an i1 scalar, equal in all threads) holds. The results are what the body yields, or
-    /// these values.
-    If(condition: Value, body: Block, others: Vec<Value>) = "if " [condition body [" else " others]]
-        gives others, Effects::CONTROL;
-    /// Ends the body of a loop, or of an `if` with results.
-    Yield(values: Vec<Value>) = "yield" [[" " values]] gives 0, Effects::CONTROL;
+/// Hands the rows to a macro: to the one that declares the operations, and to the one of their text.
+macro_rules! operation_table {
+    ($with:ident) => {
+        $with! {
+            /// A fragment whose every element is the constant.
+            Const(value: f64) = "const " [value] gives 1, Effects::NONE;
+            /// A fragment whose element is its index along an axis, plus `offset`.
+            Iota {
+                /// Axis.
+                axis: u8,
+                /// Added.
+                offset: u32,
+            } = "iota axis " [axis [" offset " offset]] gives 1, Effects::NONE;
+            /// Runtime size of a dim.
+            DimSize(dim: Dim) = "size " [dim] gives 1, Effects::NONE;
+            /// `ceil(dim / size)`.
+            DimTiles(dim: Dim, size: u32) = "tiles(" [dim ", " size ")"] gives 1, Effects::NONE;
+            /// The number of this CTA among those of the launch, from 0 on: an i32 scalar.
+            CtaNumber = "cta" [] gives 1, Effects::NONE;
+            /// CTAs of the launch: an i32 scalar.
+            CtaCount = "ctas" [] gives 1, Effects::NONE;
+            /// On two i32 scalars.
+            Unsigned(op: UnsignedOp, a: Value, b: Value) = (op) [a ", " b] gives 1, Effects::NONE;
+            /// The i32 scalar itself, which is known to be a coordinate of such an axis of a grid: at least 0 and less than the
+            /// axis has.
+            Coordinate(value: Value, axis: GridExtent) = "coordinate " [value " of " axis] gives 1, Effects::NONE;
+            /// A scalar parameter.
+            ScalarParam(param: Param) = "scalar " [param] gives 1, Effects::NONE;
+            /// An element of a constant table.
+            TableGet(table: Table, indices: Vec<Value>) = "get " [table "[" indices "]"] gives 1, Effects::NONE;
+            /// Element-wise.
+            Unary(op: UnaryOp, accuracy: Accuracy, value: Value) = (op accuracy) [value] gives 1, Effects::NONE;
+            /// Element-wise.
+            Binary(op: BinaryOp, accuracy: Accuracy, a: Value, b: Value) = (op accuracy) [a ", " b] gives 1, Effects::NONE;
+            /// Element-wise.
+            Compare(predicate: Predicate, a: Value, b: Value) = (predicate) [a ", " b] gives 1, Effects::NONE;
+            /// Element-wise.
+            Select(condition: Value, on_true: Value, on_false: Value)
+                = "select " [condition ", " on_true ", " on_false] gives 1, Effects::NONE;
+            /// Element-wise, to the result's element type.
+            Cast(value: Value) = "cast " [value] gives 1, Effects::NONE;
+            /// The same fragment, of which the optimiser knows nothing: what is computed from it is computed
+            /// again rather than kept.
+            Again(value: Value) = "again " [value] gives 1, Effects::NONE;
+            /// To the result's layout, which the operand's is the broadcast source of. Moves nothing.
+            Broadcast(value: Value) = "broadcast " [value] gives 1, Effects::NONE;
+            /// Adds or drops axes of extent 1. Moves nothing.
+            Reshape(value: Value) = "reshape " [value] gives 1, Effects::NONE;
+            /// Exchanges the axes of the layout. Moves nothing.
+            Transpose(value: Value) = "transpose " [value] gives 1, Effects::NONE;
+            /// Replaces elements outside the tensor, and padding of the layout, by a constant.
+            Refill {
+                /// The tile.
+                value: Value,
+                /// The constant.
+                neutral: f64,
+                /// The axes that may be ragged.
+                valid: Vec<Valid>,
+            } = "refill " [value " with " neutral " valid (" valid ")"] gives 1, Effects::NONE;
+            /// Folds axes within each warp: registers, then lanes. What remains to be folded across warps is
+            /// a trailing axis of the result.
+            Reduce {
+                /// What to fold with.
+                op: ReduceOp,
+                /// The tile.
+                value: Value,
+                /// Axes.
+                axes: Vec<u8>,
+            } = "reduce " [op " " value " axes " axes] gives 1, Effects::CONVERGENT;
+            /// To the result's layout, through shared memory.
+            Convert(value: Value) = "convert " [value] gives 1, Effects::CONVERGENT;
+            /// The elements from `offset` on along an axis, as many as the result has. Picks registers, moves nothing.
+            Part {
+                /// The tile.
+                value: Value,
+                /// Axis.
+                axis: u8,
+                /// First element; all threads keep the same registers.
+                offset: u32,
+            } = "part " [value " axis " axis " offset " offset] gives 1, Effects::NONE;
+            /// Reads a tile from global memory.
+            LoadGlobal {
+                /// Tensor.
+                param: Param,
+                /// One per tensor axis.
+                slices: Vec<Slice>,
+                /// What the L2 cache does with the lines.
+                cache: Cache,
+            } = ("load.global" cache) [param slices] gives 1, Effects::READS_GLOBAL;
+            /// Writes a tile to global memory.
+            StoreGlobal {
+                /// Tensor.
+                param: Param,
+                /// One per tensor axis.
+                slices: Vec<Slice>,
+                /// The tile.
+                value: Value,
+            } = "store.global " [param slices ", " value] gives 0, Effects::WRITES_GLOBAL;
+            /// Starts moving a tile between global and shared memory.
+            Copy {
+                /// How.
+                atom: CopyAtom,
+                /// Tensor.
+                param: Param,
+                /// One per tensor axis.
+                slices: Vec<Slice>,
+                /// Where.
+                to: SharedRef,
+            } = "copy" (print_copy parse_copy) gives 0, atom.effects();
+            /// Reads a fragment from shared memory.
+            LoadShared(from: SharedRef) = "load.shared " [from] gives 1, Effects::READS_SHARED;
+            /// Reads an operand of one step of a product from shared memory, in the layout that its atom takes. Whatever reaches
+            /// past the buffer along M or N is some element of it.
+            LoadMatrix {
+                /// Which operand.
+                side: Side,
+                /// Where.
+                from: SharedRef,
+                /// Further along K than `from` says: by this i32 scalar times so many elements.
+                further: Option<(Value, u32)>,
+            } = "load.matrix " [side " " from [" further " further]]
+                gives 1, Effects::READS_SHARED.and(Effects::CONVERGENT);
+            /// Writes a fragment to shared memory.
+            StoreShared {
+                /// Where.
+                to: SharedRef,
+                /// The tile.
+                value: Value,
+            } = "store.shared " [to ", " value] gives 0, Effects::WRITES_SHARED;
+            /// Writes zeros to a whole buffer.
+            ZeroShared(buffer: Buffer) = "zero.shared " [buffer] gives 0, Effects::WRITES_SHARED;
+            /// Starts `acc + a · b`; the result is in flight.
+            Mma {
+                /// Left operand, `[M, K]`.
+                a: Operand,
+                /// Right operand, `[K, N]`.
+                b: Operand,
+                /// Accumulator; zero if absent.
+                acc: Option<Value>,
+                /// Instruction.
+                atom: MmaAtom,
+                /// Extents M, N, K.
+                shape: (u32, u32, u32),
+                /// If given, an i1 scalar: false starts from zero whatever the accumulator holds.
+                accumulate: Option<Value>,
+            } = "mma " [atom " " shape " " a ", " b [" acc " acc] [" accumulate " accumulate]]
+                gives 1, Effects::READS_SHARED.and(Effects::ASYNC).and(Effects::CONVERGENT);
+            /// Makes an in-flight accumulator readable, once at most `pending` younger groups are in flight.
+            WaitMma(value: Value, pending: u32) = "wait.mma " [value ", " pending]
+                gives 1, Effects::ORDERS.and(Effects::CONVERGENT);
+            /// Gets the right to fill the stage of an iteration.
+            Acquire(ring: Ring, at: At) = "acquire " [ring at] gives 1, Effects::ORDERS;
+            /// Ends the filling of the token's stage. With no token: an empty commit that keeps the count.
+            Commit(ring: Ring, token: Option<Value>) = "commit " [ring [", " token]] gives 0, Effects::ORDERS;
+            /// Waits until the stage of an iteration is filled.
+            Wait(ring: Ring, at: At) = "wait " [ring at] gives 1, Effects::ORDERS;
+            /// Ends the reading of the token's stage.
+            Release(token: Value) = "release " [token] gives 0, Effects::ORDERS;
+            /// Waits until every consumer has released every stage.
+            Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS;
+            /// Waits until at most so many of this thread's committed copy groups are pending.
+            CopyWait(pending: u32) = "wait.copies " [pending] gives 0, Effects::ORDERS;
+            /// All threads of the scope's CTA meet; shared memory written before is visible after.
+            Barrier = "barrier" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
+            /// A fence.
+            Fence(kind: FenceKind) = "fence " [kind] gives 0, Effects::ORDERS;
+            /// Runs the body for index in `lo..hi`.
+            Loop {
+                /// As in Tile IR.
+                kind: LoopKind,
+                /// i32 scalar.
+                lo: Value,
+                /// i32 scalar.
+                hi: Value,
+                /// Carried in.
+                inits: Vec<Value>,
+                /// Index, then carried values.
+                body: Block,
+            } = (kind) (print_loop parse_loop) gives inits, Effects::CONTROL;
+            /// Runs the body for each program that the index map gives this CTA. Parameters: the coordinates, then
+            /// optionally the number of the program within its CTA, 0 for the first.
+            Programs(body: Block) = "programs" (print_programs parse_programs) gives 0, Effects::CONTROL;
+            /// Runs the body if the condition (an i1 scalar, equal in all threads) holds. The results are what the body yields, or
+            /// these values.
+            If(condition: Value, body: Block, others: Vec<Value>) = "if " [condition body [" else " others]]
+                gives others, Effects::CONTROL;
+            /// Ends the body of a loop, or of an `if` with results.
+            Yield(values: Vec<Value>) = "yield" [[" " values]] gives 0, Effects::CONTROL;
+        }
+    };
 }
+
+pub(super) use operation_table;
+
+operation_table!(operations);
 
 impl Op {
     /// An operation of two operands that has one form.

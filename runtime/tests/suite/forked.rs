@@ -86,3 +86,9 @@ fn a_process_forked_inside_a_pool_launches_too() {
         assert!(pool.install(|| succeeds_in_a_fork(launches)));
     });
 }
+
+#[test]
+fn a_process_whose_driver_did_not_follow_is_told_so() {
+    let error = atlas_runtime::RuntimeError::from(atlas_runtime::DeviceError::Forked {}).to_string();
+    assert!(error.contains("ATL649") && error.contains("exec"), "{error}");
+}

@@ -40,6 +40,7 @@ impl Lower<'_> {
 
     /// Which form computes each function. Those of one place with one verdict are one decision.
     fn note_functions(&self, notes: &mut Notes) {
+        // Looked up, never iterated.
         let mut said = HashSet::new();
         for inst in self.tile.insts.keys() {
             let Some(verdict) = self.precision.verdict(inst) else { continue };

@@ -1,11 +1,10 @@
-//! The problems on which kernels are verified, demonstrated and measured.
+//! The problems on which kernels are verified and demonstrated.
 
-pub use crate::bench_cases::{Bench, benches};
 use crate::op::{OPS, find};
 use crate::problem::{Fill, Layout, Op, Problem};
-pub use crate::scale_cases::far_from_one;
+use crate::scale_cases::far_from_one;
+use crate::small_cases::DTYPES;
 use crate::small_cases::of_muon;
-pub use crate::small_cases::{DTYPES, simulation};
 use atlas_dsl::{DType, KernelDef};
 
 /// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
@@ -488,12 +487,4 @@ pub fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
 /// The same with inputs as a model has them.
 pub fn model_problem(kernel: &str, dtype: DType, dims: &[u64]) -> Option<Problem> {
     problem(kernel, dtype, dims).map(as_in_a_model)
-}
-
-/// The dims for which a kernel that ships here is usually compiled; empty for any other kernel.
-pub fn usual_dims(kernel: &str) -> Vec<u64> {
-    if let Some(bench) = benches().into_iter().find(|b| b.problem.kernel.name == kernel) {
-        return bench.problem.dims;
-    }
-    find(kernel).map(|_| vec![2_097_152, 64]).unwrap_or_default()
 }
