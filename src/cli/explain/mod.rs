@@ -143,10 +143,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         say!("\n{}", sweep_table(args.sweep.as_ref().map_or("", |s| &s.dim), &times));
     }
     if let Some(ranking) = &chosen.ranking {
-        say!("\nconfigs, best first: {}", ranking.to_string().trim_end());
-        say!(
-            "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses"
-        );
+        say!("\nconfigs, best first: {}\n{REGISTERS}", ranking.to_string().trim_end());
     }
     say!("\n{}", placement.to_string().trim_end());
     if let Some(counted) = counted {
@@ -154,6 +151,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     Ok(true)
 }
+
+/// Of which registers the ranking speaks.
+const REGISTERS: &str = "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses";
 
 /// What is explained for: the GPU of `--arch` or `--gpu`, and the card whose data sheet bounds it.
 fn place(args: &Args) -> Result<(Platform, &'static Card)> {
