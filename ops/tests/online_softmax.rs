@@ -104,8 +104,8 @@ fn keys_of(inputs: &mut Inputs, row: usize, keys: usize, d: usize) {
 fn attention_with_logits_of_every_kind() {
     for dtype in cases::DTYPES {
         for scale in [0.18, -0.18, 2.0] {
-            for row in 0..ROWS.len() {
-                let what = format!("{} times {scale}", ROWS[row].0);
+            for (row, (name, ..)) in ROWS.iter().enumerate() {
+                let what = format!("{name} times {scale}");
                 let with = |kernel: &str, dims: &[u64]| problem(kernel, dtype, dims).with_scalar("scale", scale);
                 // H M D N
                 let p = with("attention", &[1, 5, 16, 150]);
