@@ -319,7 +319,8 @@ fn random_functions_over_ragged_tiles() {
         let found =
             outputs.map(|o| o.chunks_exact(8).map(|b| f64::from_ne_bytes(b.try_into().unwrap())).collect::<Vec<_>>());
         let mut wanted = [vec![0.0; m], vec![0.0; m]];
-        for i in 0..m {
+        let [totals, counts] = &mut wanted;
+        for (i, (total, count)) in totals.iter_mut().zip(counts).enumerate() {
             // The last tile has 16 elements, though the dim ends before.
             for j in 0..n.next_multiple_of(16) {
                 let at = |v: &[f64], row: usize, inside: bool| inside.then(|| [v[row], 0.0, 0.0, 0.0]);
@@ -330,8 +331,8 @@ fn random_functions_over_ragged_tiles() {
                     at(&v, i, true),
                 ];
                 if let Some(y) = value(&tree, &args, 0) {
-                    wanted[0][i] += y[0];
-                    wanted[1][i] += 1.0;
+                    *total += y[0];
+                    *count += 1.0;
                 }
             }
         }

@@ -176,7 +176,7 @@ mod tests {
                     assert!(by != Approximation::Up || share > -0.6, "{opcode}({x}): {share}");
                 }
             }
-            assert!(up <= 1.0 && up > 0.9 && down >= -1.0 && down < -0.9, "{opcode}: {down} to {up}");
+            assert!(up <= 1.0 && up > 0.9 && (-1.0..-0.9).contains(&down), "{opcode}: {down} to {up}");
         }
     }
 
