@@ -1,6 +1,6 @@
 //! What GPUs that are sold do in a second at the most, from their data sheets.
 //!
-//! A [`Machine`](crate::Machine) says what fits on a GPU; two GPUs of one machine may differ in their memory, as an H100 and an H200
+//! A [`Machine`] says what fits on a GPU; two GPUs of one machine may differ in their memory, as an H100 and an H200
 //! do. Nothing here decides anything: a card says how near a measured time is to what its hardware allows.
 //!
 //! Rates are dense ones, of 16-bit operands and sums in single precision, at the highest clock that the data sheet counts with. TF32

@@ -1,7 +1,7 @@
 //! Files written whole: who reads one meanwhile sees the old content or the new one, and never a part of either.
 //!
 //! # Promise
-//! [`write`] changes what its path names, and no other file. A regular file is replaced and keeps its mode, and its owner
+//! [`write()`] changes what its path names, and no other file. A regular file is replaced and keeps its mode, and its owner
 //! where the user may give files away. A link stays, and what it leads to is replaced. A device, a pipe or `/dev/stdout` is
 //! written into. [`check`] says beforehand whether a regular file can be written, and changes none.
 //!
