@@ -47,7 +47,7 @@ pub fn peak_registers_within(k: &Kernel, most: u32) -> u32 {
     if tiles(k, Order::ByRegister) <= most { peak_registers(k) } else { tile_registers(k, most) }
 }
 
-/// The registers of tiles without the first operands of its next iterate that a loop of products loads at its end, which
+/// The registers of tiles without the first operands of its next iteration that a loop of products loads at its end, which
 /// `carry_operands` has weighed by itself; estimated in order, too, where they are more than `most`.
 pub fn tile_registers(k: &Kernel, most: u32) -> u32 {
     let needed = tiles(k, Order::ByRegister);

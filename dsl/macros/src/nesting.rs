@@ -3,7 +3,7 @@
 use crate::error::Place;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-/// An expression is so deep at most: a sum of so many terms, say.
+/// The deepest that an expression may nest; a sum nests as deep as it has terms.
 pub(crate) const DEEPEST: usize = 300;
 /// So many brackets may stand in each other, and so many signs before a term: `syn` reads these by recursion.
 const DEEPEST_BRACKETS: usize = 200;
