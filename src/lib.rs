@@ -31,7 +31,7 @@
 //! |---|---|
 //! | `atlas-dsl`, `atlas-macros` | Tile IR and `atlas_kernel!` |
 //! | `atlas-codegen` | Tile IR to PTX (feature `jit` or `static-llvm`) |
-//! | `atlas-interp` | Tile IR on a CPU: the oracle, and the device of machines without a GPU |
+//! | `atlas-tile-interp` | Tile IR on a CPU: the oracle, and the device of machines without a GPU |
 //! | `atlas-runtime` | devices, tensors, launches |
 //! | `atlas-ops` | the kernels that ship with Atlas |
 //!
@@ -51,11 +51,11 @@ pub mod cli;
 
 pub use atlas_codegen as codegen;
 pub use atlas_dsl as dsl;
-pub use atlas_interp as interp;
 pub use atlas_macros::{atlas_kernel, fuse};
 pub use atlas_ops as ops;
 pub use atlas_runtime as runtime;
 pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
+pub use atlas_tile_interp as tile_interp;
 pub use half;
 
 /// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that

@@ -3,7 +3,7 @@
 use crate::command::{json_of, prints, prints_with, refuses};
 use atlas::ops::{rms_norm::rms_norm, softmax::softmax};
 use atlas::runtime::bundle::{Bundle, BundleWriter, Bundles, Variant};
-use atlas::runtime::{CacheDir, DeviceId, KernelImage, Launch, Source};
+use atlas::runtime::{CacheDir, ConfigSource, DeviceId, KernelImage, Launch};
 use atlas::{Device, Tensor, args};
 use half::bf16;
 use rand::rngs::StdRng;
@@ -128,9 +128,9 @@ fn a_config_of_the_callers_is_taken_from_the_bundle_if_it_is_there() {
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
     let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
     let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
-    assert_eq!(prepared.source(), Source::Bundle);
+    assert_eq!(prepared.source(), ConfigSource::Bundle);
     let config = prepared.config().clone();
-    assert_eq!(softmax.prepare_with(&gpu, &config, args!(x, &mut y)).unwrap().source(), Source::Given);
+    assert_eq!(softmax.prepare_with(&gpu, &config, args!(x, &mut y)).unwrap().source(), ConfigSource::Given);
     let other: atlas::dsl::Config = "BN=1 stages=2 warps=32".parse().unwrap();
     let why = softmax.prepare_with(&gpu, &other, args!(x, &mut y)).map(drop).unwrap_err().to_string();
     assert!(why.contains("has no kernel with the config `BN=1 stages=2 warps=32`"), "{why}");
@@ -355,7 +355,7 @@ fn what_can_be_compiled_better_is_not_taken_from_a_bundle() {
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
     let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
     let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
-    assert_eq!((prepared.source(), gpu.stats().compiled), (Source::CostModel, 1));
+    assert_eq!((prepared.source(), gpu.stats().compiled), (ConfigSource::CostModel, 1));
     assert!(prepared.passed_over()[0].1.contains("spill 16 bytes"), "{:?}", prepared.passed_over());
     assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_model), (1, 1));
 }

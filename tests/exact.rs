@@ -5,9 +5,9 @@ use crate::kernels::{Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exac
 use atlas::codegen::{AbiParam, KernelImage, compile};
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::{DType, Kernel, Schedule, Verified, registry};
-use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 use atlas::ops::cases;
 use atlas::runtime::programs;
+use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};

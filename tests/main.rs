@@ -16,11 +16,11 @@ mod determinism;
 mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
-mod executor;
 mod features;
 #[cfg(target_os = "linux")]
 mod files;
 mod fusion;
+mod gpu_interp;
 mod kernels;
 #[cfg(feature = "mutations")]
 mod mutations;

@@ -1,7 +1,7 @@
 //! Random kernels have the power to show every mistake that the compiler is known to have made.
 
 use crate::command::json_of;
-use crate::executor::kernels::disagreement;
+use crate::gpu_interp::kernels::disagreement;
 use crate::random::{COUNT, SEED};
 use atlas::codegen::mutation::{Mutation, with};
 

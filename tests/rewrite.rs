@@ -6,7 +6,7 @@ use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::op::BinaryOp;
 use atlas::dsl::rewrite::{Applied, RULES, Rewrite, Rule, rewrite, simplify};
 use atlas::dsl::{DType, Kernel, Op, Verified, parse_kernel, verify};
-use atlas::interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
+use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -169,7 +169,7 @@ fn poly3_bf16() {
     check("poly3_bf16", kernel, BOTH, &intent);
 }
 
-/// A row on two warps: folded by shuffles, then once through shared memory.
+/// A row on two warps: reduced by shuffles, then once through shared memory.
 #[test]
 fn rms_norm_bf16() {
     let kernel = shipped("rms_norm", DType::Bf16, &[64, 512], "BN=1 warps=2");
@@ -182,7 +182,7 @@ fn rms_norm_bf16() {
     check("rms_norm_bf16", kernel, BOTH, &intent);
 }
 
-/// A row on each of four warps: folded by shuffles alone.
+/// A row on each of four warps: reduced by shuffles alone.
 #[test]
 fn softmax_bf16() {
     let kernel = shipped("softmax", DType::Bf16, &[64, 512], "BN=4 warps=4");

@@ -1,7 +1,7 @@
 //! One call from verified Tile IR to a kernel image, and the same with every stage as text.
 
 use crate::error::CompileError;
-use crate::gpu::{Legal, Lowered};
+use crate::gpu::{Lowered, VerifiedKernel};
 use crate::image::KernelImage;
 use crate::machine::Platform;
 use crate::mutation::carried;
@@ -113,7 +113,7 @@ fn compile_with(
 ///
 /// # Errors
 /// A defect of the emitter, or of LLVM.
-pub fn emit(gpu: &Legal<Lowered>) -> Result<KernelImage, CompileError> {
+pub fn emit(gpu: &VerifiedKernel<Lowered>) -> Result<KernelImage, CompileError> {
     Ok(emit_with(gpu, &[], None, StageTimes::default())?.image)
 }
 
@@ -123,7 +123,7 @@ const LLVM_STACK: usize = 64 << 20;
 
 /// Emits a kernel by a thread of its own, which this one waits for.
 fn emit_with(
-    gpu: &Legal<Lowered>,
+    gpu: &VerifiedKernel<Lowered>,
     stages: &[Stage],
     source: Option<&str>,
     times: StageTimes,
@@ -139,7 +139,7 @@ fn emit_with(
 }
 
 fn emit_here(
-    gpu: &Legal<Lowered>,
+    gpu: &VerifiedKernel<Lowered>,
     stages: &[Stage],
     source: Option<&str>,
     mut times: StageTimes,

@@ -40,7 +40,7 @@ mutations! {
     FillThroughFunctions = "fill-through-functions",
     /// What operations make of a fill is computed in f64, without their roundings.
     FillUnrounded = "fill-unrounded",
-    /// A loop of no iterates leaves what it carries unset, or runs.
+    /// A loop of no iterations leaves what it carries unset, or runs.
     LoopOfNone = "loop-of-none",
     /// Tiles carried in shared memory are replaced one after the other.
     CarriedInTurn = "carried-in-turn",

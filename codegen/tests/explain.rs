@@ -27,7 +27,7 @@ fn products_loads_and_rings_say_why() {
     assert!(product.contains("mma.m16n8k16.") && product.contains("warps 4x1") && why.contains("on sm_80"), "{read}");
     let (load, why) = said(&read, "lower_tiles", "load w1");
     assert!(load == "staged" && why.contains("a product reads it"), "{read}");
-    assert_eq!(said(&read, "form_copies", "copy w1").0, "cp.async.16");
+    assert_eq!(said(&read, "select_copy_atoms", "copy w1").0, "cp.async.16");
     assert!(read.notes.iter().any(|n| n.decision == "3 stages of 16384 bytes: w2, w1"), "{read}");
     assert!(read.notes.iter().any(|n| n.subject == "product" && n.loc.line > 0), "{read}");
     assert!(read.notes.iter().all(|n| !n.decision.is_empty() && !n.because.is_empty()), "{read}");
@@ -40,7 +40,7 @@ fn each_pass_that_decides_says_so() {
     let norm = explained("rms_norm", Schedule::default());
     assert!(said(&norm, "lower_tiles", "load x").0.contains("to registers"), "{norm}");
     assert_eq!(said(&norm, "lower_tiles", "rsqrt").0, "approximate");
-    assert!(said(&norm, "choose_caching", "cache x").1.contains("only reads"), "{norm}");
+    assert!(said(&norm, "select_cache_hints", "cache x").1.contains("only reads"), "{norm}");
     for (pass, subject) in
         [("check_registers", "registers"), ("allocate_shared", "shared"), ("insert_barriers", "barriers")]
     {

@@ -73,7 +73,7 @@ fn structure(k: &Kernel) -> String {
     let results: Vec<_> = k.insts.keys().map(|i| &k.results[i]).collect();
     let head = (&k.name, k.target, k.threads, k.cluster);
     let memory = (&k.buffers, &k.rings, &k.roles, &k.index_map, &k.coords);
-    let forms: Vec<_> = k.insts.keys().map(|i| &k.forms[i]).collect();
+    let forms: Vec<_> = k.insts.keys().map(|i| &k.access_kinds[i]).collect();
     let code = (&k.values, &k.insts, results, forms, &k.blocks);
     format!("{head:#?}{:#?}{memory:#?}{code:#?}", (&k.dims, &k.params, &k.tables))
 }

@@ -8,7 +8,9 @@ mod filetests;
 mod work;
 
 use atlas_codegen::Target;
-use atlas_codegen::gpu::{Features, Kernel, Legal, Lowered, Op, Phase, Placed, parse_gpu, verify_features, verify_gpu};
+use atlas_codegen::gpu::{
+    Constructs, Kernel, Lowered, Op, Phase, Placed, VerifiedKernel, parse_gpu, verify_constructs, verify_gpu,
+};
 use atlas_codegen::passes::{FIRST, LOWER, MADE, PLACE, SCHEDULE};
 use atlas_codegen::pipeline::run;
 use atlas_dsl::Schedule;
@@ -20,9 +22,9 @@ fn root() -> PathBuf {
 }
 
 /// Every pass of the page: its name, what it removes, what it adds.
-fn page() -> Vec<(&'static str, Features, Features)> {
+fn page() -> Vec<(&'static str, Constructs, Constructs)> {
     let rest = [PLACE, SCHEDULE, LOWER].into_iter().flatten().map(|p| (p.name, p.removes, p.adds));
-    std::iter::once((FIRST, Features::NONE, MADE)).chain(rest).collect()
+    std::iter::once((FIRST, Constructs::NONE, MADE)).chain(rest).collect()
 }
 
 /// The comment at the head of a pass's file, in one line.
@@ -54,7 +56,7 @@ fn each_header_says_what_the_page_says() {
         for word in ["Needs: ", "Establishes: ", "Never: ", "Refuses: "] {
             assert!(header.contains(word), "the header of {name} has no `{word}`");
         }
-        let features = format!("Features: removes {removes}; adds {adds}.");
+        let features = format!("Constructs: removes {removes}; adds {adds}.");
         assert!(header.contains(&features), "the header of {name} does not say `{features}`");
     }
 }
@@ -67,7 +69,7 @@ fn case(name: &str) -> Kernel {
 /// ATL460: whatever a phase does not have is found, and by a name of its own.
 #[test]
 fn what_a_phase_does_not_have_is_reported() {
-    let mut seen = Features::NONE;
+    let mut seen = Constructs::NONE;
     for entry in std::fs::read_dir(root().join("tests/cases/gpu")).expect("the folder of cases") {
         let path: PathBuf = entry.expect("a case").path();
         let text = std::fs::read_to_string(&path).expect("a case file");
@@ -75,31 +77,31 @@ fn what_a_phase_does_not_have_is_reported() {
         if verify_gpu(&k).is_err() {
             continue;
         }
-        let standing = Features::of(&k);
-        assert_eq!(verify_features(&k, standing), Ok(()), "{}", path.display());
-        for (one, word) in Features::ALL.iter().filter(|(one, _)| standing.has(*one)) {
+        let standing = Constructs::of(&k);
+        assert_eq!(verify_constructs(&k, standing), Ok(()), "{}", path.display());
+        for (one, word) in Constructs::ALL.iter().filter(|(one, _)| standing.has(*one)) {
             seen = seen.with(*one);
-            let errors = verify_features(&k, standing.without(*one)).expect_err("a feature that is not allowed").0;
+            let errors = verify_constructs(&k, standing.without(*one)).expect_err("a feature that is not allowed").0;
             let words: BTreeSet<String> = errors.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
             let named = |w: &String| w.starts_with("ATL460 ") && w.ends_with(&format!("has no `{word}`"));
             assert!(words.iter().all(named), "{word}: {words:?}");
         }
     }
-    let unseen = Features::ALL.iter().filter(|(one, _)| !seen.has(*one)).map(|(_, word)| *word);
+    let unseen = Constructs::ALL.iter().filter(|(one, _)| !seen.has(*one)).map(|(_, word)| *word);
     assert_eq!(unseen.collect::<Vec<_>>(), [""; 0], "no case has these");
 }
 
 #[test]
 fn a_ticket_is_for_its_phase() {
     let hopper = case("gemm_sm90a.gpu");
-    assert!(Legal::<Lowered>::verify(hopper).is_err_and(|d| d.to_string().contains("ATL460")));
+    assert!(VerifiedKernel::<Lowered>::verify(hopper).is_err_and(|d| d.to_string().contains("ATL460")));
     let mut k = case("canonical.gpu");
-    let allowed = Features::of(&k);
-    assert!(!Placed::FEATURES.has(allowed));
+    let allowed = Constructs::of(&k);
+    assert!(!Placed::CONSTRUCTS.has(allowed));
     // A kernel that breaks another rule gets no ticket either.
     let first = k.insts.keys().next().expect("an instruction");
     k.insts[first] = Op::Yield(vec![]);
-    assert!(Legal::<Lowered>::verify(k).is_err());
+    assert!(VerifiedKernel::<Lowered>::verify(k).is_err());
 }
 
 /// Each choice reads the last one twice: as a tree there would be 2^40 of them.

@@ -109,9 +109,9 @@ pub enum Op {
     },
     /// Exchanges the two axes of a rank-2 tile.
     Transpose(Value),
-    /// Folds the given axes, which stay with extent 1. Sorted, without repeats.
+    /// Reduces the given axes, which stay with extent 1. Sorted, without repeats.
     Reduce {
-        /// What to fold with.
+        /// What to reduce with.
         op: ReduceOp,
         /// The tile.
         value: Value,
@@ -145,20 +145,20 @@ pub enum Op {
         /// The tile, of the tensor's element type.
         value: Value,
     },
-    /// Runs `body` for index in `lo..hi`; results are the values carried out of the last iterate.
+    /// Runs `body` for index in `lo..hi`; results are the values carried out of the last iteration.
     Loop {
         /// Whether loads may run ahead.
         kind: LoopKind,
         /// First index (i32 scalar).
         lo: Value,
-        /// One past the last index (i32 scalar); no iterate if not above `lo`.
+        /// One past the last index (i32 scalar); no iteration if not above `lo`.
         hi: Value,
-        /// Values carried into the first iterate.
+        /// Values carried into the first iteration.
         inits: Vec<Value>,
         /// Parameters: the index (i32), then one per carried value. Ends in `yield`.
         body: Block,
     },
-    /// Ends a loop body with the values carried to the next iterate.
+    /// Ends a loop body with the values carried to the next iteration.
     Yield(Vec<Value>),
 }
 

@@ -7,11 +7,11 @@
 //! # Argument
 //! A coordinate is in range for one of four reasons, each a fact of the same dim and the same size of tile: the grid counts
 //! it; a loop counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim; a loop counts it up to
-//! a constant that a constant dim allows; it is a constant that a constant dim allows. A program or an iterate in which none
+//! a constant that a constant dim allows; it is a constant that a constant dim allows. A program or an iteration in which none
 //! of these held would not run. A tile whose number is in range begins inside; where its size divides the dim it also ends
 //! inside, for a multiple of the size has no ragged tile.
 //!
-//! A pass that issues a load before its iterate has to guard it with the loop's bound: the argument is one of iterates that
+//! A pass that issues a load before its iteration has to guard it with the loop's bound: the argument is one of iterations that
 //! run.
 //!
 //! # Breaks it
@@ -20,7 +20,7 @@
 //! - A loop that begins below 0 or at a number that is not constant:
 //!   dsl/tests/validity.rs::a_loop_index_counts_what_its_bounds_say.
 //! - One computed from a coordinate (`n + 1`): tests/cases/tile/error_load_of_output.tile has it.
-//! - Loads of iterates that do not run: tests/agreement/wrong_code.rs::a_dim_of_no_elements_has_no_tiles.
+//! - Loads of iterations that do not run: tests/agreement/wrong_code.rs::a_dim_of_no_elements_has_no_tiles.
 
 use crate::entity::{Block, Dim, Value};
 use crate::ir::{DimSize, Kernel, ValueDef};

@@ -12,22 +12,22 @@
 //!   axes; an axis of one element that is repeated is valid whole or not at all. A reshape says which axes stay, whatever
 //!   their extents, so that a tile of extent 1 means what a larger one does. An axis that goes takes its constraints along:
 //!   every device leaves 0 where they are not met.
-//! - A fold skips what is not valid along its axes, and a product takes 0 for it along the axis that it contracts: the
+//! - A reduction skips what is not valid along its axes, and a product takes 0 for it along the axis that it contracts: the
 //!   constraints of these axes end there. So do those of the axes along which `or` says what stands past the edge.
 //! - What a loop carries has the constraints of what it starts as and of what the body leaves. The set of slices in a kernel
 //!   is finite and the union grows, so the walk ends, and at its end the body adds nothing.
-//! - A constraint means the same in every iterate only if its coordinate is not computed in the body. The verifier refuses
+//! - A constraint means the same in every iteration only if its coordinate is not computed in the body. The verifier refuses
 //!   the others (226), judged as if every tile were ragged; the walk drops them.
 //! - Two constraints are one if their slices are: the same value, or constants of equal value. Equal slices that this does
 //!   not see make one constraint more, which is harmless.
 //!
 //! # Breaks it
-//! - A fold after the loop of a tile that the loop cuts: tests/cases/tile/error_edge_leaves_its_loop.tile.
+//! - A reduction after the loop of a tile that the loop cuts: tests/cases/tile/error_edge_leaves_its_loop.tile.
 //! - A carried tile that starts whole and becomes ragged: tests/agreement/exchanges.rs::a_loop_begins_with_the_edge_that_it_carries.
 //! - An axis of extent 1 that stays: tests/agreement/extents.rs, `atlas fuzz --configs`.
 //! - A repeated column: tests/agreement/wrong_code.rs::a_column_of_one_element_is_repeated_whole.
 //! - Each transfer function by itself: dsl/tests/validity.rs::operations_pass_constraints_on,
-//!   interp/tests/suite/ragged.rs.
+//!   tile-interp/tests/suite/ragged.rs.
 
 use crate::entity::{Block, Dim, Inst, Value};
 use crate::ir::{Kernel, ParamKind, ValueDef};
@@ -257,7 +257,7 @@ pub(crate) fn depends_on(kernel: &Kernel, c: &Constraint, body: Block) -> bool {
     inside && constant(kernel, v).is_none()
 }
 
-/// What a loop's body gives to the next iterate.
+/// What a loop's body gives to the next iteration.
 pub fn yields(kernel: &Kernel, body: Block) -> &[Value] {
     match kernel.blocks[body].insts.last().map(|&i| &kernel.insts[i]) {
         Some(Op::Yield(values)) => values,

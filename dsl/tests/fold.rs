@@ -3,7 +3,7 @@
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::{DType, parse_kernel, verify};
-use atlas_interp::{Arg, Mode, TensorView, TensorViewMut, run};
+use atlas_tile_interp::{Arg, Mode, TensorView, TensorViewMut, run};
 use half::{bf16, f16};
 use proptest::prelude::*;
 

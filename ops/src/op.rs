@@ -2,7 +2,7 @@
 
 use crate::problem::{Fill, Inputs, Op, Problem};
 use crate::random_features::Feature;
-use crate::tolerance::Class;
+use crate::tolerance::ToleranceClass;
 use crate::{
     attention, attention_decode, block_attention, fused_forward, gated_memory, inverse, layer, linear_gelu,
     log_sum_exp, matmul, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features,
@@ -18,7 +18,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "attention",
         kernels: &[&attention::attention],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "H",
         scalars: &[("scale", 0.18)],
         state: &[],
@@ -33,7 +33,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "attention_decode",
         kernels: &[&attention_decode::decode_parts, &attention_decode::decode_join],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "S",
         scalars: &[("scale", 0.18)],
         state: &[],
@@ -49,7 +49,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "block_attention",
         kernels: &[&block_attention::block_attention],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "B",
         scalars: &[("scale", 0.18), ("causal", 1.0)],
         state: &[],
@@ -74,7 +74,7 @@ pub static OPS: [Op; 28] = [
             &fused_forward::sigmoid_gate,
             &fused_forward::lerp_gate,
         ],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "G",
         scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
         state: &[],
@@ -95,7 +95,7 @@ pub static OPS: [Op; 28] = [
             &gated_memory::memory_gated_errors,
             &gated_memory::memory_gated_grads,
         ],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "G",
         scalars: &[("scale", 2.0), ("eps", 1e-5)],
         state: &[],
@@ -119,7 +119,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "inverse",
         kernels: &[&inverse::inverse],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "B",
         scalars: &[("count", 20.0), ("damping", 4.0)],
         state: &[],
@@ -138,7 +138,7 @@ pub static OPS: [Op; 28] = [
             &omega::stream::omega_copy_tokens,
             &omega::stream::omega_copy_gates,
         ],
-        class: Class::Norm,
+        class: ToleranceClass::Norm,
         batch: "B",
         scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
         state: &[],
@@ -150,7 +150,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "linear_gelu",
         kernels: &[&linear_gelu::linear_gelu],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "M",
         scalars: &[],
         state: &[],
@@ -165,7 +165,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "log_sum_exp",
         kernels: &[&log_sum_exp::log_sum_exp],
-        class: Class::Norm,
+        class: ToleranceClass::Norm,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -177,7 +177,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "matmul",
         kernels: &[&matmul::matmul],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "M",
         scalars: &[],
         state: &[],
@@ -189,7 +189,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "memory_grad",
         kernels: &[&memory_grad::memory_errors, &memory_grad::memory_weight_grads, &memory_grad::memory_input_grad],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "G",
         scalars: &[("scale", 2.0)],
         state: &[],
@@ -213,7 +213,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "memory_read",
         kernels: &[&memory_read::memory_read],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "G",
         scalars: &[],
         state: &[],
@@ -232,7 +232,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "monomials",
         kernels: &[&monomials::monomials2, &monomials::monomials3, &monomials::powers2, &monomials::powers3],
-        class: Class::Features,
+        class: ToleranceClass::Features,
         batch: "N",
         scalars: &[("c0", 1.0), ("c1", 1.0), ("c2", 0.75), ("c3", 0.5)],
         state: &[],
@@ -265,7 +265,7 @@ pub static OPS: [Op; 28] = [
             &muon::muon_momentum,
             &muon::muon_apply,
         ],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "B",
         scalars: &[
             ("stretch", 1.02),
@@ -302,7 +302,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "newton_schulz_small",
         kernels: &[&newton_schulz_small::newton_schulz_small],
-        class: Class::NewtonSchulz,
+        class: ToleranceClass::NewtonSchulz,
         batch: "B",
         scalars: &[],
         state: &[],
@@ -323,7 +323,7 @@ pub static OPS: [Op; 28] = [
             &omega::fused_optimization,
             &omega::fused_descent,
         ],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "B",
         scalars: &[("scale", 2.0), ("commit", 1000.0), ("count", 5.0)],
         state: &["w", "s", "w1", "w2", "s1", "s2"],
@@ -336,7 +336,7 @@ pub static OPS: [Op; 28] = [
         name: "omega_muon_tokens",
         kernels: &[&omega::omega_muon_tokens],
         // Weights are sums of orthogonalised steps, and no closer than those.
-        class: Class::NewtonSchulz,
+        class: ToleranceClass::NewtonSchulz,
         batch: "B",
         scalars: &[("scale", 2.0), ("chunk", 8.0)],
         state: &["w1", "w2", "s1", "s2"],
@@ -352,7 +352,7 @@ pub static OPS: [Op; 28] = [
             &omega::packed::omega_unpack_gates,
             &omega::packed::omega_pack_tokens,
         ],
-        class: Class::Exact,
+        class: ToleranceClass::Exact,
         // Documents are no dim of what is packed.
         batch: "H",
         scalars: &[("fill", 1.0)],
@@ -372,7 +372,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "poly_features",
         kernels: &[&poly_features::poly1, &poly_features::poly2, &poly_features::poly3, &poly_features::poly4],
-        class: Class::Features,
+        class: ToleranceClass::Features,
         batch: "N",
         scalars: &COEFFICIENTS,
         state: &[],
@@ -392,7 +392,7 @@ pub static OPS: [Op; 28] = [
             &random_features::fourier_features,
             &random_features::fourier_pairs,
         ],
-        class: Class::Projected,
+        class: ToleranceClass::Projected,
         batch: "N",
         scalars: &[("scale", 0.35), ("shift", 0.5)],
         state: &[],
@@ -412,7 +412,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "rbf_features",
         kernels: &[&rbf_features::rbf_features],
-        class: Class::Projected,
+        class: ToleranceClass::Projected,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -424,7 +424,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "rms_norm",
         kernels: &[&rms_norm::rms_norm],
-        class: Class::Norm,
+        class: ToleranceClass::Norm,
         batch: "N",
         scalars: &[("eps", 1e-6)],
         state: &[],
@@ -436,7 +436,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "rotary",
         kernels: &[&rotary::rotary],
-        class: Class::Features,
+        class: ToleranceClass::Features,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -448,7 +448,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "softmax",
         kernels: &[&softmax::softmax],
-        class: Class::Norm,
+        class: ToleranceClass::Norm,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -460,7 +460,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "taylor_features",
         kernels: &[&taylor_features::taylor2_features],
-        class: Class::Features,
+        class: ToleranceClass::Features,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -472,7 +472,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "transpose",
         kernels: &[&transpose::transpose, &transpose::swap_axes],
-        class: Class::Exact,
+        class: ToleranceClass::Exact,
         batch: "N",
         scalars: &[],
         state: &[],
@@ -494,7 +494,7 @@ pub static OPS: [Op; 28] = [
             &window_sums::window_totals,
             &window_sums::window_sum_eights,
         ],
-        class: Class::Norm,
+        class: ToleranceClass::Norm,
         batch: "B",
         scalars: &[("window", 64.0), ("scale", 0.5)],
         state: &[],
@@ -515,7 +515,7 @@ pub static OPS: [Op; 28] = [
     Op {
         name: "windowed_attention",
         kernels: &[&windowed_attention::windowed_attention],
-        class: Class::Mlp,
+        class: ToleranceClass::Mlp,
         batch: "B",
         scalars: &[("scale", 0.18), ("window", 512.0)],
         state: &[],

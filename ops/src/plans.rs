@@ -78,7 +78,7 @@ impl Plan {
         }
     }
 
-    /// The element type of what a rival would be given.
+    /// The element type of what a baseline would be given.
     pub fn dtype(&self) -> DType {
         if matches!(self.kind, Kind::Muon(_) | Kind::MuonGram(_)) { DType::F32 } else { DType::Bf16 }
     }

@@ -3,7 +3,7 @@
 //! Inputs are reproducible: a problem's text and a parameter's name seed the generator. Values are already
 //! rounded to the element type, so the reference and the kernel start from equal numbers.
 
-use crate::tolerance::Class;
+use crate::tolerance::ToleranceClass;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
@@ -22,7 +22,7 @@ pub struct Op {
     /// Its kernels, of which [`Op::kernel`] gives one.
     pub kernels: &'static [&'static dyn Declared],
     /// Which bound it must meet.
-    pub class: Class,
+    pub class: ToleranceClass,
     /// The dim whose indices are independent of each other; a reference may be taken of some of them.
     pub batch: &'static str,
     /// Values of the scalar arguments.

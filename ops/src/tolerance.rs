@@ -7,7 +7,7 @@ use atlas_dsl::DType;
 
 /// The kinds of operation that share a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ToleranceClass {
     /// Two chained matrix products with an activation between.
     Mlp,
     /// Five Newton-Schulz steps, standard form.
@@ -30,7 +30,7 @@ const TABLE: [(DType, [f64; 6]); 3] = [
 ];
 
 /// Bound on the relative Frobenius error; `None` for an element type without a row.
-pub fn bound(class: Class, dtype: DType) -> Option<f64> {
+pub fn bound(class: ToleranceClass, dtype: DType) -> Option<f64> {
     TABLE.iter().find(|(d, _)| *d == dtype).map(|(_, row)| row[class as usize])
 }
 

@@ -4,7 +4,7 @@ use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{DType, Specialization};
 use atlas_ops::{Problem, cases};
 use atlas_runtime::records::Records;
-use atlas_runtime::{Selection, Source, choose_for, choose_with};
+use atlas_runtime::{ConfigSource, Selection, choose_for, choose_with};
 
 fn spec(p: &Problem) -> Specialization {
     let mut spec = Specialization::default();
@@ -23,7 +23,7 @@ fn select(p: &Problem) -> Selection {
 
 fn chosen(kernel: &str, dims: &[u64]) -> String {
     let selection = select(&cases::problem(kernel, DType::Bf16, dims).unwrap());
-    assert_eq!(selection.source, Source::CostModel, "{selection}");
+    assert_eq!(selection.source, ConfigSource::CostModel, "{selection}");
     selection.chosen().unwrap().to_string()
 }
 
@@ -41,7 +41,7 @@ fn rows_are_spread_so_that_an_sm_has_enough_bytes_in_flight() {
     let p = cases::problem("rms_norm", DType::Bf16, &[32_768, 8192]).unwrap();
     let records = Records::of_gpu("NVIDIA H200");
     let selection = choose_with(p.kernel, &spec(&p), &p.dims, "sm_90".parse().unwrap(), &records);
-    assert_eq!(selection.source, Source::Record, "{selection}");
+    assert_eq!(selection.source, ConfigSource::Record, "{selection}");
     assert_eq!(selection.chosen().unwrap().to_string(), "BN=1 stages=2 warps=8");
     is_one_of("rms_norm", &[32_768, 8192], &[&good[..], &["BN=1 stages=2 warps=8"]].concat());
 }
@@ -99,7 +99,7 @@ fn every_demo_and_benchmark_has_a_choice() {
         let selection = select(&p);
         assert_eq!(
             (selection.source, selection.legal().next().is_some()),
-            (Source::CostModel, true),
+            (ConfigSource::CostModel, true),
             "{p}: {selection}"
         );
         assert_eq!(selection.to_string(), select(&p).to_string());

@@ -5,20 +5,20 @@
 //! ```text
 //! busy  = max(products / rate, shared bytes / rate, functions / rate)       each of a unit of its own
 //!       + instructions / rate                                                 warps wait for what they make elements of
-//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate, passes over one tensor · HOT)
-//! alone = start + rounds · latency + barriers · wait + busy / min(1, warps / 5.5)
+//! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate, passes over one tensor · HOT_LINE)
+//! alone = start + latency waits · latency + barriers · wait + busy / min(1, warps / 5.5)
 //!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
-//! share(n) = n · (busy · few(n) and data, a smooth maximum, + CTA)            n programs side by side on an SM
+//! share(n) = n · (busy · few(n) and data, a smooth maximum, + CTA_START)            n programs side by side on an SM
 //! T(n)  = alone + share(n)                                                     all begin together
 //! S(n)  = (alone^p + share(n)^p)^(1/p)                    some wait while others work
 //! ```
 //!
-//! An SM holds as many programs as registers, shared memory, threads and slots allow, `held`; of `N = ceil(programs / SMs)` it
-//! runs `floor(N / held)` rounds of `S(held)`, the first of them closer to `T(held)`, and `r = N mod held` at the end, which
-//! count partly as a round of their own, `T(r)`, and partly as a share of a full one. Few warps on an SM leave its units idle,
+//! An SM holds as many programs as registers, shared memory, threads and slots allow, `ctas_per_sm`; of `N = ceil(programs / SMs)` it
+//! runs `floor(N / ctas_per_sm)` waves of `S(ctas_per_sm)`, the first of them closer to `T(ctas_per_sm)`, and `r = N mod ctas_per_sm` at the end, which
+//! count partly as a wave of their own, `T(r)`, and partly as a share of a full one. Few warps on an SM leave its units idle,
 //! `few`. Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, else once for a square of
 //! the programs that run at once, and from L2 once for each SM while they fit L1 and are not copied past it. All that read
-//! one line of L2 wait for each other: a pass of a program over a whole tensor past L1 takes `HOT` cycles of the GPU, however few
+//! one line of L2 wait for each other: a pass of a program over a whole tensor past L1 takes `HOT_LINE` cycles of the GPU, however few
 //! bytes it has. Stores of parts of sectors and of lines take more than their bytes. Tiles that need more than 255 registers
 //! spill, which costs work.
 //!
@@ -76,7 +76,7 @@ const SHARED_BYTES: f64 = 91.0;
 const PORT_BYTES: f64 = 94.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
-/// Shared memory that the driver takes of each CTA.
+/// Shared memory that the driver takes of each CTA_START.
 const SHARED_RESERVED: u32 = 1024;
 /// Warps that keep an SM's units busy when alone.
 const BUSY_WARPS: f64 = 5.5;
@@ -89,21 +89,21 @@ const REFILL: f64 = 173.0;
 /// The same until a load that runs ahead has arrived, from DRAM more often than not.
 const AHEAD_LATENCY: f64 = 1220.0;
 /// Cycles of an SM for each program, whatever others do there, and of the GPU for each pass of a program over one tensor.
-const CTA: f64 = 30.0;
-const HOT: f64 = 40.0;
+const CTA_START: f64 = 30.0;
+const HOT_LINE: f64 = 40.0;
 /// Warps on an SM that keep its units busy, and how much slower fewer are, as a power of how many times fewer.
 const MANY_WARPS: f64 = 8.0;
 const FEW_WARPS: f64 = 0.23;
-/// Exponents of smooth maxima: of units and memory, and, in rounds under way, of what programs wait for and what they share.
+/// Exponents of smooth maxima: of units and memory, and, in waves under way, of what programs wait for and what they share.
 const UNITS_OVERLAP: f64 = 5.0;
-const ROUNDS_OVERLAP: f64 = 1.38;
+const WAVES_OVERLAP: f64 = 1.38;
 /// What a byte takes of a sector that is written in part, and of a line, beside one that is asked for: of DRAM and of L2.
 const PARTS_OF_DRAM: (f64, f64) = (8.4, 0.11);
 const PARTS_OF_L2: (f64, f64) = (2.0, 0.1);
-/// Of the first round, how close it is to one whose programs all begin together; of the last, the share that counts as a
-/// round of its own.
-const FIRST_ROUND: f64 = 0.85;
-const LAST_ROUND: f64 = 0.52;
+/// Of the first wave, how close it is to one whose programs all begin together; of the last, the share that counts as a
+/// wave of its own.
+const FIRST_WAVE: f64 = 0.85;
+const LAST_WAVE: f64 = 0.52;
 /// A thread's most registers, and how much more work there is where tiles do not fit.
 const MOST_REGISTERS: u32 = 255;
 const SPILL: f64 = 4.0;
@@ -120,7 +120,7 @@ pub struct Cost {
     /// Registers of one thread; past 255 they spill.
     pub registers: u64,
     /// Programs that an SM holds at once.
-    pub held: u64,
+    pub ctas_per_sm: u64,
     /// Threads that an SM holds at once, where there are so many.
     pub resident_threads: u64,
     /// Clock cycles of the launch: for ranking only.
@@ -146,7 +146,7 @@ pub(crate) struct Terms {
     registers: u32,
     /// Programs of a multiprocessor, and those that it holds at once.
     per_sm: u64,
-    held: u64,
+    ctas_per_sm: u64,
     /// Cycles of a program that has the machine to itself, of the longest of them, of the units that programs side by side share,
     /// and of memory.
     alone: f64,
@@ -162,11 +162,11 @@ impl Terms {
     pub(crate) fn of(work: &Work, machine: &Machine) -> Terms {
         let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap_or(&RATES[0]);
         let sms = u64::from(machine.sms.max(1));
-        let held = held(work, machine, rates);
+        let ctas_per_sm = ctas_per_sm(work, machine, rates);
         let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
         let busy = |c: &Counts| spill * busy(c, rates);
         let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
-        let alone = |c: &Counts, barriers: f64| c.rounds * LATENCY + barriers + busy(c) / share.min(1.0);
+        let alone = |c: &Counts, barriers: f64| c.latency_waits * LATENCY + barriers + busy(c) / share.min(1.0);
         let refills = |c: &Counts| c.barriers * REFILL;
         // A program that has the machine to itself.
         let alone = |sample: &Sample| {
@@ -189,11 +189,11 @@ impl Terms {
             shared_bytes: work.shared_bytes,
             registers: work.registers,
             per_sm: work.programs.div_ceil(sms).max(1),
-            held,
+            ctas_per_sm,
             alone: work.samples.iter().map(&alone).sum::<f64>() / samples,
             longest,
             busy: busy(&work.total),
-            data: data(work, machine, rates, held),
+            data: data(work, machine, rates, ctas_per_sm),
             factor: 1.0,
         }
     }
@@ -212,38 +212,38 @@ impl Terms {
         let warps = f64::from(self.threads) / 32.0;
         let share = |n: u64| {
             let few = (MANY_WARPS / (n as f64 * warps)).max(1.0).powf(FEW_WARPS);
-            n as f64 * (smooth_max(self.busy * few, self.data, UNITS_OVERLAP) + CTA)
+            n as f64 * (smooth_max(self.busy * few, self.data, UNITS_OVERLAP) + CTA_START)
         };
         let together = |n: u64| self.longest + share(n);
-        let (rounds, last) = (self.per_sm / self.held, self.per_sm % self.held);
-        if rounds == 0 {
+        let (waves, last) = (self.per_sm / self.ctas_per_sm, self.per_sm % self.ctas_per_sm);
+        if waves == 0 {
             return together(last);
         }
-        let steady = smooth_max(self.alone, share(self.held), ROUNDS_OVERLAP);
-        let first = FIRST_ROUND * (together(self.held) - steady);
+        let steady = smooth_max(self.alone, share(self.ctas_per_sm), WAVES_OVERLAP);
+        let first = FIRST_WAVE * (together(self.ctas_per_sm) - steady);
         let end = match last {
             0 => 0.0,
-            n => LAST_ROUND * together(n) + (1.0 - LAST_ROUND) * steady * n as f64 / self.held as f64,
+            n => LAST_WAVE * together(n) + (1.0 - LAST_WAVE) * steady * n as f64 / self.ctas_per_sm as f64,
         };
-        rounds as f64 * steady + first + end
+        waves as f64 * steady + first + end
     }
 
     /// The cost.
     pub(crate) fn cost(&self) -> Cost {
         Cost {
             programs: self.programs,
-            waves: self.per_sm.div_ceil(self.held),
+            waves: self.per_sm.div_ceil(self.ctas_per_sm),
             shared_bytes: u64::from(self.shared_bytes),
             registers: u64::from(self.registers),
-            held: self.held,
-            resident_threads: self.held.min(self.per_sm) * u64::from(self.threads),
+            ctas_per_sm: self.ctas_per_sm,
+            resident_threads: self.ctas_per_sm.min(self.per_sm) * u64::from(self.threads),
             cycles: self.cycles(),
         }
     }
 }
 
 /// Programs that an SM has room for.
-fn held(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
+fn ctas_per_sm(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
     let threads = work.threads.max(32);
     let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
     let by_shared = machine.sm_shared_bytes / (work.shared_bytes + SHARED_RESERVED);
@@ -265,12 +265,12 @@ fn smooth_max(a: f64, b: f64, p: f64) -> f64 {
 }
 
 /// Cycles of one program's share of DRAM and L2, where an SM holds so many at once. What idle multiprocessors leave is the others'.
-fn data(work: &Work, machine: &Machine, rates: &Rates, held: u64) -> f64 {
+fn data(work: &Work, machine: &Machine, rates: &Rates, ctas_per_sm: u64) -> f64 {
     let sms = u64::from(machine.sms.max(1));
     let l2 = machine.l2_bytes as f64;
     let programs = work.programs.max(1) as f64;
     // Programs that run at once have neighbouring tiles: each part of an operand is read once for a side of their square.
-    let side = programs.min((held * sms) as f64).sqrt();
+    let side = programs.min((ctas_per_sm * sms) as f64).sqrt();
     let dram = work.reads.iter().map(|r| {
         let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - l2 / r.tensor.max(1.0)).max(0.0);
         (r.bytes * programs).min(r.tensor) + again.min(r.bytes * programs / side)
@@ -282,7 +282,7 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, held: u64) -> f64 {
     let near = work.reads.iter().filter(again).map(|r| r.bytes - r.past_l1).sum::<f64>();
     let l2 = work.total.global - near + parts(PARTS_OF_L2);
     let passes = work.reads.iter().filter(|r| r.past_l1 * programs > r.tensor).map(|r| r.past_l1 / r.tensor.max(1.0));
-    let hot = HOT * sms as f64 * passes.fold(0.0, f64::max);
+    let hot = HOT_LINE * sms as f64 * passes.fold(0.0, f64::max);
     let share = (sms as f64 / programs).max(1.0);
     let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
     time(dram, rates.dram_bytes).max(time(l2, rates.l2_bytes)).max(hot)
@@ -298,7 +298,8 @@ mod tests {
 
     /// Rows of 16 KiB, one to a program, read and written.
     fn rows(programs: u64) -> Work {
-        let total = Counts { element_wise: 65536.0, global: 32768.0, barriers: 1.0, rounds: 1.0, ..Counts::default() };
+        let total =
+            Counts { element_wise: 65536.0, global: 32768.0, barriers: 1.0, latency_waits: 1.0, ..Counts::default() };
         Work {
             programs,
             threads: 128,
@@ -329,7 +330,7 @@ mod tests {
             |w| w.total.shared = 1e6,
             |w| w.total.special = 1e6,
             |w| w.total.barriers = 100.0,
-            |w| w.total.rounds = 2.0,
+            |w| w.total.latency_waits = 2.0,
             |w| w.registers = 300,
             |w| w.shared_bytes = 200_000,
         ];
@@ -354,16 +355,16 @@ mod tests {
 
     #[test]
     fn an_sm_holds_what_its_scarcest_resource_allows() {
-        let held = |change: fn(&mut Work)| {
+        let ctas_per_sm = |change: fn(&mut Work)| {
             let mut work = rows(1 << 20);
             change(&mut work);
-            estimate(&work, &hopper()).held
+            estimate(&work, &hopper()).ctas_per_sm
         };
-        assert_eq!(held(|_| {}), 5);
-        assert_eq!(held(|w| w.registers = 16), 16);
-        assert_eq!(held(|w| (w.registers, w.threads) = (16, 32)), 32);
-        assert_eq!(held(|w| w.shared_bytes = 100 * 1024), 2);
-        assert_eq!(held(|w| (w.registers, w.threads) = (255, 512)), 1);
+        assert_eq!(ctas_per_sm(|_| {}), 5);
+        assert_eq!(ctas_per_sm(|w| w.registers = 16), 16);
+        assert_eq!(ctas_per_sm(|w| (w.registers, w.threads) = (16, 32)), 32);
+        assert_eq!(ctas_per_sm(|w| w.shared_bytes = 100 * 1024), 2);
+        assert_eq!(ctas_per_sm(|w| (w.registers, w.threads) = (255, 512)), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::storage::Storage;
 use crate::tensor::{Tensor, each_offset};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{DType, Kernel, KernelDef};
-use atlas_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
+use atlas_tile_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
 use half::{bf16, f16};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
@@ -41,7 +41,7 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
                     ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
                 };
                 let bits = scalar_bits(def.name, def.params[i].name(), dtype, arg)?;
-                Ok(atlas_interp::Arg::Scalar(scalar(dtype, bits)))
+                Ok(atlas_tile_interp::Arg::Scalar(scalar(dtype, bits)))
             }
             Some(t) if written[i] => match copy {
                 Some(bytes) => view_mut(t, bytes, 0),
@@ -63,7 +63,7 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
         };
         views.push(view.map_err(|e| failure(kernel, &e))?);
     }
-    atlas_interp::run(kernel, dims, views, Mode::Native).map_err(|e| failure(kernel, &e))?;
+    atlas_tile_interp::run(kernel, dims, views, Mode::Native).map_err(|e| failure(kernel, &e))?;
     drop(host);
     drop(guards);
     for ((arg, &written), copy) in args.iter().zip(&written).zip(copies) {
@@ -129,16 +129,16 @@ fn dims_of(tensor: &Tensor) -> Vec<u64> {
     tensor.shape().iter().map(|&n| n as u64).collect()
 }
 
-fn view<'a>(t: &Tensor, bytes: &'a [u8], offset: i64) -> std::result::Result<atlas_interp::Arg<'a>, InterpError> {
-    TensorView::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_interp::Arg::In)
+fn view<'a>(t: &Tensor, bytes: &'a [u8], offset: i64) -> std::result::Result<atlas_tile_interp::Arg<'a>, InterpError> {
+    TensorView::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_tile_interp::Arg::In)
 }
 
 fn view_mut<'a>(
     t: &Tensor,
     bytes: &'a mut [u8],
     offset: i64,
-) -> std::result::Result<atlas_interp::Arg<'a>, InterpError> {
-    TensorViewMut::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_interp::Arg::Out)
+) -> std::result::Result<atlas_tile_interp::Arg<'a>, InterpError> {
+    TensorViewMut::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_tile_interp::Arg::Out)
 }
 
 fn find<'h, 'a>(host: &'h mut [(u64, Bytes<'a>)], tensor: &Tensor) -> Option<&'h mut Bytes<'a>> {

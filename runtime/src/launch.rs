@@ -7,6 +7,7 @@
 use crate::args::Arg;
 use crate::bind::{BoundArg, BoundLaunch, check_aliasing, is_written, scalar_bits};
 use crate::class::class_text;
+use crate::config_source::ConfigSource;
 use crate::cpu::run_native;
 use crate::device::{Backend, Device};
 use crate::driver::Context;
@@ -20,7 +21,6 @@ use crate::problem::specialize;
 use crate::resolve::resolve;
 use crate::select::{Selection, choose};
 use crate::sizes::{Tally, are_recorded, tally};
-use crate::source::Source;
 use crate::stream::Stream;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, DType, KernelDef};
@@ -191,7 +191,7 @@ impl PreparedLaunch {
     }
 
     /// How the config was chosen.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> ConfigSource {
         self.plan.source
     }
 
@@ -505,7 +505,7 @@ mod tests {
         let device = Device::absent(0);
         let kernel = Arc::new(LoadedKernel::idle(crate::key::KernelKey([1; 32])));
         let body = Body::Gpu { kernel: kernel.clone(), grid: 1, slots: Vec::new() };
-        let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = Plan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         for now in [3, 8] {
             device.counters().launches.store(now, Ordering::Relaxed);

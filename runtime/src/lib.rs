@@ -44,6 +44,7 @@ mod driver;
 mod element;
 #[macro_use]
 mod error;
+mod config_source;
 mod evict;
 mod explore;
 pub mod files;
@@ -73,7 +74,6 @@ mod sim;
 #[cfg(feature = "sim")]
 mod sim_fault;
 pub mod sizes;
-mod source;
 mod space;
 mod storage;
 mod store;
@@ -93,6 +93,7 @@ pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use chain::{Chain, PreparedChain, Workspace};
 pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
+pub use config_source::ConfigSource;
 pub use cost::{Cost, estimate, programs};
 pub use device::{Device, DeviceStats};
 pub use device_id::DeviceId;
@@ -115,7 +116,6 @@ pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given
 pub use sim::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]
 pub use sim_fault::SimFault;
-pub use source::Source;
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

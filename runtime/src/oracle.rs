@@ -9,7 +9,7 @@ use crate::problem::specialize;
 use crate::tensor::Tensor;
 use atlas_dsl::DType;
 use atlas_dsl::ir::Access;
-use atlas_interp::{Mode, Scalar, TensorView, TensorViewMut};
+use atlas_tile_interp::{Mode, Scalar, TensorView, TensorViewMut};
 
 /// What a launch would write to one output.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,17 +44,17 @@ pub fn run_f64(bound: &BoundLaunch) -> Result<Vec<OracleOutput>> {
     let mut views = Vec::with_capacity(copies.len());
     for copy in &mut copies {
         let view = match copy {
-            Copy::Scalar(x) => Ok(atlas_interp::Arg::Scalar(*x)),
+            Copy::Scalar(x) => Ok(atlas_tile_interp::Arg::Scalar(*x)),
             Copy::Tensor { dtype, bytes, dims, access: Access::In } => {
-                TensorView::contiguous(*dtype, bytes, dims).map(atlas_interp::Arg::In)
+                TensorView::contiguous(*dtype, bytes, dims).map(atlas_tile_interp::Arg::In)
             }
             Copy::Tensor { dtype, bytes, dims, access: Access::Out } => {
-                TensorViewMut::contiguous(*dtype, bytes, dims).map(atlas_interp::Arg::Out)
+                TensorViewMut::contiguous(*dtype, bytes, dims).map(atlas_tile_interp::Arg::Out)
             }
         };
         views.push(view.map_err(|e| failure(&kernel, &e))?);
     }
-    atlas_interp::run(&kernel, bound.dims(), views, Mode::F64).map_err(|e| failure(&kernel, &e))?;
+    atlas_tile_interp::run(&kernel, bound.dims(), views, Mode::F64).map_err(|e| failure(&kernel, &e))?;
     Ok(def.params.iter().zip(&copies).filter_map(|(param, copy)| copy.output(param.name())).collect())
 }
 

@@ -1,10 +1,10 @@
 //! What a device keeps: plans of launches by their words, loaded kernels, refusals. All of it is bounded.
 
+use crate::config_source::ConfigSource;
 use crate::error::RuntimeError;
 use crate::kernel::LoadedKernel;
 use crate::key::KernelKey;
 use crate::sizes::Tally;
-use crate::source::Source;
 use atlas_dsl::{Config, DType, Kernel, Verified};
 use lru::LruCache;
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,7 @@ pub(crate) type PassedOver = (Config, String);
 /// A launch of one exact problem.
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigSource,
     pub(crate) body: Body,
     /// Configs that stood before this one.
     pub(crate) passed_over: Vec<PassedOver>,
@@ -48,7 +48,9 @@ impl Plan {
     /// and the caller did not ask for it.
     pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {
         match (&self.body, error) {
-            (Body::Gpu { kernel, .. }, RuntimeError::Driver(e)) if e.refuses() && self.source != Source::Given => {
+            (Body::Gpu { kernel, .. }, RuntimeError::Driver(e))
+                if e.refuses() && self.source != ConfigSource::Given =>
+            {
                 Some((kernel.key, e.to_string()))
             }
             _ => None,
@@ -257,7 +259,7 @@ mod tests {
         let hot = load(1, 1);
         let words = [7_u64];
         let body = Body::Gpu { kernel: hot.clone(), grid: 1, slots: Vec::new() };
-        let (config, source, passed_over) = (Config::default(), Source::Default, Vec::new());
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = Plan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         plans.keep(&words, &Arc::new(plan), plans.generation());
         // Loaded first, and launched ever since.

@@ -5,10 +5,10 @@
 //! ones, until none brings them nearer by `WORTH`.
 
 use crate::bundle::{MOST_CELLS, Table};
+use crate::config_source::ConfigSource;
 use crate::cost::Terms;
 use crate::records::Records;
 use crate::select::choose_with;
-use crate::source::Source;
 use crate::space::Space;
 use atlas_codegen::Machine;
 use atlas_dsl::specialization::DimFact;
@@ -67,7 +67,7 @@ pub fn regions(
         let weight = ASKED / sizes.len() as f64;
         let mut row = row(&space, dims, machine, records, weight, refused, &mut points);
         let selection = choose_with(def, spec, dims, machine, records);
-        if selection.source == Source::Record
+        if selection.source == ConfigSource::Record
             && let Some(first) = selection.candidates.first()
         {
             row.recorded = points.iter().position(|&p| space.points[p].config == first.config);

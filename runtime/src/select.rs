@@ -9,6 +9,7 @@
 
 use crate::bind::BoundLaunch;
 use crate::compile::build_kernel;
+use crate::config_source::ConfigSource;
 use crate::cost::{Cost, Terms};
 use crate::device::Device;
 use crate::error::RuntimeError;
@@ -16,7 +17,6 @@ use crate::explore::{Found, Point, reason};
 use crate::launch_error::LaunchError;
 use crate::problem::specialize;
 use crate::records::{Guide, Records, TunedSize};
-use crate::source::Source;
 use crate::space::Space;
 use atlas_codegen::{Machine, Target, pipeline};
 use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
@@ -38,7 +38,7 @@ pub struct Candidate {
 /// What the model says of a config.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Legal, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
+    /// VerifiedKernel, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
     Legal(Option<Cost>),
     /// Illegal, with the reason.
     Refused(String),
@@ -52,7 +52,7 @@ pub struct Selection {
     /// Best first; refused ones last, in the order of the tune space.
     pub candidates: Vec<Candidate>,
     /// How the first came to be first.
-    pub source: Source,
+    pub source: ConfigSource,
     /// What tuning records had to say, a line each.
     pub notes: Vec<String>,
 }
@@ -62,7 +62,7 @@ pub struct Selection {
 /// Most launches need the first alone, so the rest is ranked when somebody asks for it.
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigSource,
     notes: Vec<String>,
     /// Whether a record has the first.
     is_recorded: bool,
@@ -98,7 +98,7 @@ pub(crate) fn rank(bound: &BoundLaunch, given: Option<&Config>) -> Result<Rankin
     let (def, device) = (bound.def(), bound.device());
     if let Some(config) = given {
         let space = Space::given(def, specialize(bound), device.machine(), complete(def, config)?)?;
-        return Ok(Ranking::in_order(space, vec![0], Source::Given));
+        return Ok(Ranking::in_order(space, vec![0], ConfigSource::Given));
     }
     let space = Space::explored(def, specialize(bound), device.machine());
     let guide = device.records().guide(def, space.spec(), bound.dims());
@@ -150,8 +150,8 @@ impl Ranking {
             let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
             let recorded = recorded(&space, &guide, &mut notes);
             let costs = Costs { dims: dims.to_vec(), machine, guide, terms: OnceCell::new() };
-            let source = if recorded.is_some() { Source::Record } else { costs.source() };
-            if source == Source::Nearby {
+            let source = if recorded.is_some() { ConfigSource::Record } else { costs.source() };
+            if source == ConfigSource::Nearby {
                 notes.push(format!("measured nearby: {}", costs.guide.asked().join("; ")));
             }
             let first = recorded.or_else(|| best(costs.terms(&space)));
@@ -163,11 +163,11 @@ impl Ranking {
         if let Some(at) = legal.iter().position(|&p| space.points[p].config == default) {
             legal[..=at].rotate_right(1);
         }
-        Ranking::in_order(space, legal, Source::Default)
+        Ranking::in_order(space, legal, ConfigSource::Default)
     }
 
     /// A ranking without costs.
-    fn in_order(space: Arc<Space>, legal: Vec<usize>, source: Source) -> Ranking {
+    fn in_order(space: Arc<Space>, legal: Vec<usize>, source: ConfigSource) -> Ranking {
         let first = legal.first().copied();
         let legal: Vec<Ranked> = legal.into_iter().map(|point| Ranked { point, cost: None }).collect();
         let (notes, recalled, is_recorded, legal) = (Vec::new(), Vec::new(), false, legal.into());
@@ -175,7 +175,7 @@ impl Ranking {
     }
 
     /// How those came to be chosen that stand behind the one that a record has.
-    pub(crate) fn behind(&self) -> Source {
+    pub(crate) fn behind(&self) -> ConfigSource {
         self.costs.as_ref().map_or(self.source, Costs::source)
     }
 
@@ -253,8 +253,8 @@ impl Costs {
     }
 
     /// How a config comes to be chosen by these.
-    fn source(&self) -> Source {
-        if self.guide.asked().is_empty() { Source::CostModel } else { Source::Nearby }
+    fn source(&self) -> ConfigSource {
+        if self.guide.asked().is_empty() { ConfigSource::CostModel } else { ConfigSource::Nearby }
     }
 }
 
@@ -354,7 +354,7 @@ impl Selection {
         self.legal().next().map(|c| &c.config)
     }
 
-    /// Legal candidates, best first.
+    /// VerifiedKernel candidates, best first.
     pub fn legal(&self) -> impl Iterator<Item = &Candidate> {
         self.candidates.iter().filter(|c| matches!(c.outcome, Outcome::Legal(_)))
     }
@@ -383,7 +383,7 @@ impl fmt::Display for Selection {
                 Outcome::Legal(Some(cost)) => write!(
                     f,
                     "  {:.0} cycles, {} programs in {} waves of {} per SM, {} bytes shared, about {} registers",
-                    cost.cycles, cost.programs, cost.waves, cost.held, cost.shared_bytes, cost.registers,
+                    cost.cycles, cost.programs, cost.waves, cost.ctas_per_sm, cost.shared_bytes, cost.registers,
                 )?,
             }
             match &c.drawback {
@@ -405,12 +405,12 @@ mod tests {
         let sizes = (1..5_u32, 0..200_u32, 16..300_u32);
         // Few numbers, so that costs come close to one another.
         let amounts = (0..4_u32, 0..4_u32, 0..4_u32, 0..3_u32);
-        (sizes, amounts).prop_map(|((warps, shared, registers), (products, other, bytes, rounds))| {
+        (sizes, amounts).prop_map(|((warps, shared, registers), (products, other, bytes, latency_waits))| {
             let total = Counts {
                 tensor: f64::from(products) * 1e6,
                 element_wise: f64::from(other) * 4096.0,
                 global: f64::from(bytes) * 16384.0,
-                rounds: f64::from(rounds),
+                latency_waits: f64::from(latency_waits),
                 ..Counts::default()
             };
             Work {

@@ -16,7 +16,7 @@ use atlas_sim::fault::Fault;
 use atlas_sim::launch::{Launch, Options, Policy, Report, run};
 use atlas_sim::memory::Global;
 use atlas_sim::program::Program;
-use atlas_sim::stats::{Class, GlobalCounts, LineCounts, SharedCounts};
+use atlas_sim::stats::{GlobalCounts, InstructionClass, LineCounts, SharedCounts};
 use atlas_sim::{decode, syntax};
 use std::any::Any;
 use std::ops::Range;
@@ -265,7 +265,7 @@ impl SimRun {
 
     /// Instructions by class, as warps executed them; classes that the kernel has none of are left out.
     pub fn mix(&self) -> Vec<(&'static str, u64)> {
-        let counts = Class::ALL.into_iter().map(|c| (c.name(), self.report.counters.mix(c).warps));
+        let counts = InstructionClass::ALL.into_iter().map(|c| (c.name(), self.report.counters.mix(c).warps));
         counts.filter(|(_, n)| *n > 0).collect()
     }
 }

@@ -38,7 +38,7 @@ pub enum FaultKind {
 
 /// Where in the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct GridLocation {
     /// Linear index of the CTA.
     pub cta: u32,
     /// Warp within the CTA.
@@ -50,7 +50,7 @@ pub struct Place {
 /// One side of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
-    pub place: Place,
+    pub place: GridLocation,
     /// Line in the PTX text, from 1.
     pub line: u32,
     /// What the line comes from, where the text says.
@@ -80,7 +80,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for GridLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CTA {} warp {}", self.cta, self.warp)?;
         self.lane.map_or(Ok(()), |lane| write!(f, " lane {lane}"))

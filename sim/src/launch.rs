@@ -1,8 +1,8 @@
 //! Launching a kernel: the public entry, its options, and what may not be launched.
 
 use crate::alu::Approximation;
+use crate::execution::Execution;
 use crate::fault::{Fault, FaultKind, Result};
-use crate::machine::Machine;
 use crate::memory::Global;
 use crate::program::Program;
 use crate::stats::Counters;
@@ -72,7 +72,7 @@ pub struct Report {
 /// What earlier launches did to the memory counts as done by this one unless `Global::begin_launch` comes between.
 pub fn run(launch: &Launch<'_>, memory: &mut Global, options: &Options) -> Result<Report> {
     let cluster = check(launch)?;
-    Machine::new(launch, cluster, memory, options)?.run()
+    Execution::new(launch, cluster, memory, options)?.run()
 }
 
 /// The number of a target: 90 for `sm_90a`.

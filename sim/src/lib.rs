@@ -4,10 +4,10 @@
 
 pub mod alu;
 pub mod decode;
+mod execution;
 pub mod fault;
 pub mod forms;
 pub mod launch;
-mod machine;
 pub mod memory;
 mod operand;
 pub mod program;

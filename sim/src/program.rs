@@ -113,7 +113,7 @@ pub enum Op {
         mask: Src,
         bits: u8,
     },
-    /// `redux.sync`: a fold by an associative function of two values.
+    /// `redux.sync`: a reduction by an associative function of two values.
     Redux {
         f: AluFn,
         dst: Reg,

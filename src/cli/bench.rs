@@ -4,7 +4,7 @@ use super::print::{say, tell};
 use super::sample::{self, Memory};
 use super::show::{self, Progress};
 use super::sweep::Sweep;
-use super::{bench_plans, input, record, sizes, turn};
+use super::{bench_plans, gpu_lock, host_info, input, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
@@ -80,8 +80,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
     }
-    let _turn = turn::take(&device)?;
-    let mut record = record::record(&device);
+    let _lock = gpu_lock::acquire(&device)?;
+    let mut record = host_info::host_info(&device);
     record["device_name"] = json!(device.name());
     record["copy_gb_s"] = json!(copy_bandwidth(&device)?);
     let mut progress = Progress::new(benches.len() + plans.len());

@@ -1,7 +1,7 @@
 //! `atlas doctor`: what this machine has and lacks, with the mend for each.
 
 use super::print::say;
-use super::{ptxas, record, show, stages};
+use super::{host_info, ptxas, show, stages};
 use anyhow::Result;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::Records;
@@ -140,7 +140,7 @@ fn gpus() -> Vec<Finding> {
             Ok(device) => {
                 if ordinal == 0 {
                     let (major, minor) = device.driver_version().unwrap_or_default();
-                    let own = record::nvidia_smi("0", &["driver_version"]).pop();
+                    let own = host_info::nvidia_smi("0", &["driver_version"]).pop();
                     let own = own.map(|v| format!("{v}, ")).unwrap_or_default();
                     findings.push(Finding::has("NVIDIA driver", format!("{own}serves CUDA {major}.{minor}")));
                 }

@@ -1,4 +1,4 @@
-//! Loads that run ahead of their iterates, and cursors of rings, at their edges.
+//! Loads that run ahead of their iterations, and cursors of rings, at their edges.
 
 use super::{Given, agrees, input, noise, output, random};
 use atlas::dsl::DType;
@@ -77,7 +77,7 @@ atlas_kernel! {
         }
     }
 
-    /// A load of a pipeline that a fold and a store use.
+    /// A load of a pipeline that a reduction and a store use.
     kernel centred<T: Float>(x: &Tensor<T, [N, L]>, y: &mut Tensor<f32, [N, L]>, s: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [20], stages: [4, 2], warps: [2] }
     {
@@ -213,7 +213,7 @@ atlas_kernel! {
         }
     }
 
-    /// What an iterate loads the next one uses: from registers, and as an operand.
+    /// What an iteration loads the next one uses: from registers, and as an operand.
     kernel tile_before(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [32], stages: [2, 4], warps: [2] }
     {
@@ -285,7 +285,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tile that is the same in every iterate is copied in every iterate.
+    /// A tile that is the same in every iteration is copied in every iteration.
     kernel invariant(x: &Tensor<f32, [N, L]>, w: &Tensor<f32, [R, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], stages: [3, 2], warps: [2] }
     {

@@ -1,4 +1,4 @@
-//! Derivatives over ragged tiles: a fold adds up as many elements of a derivative as the function has.
+//! Derivatives over ragged tiles: a reduction adds up as many elements of a derivative as the function has.
 
 use super::{agrees_with, input, output, random};
 use atlas::dsl::DType::F32;

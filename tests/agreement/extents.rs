@@ -58,7 +58,7 @@ atlas_kernel! {
         }
     }
 
-    /// A fold of a column that may lie outside: nothing is added where it does.
+    /// A reduction of a column that may lie outside: nothing is added where it does.
     kernel folded_column(b: &Tensor<f32, [N]>, y: &mut Tensor<f32, [M]>)
     tune { BN: [1, 2, 8], warps: [1] }
     {
@@ -72,7 +72,7 @@ atlas_kernel! {
         }
     }
 
-    /// A row and a column of the same tile: a fold leaves which axis is which.
+    /// A row and a column of the same tile: a reduction leaves which axis is which.
     kernel folds_of_columns(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [D]>)
     tune { BD: [1, 2, 8], warps: [1] }
     {

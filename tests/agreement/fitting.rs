@@ -1,4 +1,4 @@
-//! Kernels whose tiles barely fit, or whose loads an iterate places: each was refused, or is slower than it may be.
+//! Kernels whose tiles barely fit, or whose loads an iteration places: each was refused, or is slower than it may be.
 
 use super::{Given, agrees, input, noise, output};
 use atlas::dsl::DType;
@@ -6,7 +6,7 @@ use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
 
 atlas_kernel! {
-    /// What an iterate loads says where an operand of the same iterate lies.
+    /// What an iteration loads says where an operand of the same iteration lies.
     kernel paged<T: Float>(q: &Tensor<T, [G, M, D]>, at: &Tensor<i32, [G, L]>, t: &Tensor<T, [R, D]>, y: &mut Tensor<f32, [G, M]>)
     tune { warps: [1, 4] }
     {

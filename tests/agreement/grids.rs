@@ -99,7 +99,7 @@ atlas_kernel! {
         }
     }
 
-    /// Warps that split no extent evenly, and folds along both axes of what they make.
+    /// Warps that split no extent evenly, and reductions along both axes of what they make.
     kernel odd_grids<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [48], BN: [80], BK: [32], stages: [3], warps: [8, 6, 5, 12] }
     {

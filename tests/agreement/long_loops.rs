@@ -1,4 +1,4 @@
-//! Loops with loops inside, and loops that work in many buffers: what is numbered anew in each iterate stays the same number.
+//! Loops with loops inside, and loops that work in many buffers: what is numbered anew in each iteration stays the same number.
 
 use super::{agrees_with, output, random};
 use atlas::dsl::DType::{Bf16, F32};

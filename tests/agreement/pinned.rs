@@ -54,7 +54,7 @@ atlas_kernel! {
         }
     }
 
-    /// Two products and a fold of rows between them, which warps that share columns fold together and pass through shared
+    /// Two products and a reduction of rows between them, which warps that share columns reduce together and pass through shared
     /// memory, by every grid of six warps.
     kernel handed_on<T: Float>(x: &Tensor<T, [G, N, D]>, w: &Tensor<T, [D, H]>, v: &Tensor<T, [H, D]>, y: &mut Tensor<f32, [G, N, D]>)
     tune { BN: [96], warps: [6], warp_grid: [3x2, 1x6, 6x1, 2x3] }

@@ -18,7 +18,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same of doubles, which take twice the registers; a fold of all that has been added.
+    /// The same of doubles, which take twice the registers; a reduction of all that has been added.
     kernel fold_of_eight(
         a: &Tensor<f64, [N, D]>, b: &Tensor<f64, [N, D]>, c: &Tensor<f64, [N, D]>, d: &Tensor<f64, [N, D]>,
         e: &Tensor<f64, [N, D]>, f: &Tensor<f64, [N, D]>, g: &Tensor<f64, [N, D]>, h: &Tensor<f64, [N, D]>,

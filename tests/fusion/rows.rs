@@ -7,7 +7,7 @@ use atlas::prelude::*;
 use atlas::runtime::Arg;
 
 atlas_kernel! {
-    /// A fold that is a loop, and a factor that carries the tile's edge.
+    /// A reduction that is a loop, and a factor that carries the tile's edge.
     kernel row_scale(x: &Tensor<f32, [N, D]>, g: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BC: [16] }
     {
@@ -107,7 +107,7 @@ atlas_kernel! {
         }
     }
 
-    /// A norm whose fold is a loop over the row.
+    /// A norm whose reduction is a loop over the row.
     kernel streamed_norm(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [8], BD: [8], BC: [8] }
     {

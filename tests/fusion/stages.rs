@@ -30,7 +30,7 @@ atlas_kernel! {
         }
     }
 
-    /// Row by row: a fold of each, and a weight.
+    /// Row by row: a reduction of each, and a weight.
     pub(crate) kernel centred<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>)
     {
         for n in grid(N) {
@@ -40,7 +40,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows scaled by a fold of each.
+    /// Rows scaled by a reduction of each.
     pub(crate) kernel normed<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>, eps: f32)
     tune { BN: [1, 2, 4, 16] }
     {
@@ -51,7 +51,7 @@ atlas_kernel! {
         }
     }
 
-    /// Two folds.
+    /// Two reductions.
     pub(crate) kernel softmaxed<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [2, 4, 8] }
     {

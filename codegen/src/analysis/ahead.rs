@@ -1,10 +1,10 @@
-//! What is known before an iterate of a loop starts, so that loads may run ahead of it.
+//! What is known before an iteration of a loop starts, so that loads may run ahead of it.
 //!
 //! # Promise
-//! A scalar that is called known has, however many iterates ahead it is computed, the value that it has in its iterate.
+//! A scalar that is called known has, however many iterations ahead it is computed, the value that it has in its iteration.
 //!
 //! # Argument
-//! Of what a body is given only the index is known before the iterate, and, an iterate's own loads apart, what the loop
+//! Of what a body is given only the index is known before the iteration, and, an iteration's own loads apart, what the loop
 //! carries is not. Operations of the body on known scalars give known ones, but for those that read memory or loop.
 //!
 //! # Breaks it
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 /// Shared memory that rings of tiles may take that registers would hold: what every GPU has for a CTA, and a little more.
 const ROOM: u32 = 96 * 1024;
 
-/// True if it is known where a load in a loop's body reads before an iterate starts, or, without what the loop carries,
+/// True if it is known where a load in a loop's body reads before an iteration starts, or, without what the loop carries,
 /// before that.
 pub(crate) fn is_place_known(kernel: &Kernel, uses: &Uses, load: Inst, body: Block, carried: bool) -> bool {
     let mut known = true;
@@ -29,7 +29,7 @@ pub(crate) fn is_place_known(kernel: &Kernel, uses: &Uses, load: Inst, body: Blo
     known
 }
 
-/// True if a scalar is known where an iterate starts, or, without what the loop carries, before that.
+/// True if a scalar is known where an iteration starts, or, without what the loop carries, before that.
 fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried: bool) -> bool {
     let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
     while let Some(v) = open.pop() {
@@ -53,7 +53,7 @@ fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried:
     true
 }
 
-/// The loads of pipelined loops that run ahead of their iterates though registers alone read them: inputs at places that
+/// The loads of pipelined loops that run ahead of their iterations though registers alone read them: inputs at places that
 /// the index decides and that are known before, in chunks that `cp.async` takes, read where they are loaded. Of a loop so
 /// many as there is room for beside what is staged in any case.
 pub(crate) fn running_ahead(
@@ -94,7 +94,7 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     if !kind.is_read_only() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
         return false;
     }
-    // A loop inside would read it from shared memory in each of its iterates.
+    // A loop inside would read it from shared memory in each of its iterations.
     if uses.get(v).is_empty() || uses.get(v).iter().any(|u| u.block != body) {
         return false;
     }

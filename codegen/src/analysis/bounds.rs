@@ -8,7 +8,7 @@
 //! class: tiles that a loop carries are made whole, but for what repeats an element. The estimate of `registers.rs` counts
 //! the same words, and `check_registers` leaves out operands of products that come round with the loop, and so does this.
 //!
-//! *Shared memory.* What a loop copies at places that are known is one ring, filled before anything else that an iterate
+//! *Shared memory.* What a loop copies at places that are known is one ring, filled before anything else that an iteration
 //! does. So its buffers live at once, each in every stage.
 //!
 //! # Breaks it

@@ -7,7 +7,7 @@
 
 use super::expected::Expected;
 use super::formula::{Formula, Numbers};
-use super::place::{Places, programs};
+use super::sample_points::{SamplePoints, programs};
 use super::work::{Around, Walk};
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
@@ -53,7 +53,7 @@ pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
     let formulas = &walk.formulas;
     let (mut moved, mut made) = (vec![0.0; accesses.len()], vec![0.0; products.len()]);
     let mut reach = vec![0.0; accesses.len()];
-    let places: Vec<Vec<Vec<f64>>> = programs(Places::of(formulas.variables()))
+    let places: Vec<Vec<Vec<f64>>> = programs(SamplePoints::of(formulas.variables()))
         .map(|trips| trips.map(|place| formulas.values(dims, place)).collect())
         .collect();
     for trips in &places {
@@ -94,12 +94,12 @@ struct Access {
     /// Bytes of the part of the tensor in which its elements lie.
     reach: Formula,
     /// Of each axis which elements it comes to, as far as that tells it from others.
-    parts: Vec<Part>,
+    parts: Vec<Region>,
 }
 
 /// Elements along an axis.
 #[derive(Clone, PartialEq, Eq)]
-enum Part {
+enum Region {
     /// These, always.
     Always(Range<u64>),
     /// These of some tiles of so many.
@@ -110,9 +110,9 @@ enum Part {
 impl Access {
     /// Whether two may touch the same element.
     fn meets(&self, other: &Access) -> bool {
-        let is_apart = |(a, b): (&Part, &Part)| match (a, b) {
-            (Part::OfTiles(m, _), Part::OfTiles(n, _)) if m != n => false,
-            (Part::Always(a), Part::Always(b)) | (Part::OfTiles(_, a), Part::OfTiles(_, b)) => {
+        let is_apart = |(a, b): (&Region, &Region)| match (a, b) {
+            (Region::OfTiles(m, _), Region::OfTiles(n, _)) if m != n => false,
+            (Region::Always(a), Region::Always(b)) | (Region::OfTiles(_, a), Region::OfTiles(_, b)) => {
                 a.end <= b.start || b.end <= a.start
             }
             _ => false,
@@ -206,7 +206,7 @@ impl Count<'_> {
             known.reach = self.walk.formulas.binary(BinaryOp::Max, Numbers::Real, known.reach, reach);
             for (part, other) in known.parts.iter_mut().zip(parts) {
                 if *part != other {
-                    *part = Part::Any;
+                    *part = Region::Any;
                 }
             }
             return Step::Access(at, amount);
@@ -216,7 +216,7 @@ impl Count<'_> {
     }
 
     /// Bytes of the part of a tensor in which the elements lie that an access comes to in a launch; and of each axis which elements.
-    fn reach(&mut self, param: Param, slices: &[Slice]) -> (Formula, Vec<Part>) {
+    fn reach(&mut self, param: Param, slices: &[Slice]) -> (Formula, Vec<Region>) {
         let ParamKind::Tensor { dtype, dims, strides, .. } = &self.k.params[param].kind else {
             return (self.walk.formulas.constant(0.0), Vec::new());
         };
@@ -232,9 +232,9 @@ impl Count<'_> {
             let from = |first: u64| first..first + u64::from(len);
             let known = start.map_or(Some(0.0), |v| self.constant(v)).filter(|x| *x >= 0.0);
             parts.push(match (known, slice) {
-                (Some(x), _) => Part::Always(from(x as u64 * u64::from(times) + u64::from(offset))),
-                (None, Slice::Tile { size, .. }) => Part::OfTiles(*size, from(u64::from(offset))),
-                (None, _) => Part::Any,
+                (Some(x), _) => Region::Always(from(x as u64 * u64::from(times) + u64::from(offset))),
+                (None, Slice::Tile { size, .. }) => Region::OfTiles(*size, from(u64::from(offset))),
+                (None, _) => Region::Any,
             });
             let places = start.map_or(Some(Spread::One), |v| self.places(v));
             let f = &mut self.walk.formulas;

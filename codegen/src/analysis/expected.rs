@@ -1,7 +1,7 @@
 //! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
 //!
 //! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. Of tiles the least and
-//! the greatest element are told, which is what folds make of them. A whole number that the caller gives is between 0 and
+//! the greatest element are told, which is what reductions make of them. A whole number that the caller gives is between 0 and
 //! so many elements as [`UNKNOWN_ELEMENTS`] says, since it is a window or a length more often than not. What stands in memory is not
 //! known; where it only narrows what is known, as in a loop from `max(row - window, load(first[m]))` on, it is taken to narrow
 //! nothing. A loop goes from the least to the greatest, unless both bounds hang on the same unknown number: that has one
@@ -213,7 +213,7 @@ impl Expected<'_> {
                 | Op::Broadcast(_)
                 | Op::Reshape(_)
                 | Op::Transpose(_)
-                | Op::Again(_)
+                | Op::Rematerialize(_)
                 | Op::Reduce { .. }
                 | Op::Compare(..)
                 | Op::Select(..)
@@ -278,7 +278,9 @@ impl Expected<'_> {
                 let x = self.ask(f, *x, ask)?;
                 Some(f.cast(Numbers::of(dtype), x))
             }
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Again(x) => self.ask(f, *x, ask),
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Transpose(x) | Op::Rematerialize(x) => {
+                self.ask(f, *x, ask)
+            }
             Op::Reduce { op: ReduceOp::Max, value, .. } => self.ask(f, *value, Ask { element: End::Greatest, ..ask }),
             Op::Reduce { op: ReduceOp::Min, value, .. } => self.ask(f, *value, Ask { element: End::Least, ..ask }),
             Op::LoadShared(from) => self.stored(*from).and_then(|x| self.ask(f, x, ask)),

@@ -20,7 +20,7 @@
 //!   hold on the same elements: operands with the same constraints, or constants everywhere (`uniform`). Padding is the
 //!   same for all of them, since all are made in one layout.
 //! - A change of layout leaves 0 in padding, whatever was there: what the other layout does not reach is read as 0.
-//!   Operands of element-wise operations, of folds and of loops share a class and never change layout; broadcasts and
+//!   Operands of element-wise operations, of reductions and of loops share a class and never change layout; broadcasts and
 //!   reshapes may make their operand change it, and keep of its constant what holds of 0 as well. Tiles of one element
 //!   and tiles made in whatever layout is asked for have no padding to lose.
 //! - A broadcast repeats real elements into padding, so nothing is known there unless the operand is uniform.
@@ -28,7 +28,7 @@
 //!   it starts as; each step goes down an order of height 3, so it ends, and where it ends the body leaves what it found.
 //! - A tile in shared memory is stored with 0 in all that is not real, whatever it held in registers: so a transpose, and
 //!   a carried tile that lives there, is 0 there.
-//! - Of folds, products and numbers nothing is known.
+//! - Of reductions, products and numbers nothing is known.
 //!
 //! # Breaks it
 //! - An operand of extent 1 repeated along a ragged axis:
@@ -145,7 +145,7 @@ impl Extents {
         }
     }
 
-    /// What holds of carried values at the head of every iterate, and after the last.
+    /// What holds of carried values at the head of every iteration, and after the last.
     fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) -> Vec<Info> {
         let params = kernel.blocks[body].params[1..].to_vec();
         // What starts with fewer invalid elements than the loop's value has is known of those alone.

@@ -1,10 +1,10 @@
 //! Numbers that follow from the sizes of a kernel's dims: written down once, worked out for each size.
 //!
-//! Where a program stands in the grid, and at which trip a loop is, is what a [`Place`] says; some of them stand for all. An
+//! Where a program stands in the grid, and at which trip a loop is, is what a [`SamplePoint`] says; some of them stand for all. An
 //! expression that is not known for some sizes (a quotient by 0, a whole number that the kernel's type cannot hold) is
 //! NaN for them, and so is all that is made of it.
 
-use super::place::Place;
+use super::sample_points::SamplePoint;
 use atlas_dsl::DType;
 use atlas_dsl::Dim;
 use atlas_dsl::ir::GridExtent;
@@ -206,7 +206,7 @@ impl Formulas {
     }
 
     /// The value of every expression for these sizes of the dims, in the signature's order, and a place.
-    pub(crate) fn values(&self, dims: &[u64], place: Place) -> Vec<f64> {
+    pub(crate) fn values(&self, dims: &[u64], place: SamplePoint) -> Vec<f64> {
         let mut values: Vec<f64> = Vec::with_capacity(self.exprs.len());
         for expr in &self.exprs {
             values.push(expr.value(&values, dims, place));
@@ -215,7 +215,7 @@ impl Formulas {
     }
 
     /// The same for another place, given the values for one.
-    pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], place: Place) -> Vec<f64> {
+    pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], place: SamplePoint) -> Vec<f64> {
         for &f in &self.moving {
             values[f as usize] = self.exprs[f as usize].value(&values, dims, place);
         }
@@ -230,7 +230,7 @@ fn bit(number: u32) -> u32 {
 
 impl Expr {
     /// Its value, given those of its operands.
-    fn value(&self, values: &[f64], dims: &[u64], place: Place) -> f64 {
+    fn value(&self, values: &[f64], dims: &[u64], place: SamplePoint) -> f64 {
         let of = |f: Formula| values[f as usize];
         match *self {
             Expr::Const(bits) => f64::from_bits(bits),
@@ -278,7 +278,7 @@ fn size_of(dim: Dim, dims: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::{Places, programs};
+    use super::super::sample_points::{SamplePoints, programs};
     use super::*;
 
     fn dim(n: u32) -> Dim {
@@ -287,7 +287,7 @@ mod tests {
 
     /// The values of expressions at the first place.
     fn at<const N: usize>(f: &Formulas, dims: &[u64], of: [Formula; N]) -> [f64; N] {
-        let values = f.values(dims, Place::FIRST);
+        let values = f.values(dims, SamplePoint::FIRST);
         of.map(|x| values[x as usize])
     }
 
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(f.variables(), (2, 1));
         assert_eq!(Formulas::default().variables(), (0, 0));
         for n in [1, 2, 3, 4, 1000] {
-            let places = Places::of(f.variables());
+            let places = SamplePoints::of(f.variables());
             let means = [coordinate, row, index].map(|x| {
                 let sum: f64 = programs(places).flatten().map(|p| f.values(&[n], p)[x as usize]).sum();
                 sum / programs(places).flatten().count() as f64
@@ -374,9 +374,9 @@ mod tests {
         let (_, less) = (f.product([n, n]), f.compare(Predicate::Lt, product, n));
         let index = f.index(0, n, product);
         assert_eq!(f.moving, [at, product, less, index]);
-        let last = programs(Places::of(f.variables())).flatten().last().unwrap();
+        let last = programs(SamplePoints::of(f.variables())).flatten().last().unwrap();
         for n in [1, 7, 1000] {
-            let first = f.values(&[n], Place::FIRST);
+            let first = f.values(&[n], SamplePoint::FIRST);
             assert_eq!(f.moved(first, &[n], last), f.values(&[n], last));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Values that element-wise operations and loops tie together form a *class* and share one layout.
 //! A class that holds a product's accumulator has that atom's layout; a class tied to another by a
-//! broadcast, a fold or a reshape derives its layout from it; the rest are blocked for global memory.
+//! broadcast, a reduction or a reshape derives its layout from it; the rest are blocked for global memory.
 //! Operands that an atom reads from shared memory *demand* a buffer; one buffer serves every demand
 //! on its tile, because its swizzle is free of conflicts for all of them.
 //!
@@ -13,10 +13,10 @@
 //!
 //! # Argument
 //! *Layouts.* Ties join values of one shape, so a class has one. A layout is given to all of a class at once, and never
-//! changed: accumulators first, then what broadcasts, folds and reshapes derive, then blocked ones, the largest tile first,
+//! changed: accumulators first, then what broadcasts, reductions and reshapes derive, then blocked ones, the largest tile first,
 //! with derivation after each. Each round gives a class a layout, so this ends with all. Layouts of constructors hold every
-//! element (layout/fragment.rs), and folding, dropping and adding axes keep that. Where two demands on a class differ, one
-//! wins, and the lowering makes a `convert`: a derived layout is a wish.
+//! element (layout/fragment.rs), and reducing, dropping and adding axes keep that. Where two demands on a class differ, one
+//! wins, and the lowering makes a `convert.layout`: a derived layout is a wish.
 //!
 //! *Anywhere.* A value is made again wherever it is asked for only if that gives the same elements each time: constants,
 //! indices, one element repeated, and comparisons, choices and casts of such. The one element has a fragment, made in its
@@ -64,7 +64,7 @@ pub enum StagingReason {
     Coalescing,
     /// It is used transposed.
     Transposed,
-    /// It runs ahead of the iterate of a pipelined loop that uses it.
+    /// It runs ahead of the iteration of a pipelined loop that uses it.
     Ahead,
 }
 
@@ -323,7 +323,7 @@ impl Placement {
         }
     }
 
-    /// Derives layouts across broadcasts, folds and reshapes until nothing changes: at first across these operations, and
+    /// Derives layouts across broadcasts, reductions and reshapes until nothing changes: at first across these operations, and
     /// then, round by round, across those that touch what the round before gave a layout.
     fn propagate(&mut self, kernel: &Kernel, tied: &Tied, mut next: BTreeSet<Inst>) {
         while !next.is_empty() {
@@ -337,7 +337,7 @@ impl Placement {
                     Op::Broadcast { value, .. } if self.homes[r].is_none() => {
                         self.layouts[r].as_ref().map(|l| (*value, l.broadcast_source(&kernel.ty(*value).shape)))
                     }
-                    Op::Reduce { value, axes, .. } => self.layouts[*value].as_ref().map(|l| (r, l.fold(axes))),
+                    Op::Reduce { value, axes, .. } => self.layouts[*value].as_ref().map(|l| (r, l.reduce(axes))),
                     Op::Reshape { value, .. } => match (&self.layouts[*value], &self.layouts[r]) {
                         (Some(l), None) => l.reshape(&kernel.ty(r).shape).map(|l| (r, l)),
                         (None, Some(l)) => l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l)),

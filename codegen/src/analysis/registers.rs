@@ -134,7 +134,7 @@ fn operands(op: &Op) -> Vec<Value> {
     operands
 }
 
-/// What loops carry of operands that they have loaded for their next iterate: values that take their registers in turn.
+/// What loops carry of operands that they have loaded for their next iteration: values that take their registers in turn.
 fn rotated(k: &Kernel) -> EntitySet<Value> {
     let mut operands: EntitySet<Value> = EntitySet::new();
     for op in k.insts.values() {
@@ -403,7 +403,7 @@ fn cost(k: &Kernel, v: Value) -> u32 {
 }
 
 /// True for what is never held whole: constants, repeated elements, and an element-wise result that one
-/// element-wise operation, fold or store takes up register by register.
+/// element-wise operation, reduction or store takes up register by register.
 fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     let ValueDef::Result(def, _) = k.values[v].def else { return false };
     if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
@@ -420,7 +420,7 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
 
 /// True for what is evaluated element by element.
 fn is_evaluated(op: &Op) -> bool {
-    op.is_elementwise() || matches!(op, Op::Refill { .. })
+    op.is_elementwise() || matches!(op, Op::MaskInvalid { .. })
 }
 
 /// True for a function that is evaluated by a polynomial; an approximate instruction is not.

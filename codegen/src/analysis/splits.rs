@@ -4,7 +4,7 @@
 //! A split for each class of values that has a product's layout: the config's, or where it leaves that open the best. It changes no result, only which warp makes what.
 //!
 //! # Argument
-//! Warps that have whole rows fold them alone, and hand a computed left operand to the next product in registers. Warps
+//! Warps that have whole rows reduce them alone, and hand a computed left operand to the next product in registers. Warps
 //! that split both axes read fewer operands. Products that hand registers on belong together, so they are decided
 //! together, by counting what a warp reads from shared memory: operand blocks by step, the stores of what is no longer
 //! handed on, and what it costs warps to meet. Operations in a loop count as many times as [`TRIPS`] says.
@@ -66,7 +66,7 @@ pub(super) fn splits(
         let grid = |class: usize| products.iter().find(|p| p.class == class).map(|p| p.grid(warps, split));
         let of_group = products.iter().filter(|p| groups[&p.class] == group);
         let reads: u64 = of_group.map(|p| p.reads(p.left.and_then(grid), warps, split)).sum();
-        let folds = kernel.insts.iter().filter_map(|(inst, op)| match op {
+        let reductions = kernel.insts.iter().filter_map(|(inst, op)| match op {
             Op::Reduce { value, axes, .. } if axes.contains(&1) => {
                 let class = classes[value.index()];
                 let split_columns = groups.get(&class) == Some(&group) && grid(class).is_some_and(|g| g.cols > 1);
@@ -74,7 +74,7 @@ pub(super) fn splits(
             }
             _ => None,
         });
-        reads + folds.sum::<u64>()
+        reads + reductions.sum::<u64>()
     };
     let mut chosen = BTreeMap::new();
     for (&class, &group) in &groups {

@@ -7,11 +7,11 @@
 //! # Argument
 //! The least set that holds every store and is closed under three rules: what computes an operand of a live operation is
 //! live; the loop around a live operation is live; of a live loop the yield is, and with it the bounds and all that it
-//! carries, since what one iterate leaves the next may need. A store is the one operation with an effect, so what is
+//! carries, since what one iteration leaves the next may need. A store is the one operation with an effect, so what is
 //! outside the set is not seen from outside. Sets only grow, so the walk ends.
 //!
 //! # Breaks it
-//! - A loop whose carried tile nothing after it reads, but the next iterate's store does:
+//! - A loop whose carried tile nothing after it reads, but the next iteration's store does:
 //!   tests/agreement/exchanges.rs::threads_exchange_data_through_a_tensor and every running total.
 //! - A copy started for a tile that only dead code reads, whose end nobody waits for: the simulator reports it
 //!   (tests/random.rs).

@@ -8,7 +8,9 @@ use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::peak_registers_within;
 use crate::analysis::sectors::{line_share, sector_share};
-use crate::gpu::{Accuracy, Block, Cache, CopyAtom, Form, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed};
+use crate::gpu::{
+    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed,
+};
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 use crate::limits::{registers_of_tiles, registers_per_thread};
@@ -33,7 +35,7 @@ pub struct Counts {
     pub tensor: f64,
     /// Fused multiply-adds of products that no tensor core does.
     pub fma: f64,
-    /// Instructions of single threads: element-wise, folds, copies.
+    /// Instructions of single threads: element-wise, reductions, copies.
     pub element_wise: f64,
     /// Those of them that the unit for special functions does: exponentials, logarithms, reciprocals, roots.
     pub special: f64,
@@ -47,7 +49,7 @@ pub struct Counts {
     /// Waits for all threads.
     pub barriers: f64,
     /// Waits for global memory with nothing else to do.
-    pub rounds: f64,
+    pub latency_waits: f64,
 }
 
 impl Counts {
@@ -61,7 +63,7 @@ impl Counts {
         self.sectors += n * other.sectors;
         self.lines += n * other.lines;
         self.barriers += n * other.barriers;
-        self.rounds += n * other.rounds;
+        self.latency_waits += n * other.latency_waits;
     }
 }
 
@@ -178,7 +180,7 @@ pub(super) struct OfByte {
     pub(super) past_l1: f64,
     pub(super) sectors: f64,
     pub(super) lines: f64,
-    pub(super) rounds: f64,
+    pub(super) latency_waits: f64,
 }
 
 /// Which way bytes go.
@@ -188,7 +190,7 @@ pub(super) enum Moved {
     Read(usize),
     Written,
     /// They have been read before.
-    Again,
+    Reread,
 }
 
 impl WorkFormula {
@@ -197,7 +199,7 @@ impl WorkFormula {
         let mut walk = Walk::new(k, Expected::new(k));
         let roles = k.roles.values().map(|role| {
             let mut part = walk.block(role.body, None);
-            part.fixed.rounds += walk.round();
+            part.fixed.latency_waits += walk.latency_wait();
             part
         });
         let roles = roles.collect();
@@ -246,7 +248,7 @@ impl Walk<'_> {
     }
 
     /// 1 if a load is on its way, which is now waited for, else 0.
-    fn round(&mut self) -> f64 {
+    fn latency_wait(&mut self) -> f64 {
         f64::from(u8::from(std::mem::take(&mut self.pending)))
     }
 
@@ -270,9 +272,9 @@ impl Walk<'_> {
                 }
                 Op::Barrier => {
                     part.fixed.barriers += 1.0;
-                    part.fixed.rounds += self.round();
+                    part.fixed.latency_waits += self.latency_wait();
                 }
-                Op::CopyWait(_) => part.fixed.rounds += self.round(),
+                Op::CopyWait(_) => part.fixed.latency_waits += self.latency_wait(),
                 Op::LoadGlobal { .. } | Op::StoreGlobal { .. } | Op::Copy { .. } => {
                     self.global(inst, ahead, &mut part);
                 }
@@ -284,7 +286,7 @@ impl Walk<'_> {
 
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
         let bounds = self.expected.bounds(&mut self.formulas, lo, hi);
-        part.fixed.rounds += self.round();
+        part.fixed.latency_waits += self.latency_wait();
         let stages = self.k.blocks[body].insts.iter().filter_map(|&i| match self.k.insts[i] {
             Op::Wait(ring, _) => Some(self.k.rings[ring].stages),
             _ => None,
@@ -294,7 +296,7 @@ impl Walk<'_> {
         let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let around = Around { ahead, index: self.k.blocks[body].params[0], hi };
         let mut body = self.block(body, Some(around));
-        body.fixed.rounds += self.round();
+        body.fixed.latency_waits += self.latency_wait();
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
@@ -334,9 +336,9 @@ impl Walk<'_> {
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(match cache {
                     // This program has loaded it before: the L1 cache has it, at the rate of shared memory.
-                    Cache::Drop => {
+                    Cache::EvictFirst => {
                         let each = OfByte { shared: 1.0, ..OfByte::default() };
-                        Item::Bytes { amount, each, moved: Moved::Again }
+                        Item::Bytes { amount, each, moved: Moved::Reread }
                     }
                     _ => Item::Bytes { amount, each: from_memory(*param, slices), moved: self.read(*param) },
                 });
@@ -356,13 +358,13 @@ impl Walk<'_> {
                     CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
                 };
                 // What goes through registers is waited for there, a few elements at once.
-                let rounds = match atom {
+                let latency_waits = match atom {
                     CopyAtom::Direct => 1.0 / (element * f64::from(k.threads) * TOGETHER),
                     _ => 0.0,
                 };
                 // The widest copies alone leave nothing in the L1 cache.
                 let past_l1 = f64::from(u8::from(*atom == CopyAtom::CpAsync(16)));
-                let each = OfByte { shared: 1.0, element_wise, rounds, past_l1, ..from_memory(*param, slices) };
+                let each = OfByte { shared: 1.0, element_wise, latency_waits, past_l1, ..from_memory(*param, slices) };
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
@@ -394,7 +396,7 @@ impl Walk<'_> {
             }
             Op::Binary(BinaryOp::Div, ..) => c.each(elements, Count::ROUNDED),
             Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
-            Op::Refill { .. } => c.element_wise += elements,
+            Op::MaskInvalid { .. } => c.element_wise += elements,
             Op::TableGet(..) => c.element_wise += 4.0 * elements,
             Op::Reduce { value, axes, .. } => {
                 let source = self.k.tile(*value).1;
@@ -432,7 +434,7 @@ impl Walk<'_> {
                 }
             }
             // No instruction, or part of another; copies and accesses of global memory are counted with their bytes.
-            Op::Again(_) | Op::Convert(_) | Op::WaitMma(..) => {}
+            Op::Rematerialize(_) | Op::ConvertLayout(_) | Op::WaitMma(..) => {}
             Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => {}
             Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) => {}
             gpu_ops!(views global rings orders control) => {}
@@ -454,9 +456,9 @@ impl Walk<'_> {
     /// Bytes that a thread moves by one instruction of a load or a store. Through shared memory it takes the time of four in
     /// any case.
     fn at_once(&self, inst: Inst) -> u32 {
-        match self.k.forms[inst] {
-            Some(Form::Vector { bytes, .. }) => bytes,
-            Some(Form::Matrix) => 16,
+        match self.k.access_kinds[inst] {
+            Some(AccessKind::Vector { bytes, .. }) => bytes,
+            Some(AccessKind::Matrix) => 16,
             None => 1,
         }
     }
@@ -497,7 +499,7 @@ fn lanes(layout: &Fragment) -> impl Iterator<Item = &Mode> {
     })
 }
 
-/// Lanes of a warp over which a fold of these axes goes.
+/// Lanes of a warp over which a reduction of these axes goes.
 fn lanes_along(layout: &Fragment, axes: &[u8]) -> u32 {
     lanes(layout).filter(|m| m.axis.is_some_and(|a| axes.contains(&a))).map(|m| m.extent).product()
 }

@@ -4,7 +4,7 @@
 //! list, each once, and are worked out once for a size; what a kernel has of its own is a short list of items.
 
 use super::formula::{Formula, Formulas};
-use super::place::{Places, programs};
+use super::sample_points::{SamplePoints, programs};
 use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Sample, Work, WorkFormula};
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
@@ -116,7 +116,7 @@ impl WorkTable {
 
     /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
-        let places = Places::of(self.formulas.variables());
+        let places = SamplePoints::of(self.formulas.variables());
         let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
         for program in programs(places) {
             let trips = program.map(|place| match samples.first().and_then(|p| p.first()) {
@@ -207,7 +207,7 @@ impl Run<'_> {
                     counts.element_wise += bytes * each.element_wise;
                     counts.sectors += bytes * each.sectors;
                     counts.lines += bytes * each.lines;
-                    counts.rounds += bytes * each.rounds;
+                    counts.latency_waits += bytes * each.latency_waits;
                     match moved {
                         Moved::Read(tensor) => {
                             let read = &mut self.reads[*tensor];
@@ -215,7 +215,7 @@ impl Run<'_> {
                             read.past_l1 += self.of_reads * trips * bytes * each.past_l1;
                         }
                         Moved::Written => self.written += trips * bytes,
-                        Moved::Again => {}
+                        Moved::Reread => {}
                     }
                     inside
                 }

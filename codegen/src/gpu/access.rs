@@ -25,7 +25,7 @@
 //!   tests/agreement/wrong_code.rs::matrix_accesses_belong_to_no_thread.
 //! - Padding of an operand that no range writes:
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
-//! - Vectors wider than what is aligned, and matrices of single elements: tests/executor/mutants.rs.
+//! - Vectors wider than what is aligned, and matrices of single elements: tests/gpu_interp/mutants.rs.
 
 use super::vectors::access_elements;
 use super::{Inst, Kernel, Op, SharedRef, Value};

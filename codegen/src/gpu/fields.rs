@@ -109,21 +109,21 @@ pub enum Cache {
     /// As it sees fit.
     Normal,
     /// Evicts them last.
-    Keep,
+    EvictLast,
     /// Evicts them first: nothing will read them again.
-    Drop,
+    EvictFirst,
 }
 
 impl Cache {
     /// All of them.
-    pub const ALL: [Cache; 3] = [Cache::Normal, Cache::Keep, Cache::Drop];
+    pub const ALL: [Cache; 3] = [Cache::Normal, Cache::EvictLast, Cache::EvictFirst];
 
     /// The word of the text form.
     pub fn suffix(self) -> &'static str {
         match self {
             Cache::Normal => "",
-            Cache::Keep => ".keep",
-            Cache::Drop => ".drop",
+            Cache::EvictLast => ".evict_last",
+            Cache::EvictFirst => ".evict_first",
         }
     }
 }

@@ -26,18 +26,18 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::Compare(..)
             | $crate::gpu::Op::Select(..)
             | $crate::gpu::Op::Cast(_)
-            | $crate::gpu::Op::Again(_)
+            | $crate::gpu::Op::Rematerialize(_)
     };
     // The same registers, under other names.
     (views) => {
         $crate::gpu::Op::Broadcast(_)
             | $crate::gpu::Op::Reshape(_)
             | $crate::gpu::Op::Transpose(_)
-            | $crate::gpu::Op::Part { .. }
+            | $crate::gpu::Op::ExtractSlice { .. }
     };
     // Other work on fragments.
     (fragments) => {
-        $crate::gpu::Op::Refill { .. } | $crate::gpu::Op::Reduce { .. } | $crate::gpu::Op::Convert(_)
+        $crate::gpu::Op::MaskInvalid { .. } | $crate::gpu::Op::Reduce { .. } | $crate::gpu::Op::ConvertLayout(_)
     };
     // Accesses of global memory.
     (global) => {

@@ -1,7 +1,7 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, Value};
-use super::{Cache, Form, Op};
+use super::{AccessKind, Cache, Op};
 use crate::layout::{Fragment, SharedLayout};
 use crate::target::Target;
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
@@ -229,7 +229,7 @@ pub struct Kernel {
     /// Results of each instruction.
     pub results: SecondaryMap<Inst, Vec<Value>>,
     /// Forms of loads and stores, once they are selected.
-    pub forms: SecondaryMap<Inst, Option<Form>>,
+    pub access_kinds: SecondaryMap<Inst, Option<AccessKind>>,
     /// Blocks.
     pub blocks: PrimaryMap<Block, BlockData>,
     /// Places in the user's source.
@@ -261,7 +261,7 @@ impl Kernel {
             values: PrimaryMap::new(),
             insts: PrimaryMap::new(),
             results: SecondaryMap::new(),
-            forms: SecondaryMap::new(),
+            access_kinds: SecondaryMap::new(),
             blocks: PrimaryMap::new(),
             locs: SecondaryMap::new(),
         }
@@ -269,7 +269,7 @@ impl Kernel {
 
     /// The lowest PTX version that knows the kernel's instructions.
     pub fn ptx_version(&self) -> (u32, u32) {
-        let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::Keep | Cache::Drop, .. });
+        let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. });
         if self.insts.values().any(hints) { (7, 4) } else { (6, 0) }
     }
 

@@ -9,58 +9,58 @@
 //! until `wait.mma` gives the fragment, neither it nor its operands may be touched.
 
 mod access;
+mod access_kind;
 pub mod atom;
+mod constructs;
 mod declare;
 mod effects;
-mod features;
+mod extract_slice;
 mod fields;
-mod form;
 mod groups;
 mod ids;
 mod kernel;
-mod legal;
 mod mentions;
 mod op;
 mod parse;
-mod part;
 mod print;
 pub(crate) mod slices;
 mod text_fields;
 mod text_forms;
 mod text_ops;
 mod vectors;
+mod verified;
 mod verify;
-mod verify_features;
+mod verify_access_kinds;
+mod verify_constructs;
 mod verify_flow;
-mod verify_forms;
 mod verify_memory;
 mod verify_overlap;
 mod verify_types;
 mod warp_grid;
 
 pub use access::{accessed, moves_by_matrix, widest, writable};
+pub use access_kind::AccessKind;
 pub use atlas_dsl::reach::Reach;
 pub use atom::Side;
+pub use constructs::Constructs;
 pub use declare::Mention;
 pub use effects::Effects;
-pub use features::Features;
+pub use extract_slice::slice_layout;
 pub use fields::{
     Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
 };
-pub use form::Form;
 pub use ids::{Block, Buffer, Inst, Ring, Role, Value};
 pub use kernel::{
     BlockData, BufferData, IndexMap, Kernel, Owner, RingData, RoleData, Scope, Type, ValueData, ValueDef,
 };
-pub(crate) use legal::verify;
-pub use legal::{Legal, Lowered, Phase, Placed, Scheduled};
 pub use op::Op;
 pub use parse::parse_gpu;
-pub use part::part_layout;
 #[cfg(feature = "llvm")]
 pub(crate) use vectors::inner_divisor;
 pub(crate) use vectors::{access_elements, gcd, vector_elements};
+pub(crate) use verified::verify;
+pub use verified::{Lowered, Phase, Placed, Scheduled, VerifiedKernel};
 pub use verify::verify_gpu;
-pub(crate) use verify_features::is_function_of_f64;
-pub use verify_features::verify_features;
+pub(crate) use verify_constructs::is_function_of_f64;
+pub use verify_constructs::verify_constructs;
 pub use warp_grid::{Split, WarpGrid, warp_grid_of};

@@ -52,7 +52,7 @@ macro_rules! operation_table {
             Cast(value: Value) = "cast " [value] gives 1, Effects::NONE;
             /// The same fragment, of which the optimiser knows nothing: what is computed from it is computed
             /// again rather than kept.
-            Again(value: Value) = "again " [value] gives 1, Effects::NONE;
+            Rematerialize(value: Value) = "rematerialize " [value] gives 1, Effects::NONE;
             /// To the result's layout, which the operand's is the broadcast source of. Moves nothing.
             Broadcast(value: Value) = "broadcast " [value] gives 1, Effects::NONE;
             /// Adds or drops axes of extent 1. Moves nothing.
@@ -60,18 +60,18 @@ macro_rules! operation_table {
             /// Exchanges the axes of the layout. Moves nothing.
             Transpose(value: Value) = "transpose " [value] gives 1, Effects::NONE;
             /// Replaces elements outside the tensor, and padding of the layout, by a constant.
-            Refill {
+            MaskInvalid {
                 /// The tile.
                 value: Value,
                 /// The constant.
                 neutral: f64,
                 /// The axes that may be ragged.
                 valid: Vec<Valid>,
-            } = "refill " [value " with " neutral " valid (" valid ")"] gives 1, Effects::NONE;
-            /// Folds axes within each warp: registers, then lanes. What remains to be folded across warps is
+            } = "mask.invalid " [value " with " neutral " valid (" valid ")"] gives 1, Effects::NONE;
+            /// Reduces axes within each warp: registers, then lanes. What remains to be reduced across warps is
             /// a trailing axis of the result.
             Reduce {
-                /// What to fold with.
+                /// What to reduce with.
                 op: ReduceOp,
                 /// The tile.
                 value: Value,
@@ -79,16 +79,16 @@ macro_rules! operation_table {
                 axes: Vec<u8>,
             } = "reduce " [op " " value " axes " axes] gives 1, Effects::CONVERGENT;
             /// To the result's layout, through shared memory.
-            Convert(value: Value) = "convert " [value] gives 1, Effects::CONVERGENT;
+            ConvertLayout(value: Value) = "convert.layout " [value] gives 1, Effects::CONVERGENT;
             /// The elements from `offset` on along an axis, as many as the result has. Picks registers, moves nothing.
-            Part {
+            ExtractSlice {
                 /// The tile.
                 value: Value,
                 /// Axis.
                 axis: u8,
                 /// First element; all threads keep the same registers.
                 offset: u32,
-            } = "part " [value " axis " axis " offset " offset] gives 1, Effects::NONE;
+            } = "extract.slice " [value " axis " axis " offset " offset] gives 1, Effects::NONE;
             /// Reads a tile from global memory.
             LoadGlobal {
                 /// Tensor.
@@ -222,7 +222,10 @@ impl Op {
 
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
-        matches!(self, Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Again(_))
+        matches!(
+            self,
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Rematerialize(_)
+        )
     }
 
     /// The block that it runs, of a loop, a branch or `programs`.

@@ -9,7 +9,8 @@
 //! operation, ATL006 nesting too deep.
 
 use super::{
-    Block, BlockData, Buffer, BufferData, Form, IndexMap, Kernel, Owner, Ring, RingData, RoleData, Scope, Type, Value,
+    AccessKind, Block, BlockData, Buffer, BufferData, IndexMap, Kernel, Owner, Ring, RingData, RoleData, Scope, Type,
+    Value,
 };
 use crate::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use crate::target::Target;
@@ -343,16 +344,16 @@ impl<'s> Parser<'s> {
         let op = self.op()?;
         let inst = self.kernel.push_inst(block, op, types, loc);
         if self.text.eat_word("by") {
-            self.kernel.forms[inst] = Some(self.form()?);
+            self.kernel.access_kinds[inst] = Some(self.form()?);
         }
         let results = self.kernel.results[inst].clone();
         names.into_iter().zip(results).try_for_each(|(name, v)| self.define(name, v))
     }
 
     /// `16`, `8 within [40, 48]` or `matrix`, of the form of an access.
-    fn form(&mut self) -> Parsed<Form> {
+    fn form(&mut self) -> Parsed<AccessKind> {
         if self.text.eat_word("matrix") {
-            return Ok(Form::Matrix);
+            return Ok(AccessKind::Matrix);
         }
         let bytes = self.text.int()?;
         let mut within = None;
@@ -360,7 +361,7 @@ impl<'s> Parser<'s> {
             self.text.expect(T::LBracket)?;
             within = Some(self.text.list(T::RBracket, Cursor::int)?);
         }
-        Ok(Form::Vector { bytes, within })
+        Ok(AccessKind::Vector { bytes, within })
     }
 }
 

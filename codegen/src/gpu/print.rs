@@ -290,6 +290,6 @@ impl Printer<'_> {
             f.write_str(" = ")?;
         }
         self.op(f, op, depth)?;
-        kernel.forms[inst].iter().try_for_each(|form| write!(f, " {form}"))
+        kernel.access_kinds[inst].iter().try_for_each(|form| write!(f, " {form}"))
     }
 }

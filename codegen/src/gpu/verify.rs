@@ -36,7 +36,7 @@
 //! | 451 | stores go to `out` tensors alone |
 //! | 452 | a role of one thread has no CTA barrier |
 //!
-//! 460 is the rule of phases (`verify_features.rs`): nothing stands in a kernel that its phase does not have.
+//! 460 is the rule of phases (`verify_constructs.rs`): nothing stands in a kernel that its phase does not have.
 
 use super::{Block, IndexMap, Inst, Kernel, Mention, Op, Role, Type, Value, ValueDef};
 use crate::layout::Fragment;

@@ -314,7 +314,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// What is held in the next iterate of a loop: names of this one's values mean others there.
+    /// What is held in the next iteration of a loop: names of this one's values mean others there.
     fn outside(&self, held: &Held, body: Block) -> Held {
         let is_outside = |v: &Value| {
             let mut at = self.start(*v).map(|(b, _)| b);

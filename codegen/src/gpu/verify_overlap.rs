@@ -10,15 +10,15 @@
 //! # Argument
 //! A fact is the set of ruined buffers, and more is worse. A write ruins its neighbours and makes its own buffer whole, so a
 //! block does `X -> (X - made) + ruined` for two fixed sets, and twice is as often as any number of times: the second walk
-//! of a loop's body sees what one iterate ruins for the next. A loop may run no iterate, so what was ruined before it stays
+//! of a loop's body sees what one iteration ruins for the next. A loop may run no iteration, so what was ruined before it stays
 //! so after it, whatever its body makes whole.
 //!
 //! Three things are taken on trust. A write is taken to make the whole buffer: ranges of a tile are written together, by
-//! one root. Bodies of branches are taken to run: a stage is filled in a branch, and read only in iterates for which it was
+//! one root. Bodies of branches are taken to run: a stage is filled in a branch, and read only in iterations for which it was
 //! taken. Bodies of loops nested deeper than eight are walked once, or the walk would take too long; no kernel has any.
 //!
 //! # Breaks it
-//! - Each reading by itself, a loop of no iterates and buffers of two roles: tests/cases/gpu/error_overlap.gpu.
+//! - Each reading by itself, a loop of no iterations and buffers of two roles: tests/cases/gpu/error_overlap.gpu.
 //! - Lives that are too short show here before anything runs: tests/pipeline.rs::random_kernels_through_the_passes.
 
 use super::verify::Verifier;
@@ -81,7 +81,7 @@ impl Verifier<'_> {
                 let before = walk.ruined.clone();
                 (0..times).for_each(|_| self.overlap_block(body, walk, depth + 1));
                 if matches!(op, Op::Loop { .. }) {
-                    // Of a loop of no iterates nothing is made whole.
+                    // Of a loop of no iterations nothing is made whole.
                     walk.ruined.extend(before);
                 }
                 continue;

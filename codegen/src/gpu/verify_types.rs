@@ -1,7 +1,7 @@
 //! The typing rules of GPU IR operations: 420, 442 to 444, 450 and 451.
 
 use super::atom::MmaAtom;
-use super::part::part_layout;
+use super::extract_slice::slice_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
@@ -163,12 +163,12 @@ impl<'k> Verifier<'k> {
                 Some((DType::Bool, m)) if same_layout(m, l) => unlike(d, l),
                 _ => Some(format!("`select` takes a condition bool{l}, found {}", self.ty(*c))),
             }),
-            Op::Again(v) => with(&[*v], &|d, l| unlike(d, l)),
+            Op::Rematerialize(v) => with(&[*v], &|d, l| unlike(d, l)),
             Op::Cast(v) => with(&[*v], &|d, l| match dtype == DType::Bool && d != DType::Bool {
                 true => Some(format!("cannot cast {d} to bool")),
                 false => unlike(dtype, l),
             }),
-            Op::Refill { value, valid, .. } => with(&[*value], &|d, l| {
+            Op::MaskInvalid { value, valid, .. } => with(&[*value], &|d, l| {
                 let mut axes = valid.iter().map(|v| v.axis);
                 if let Some(axis) = axes.find(|&a| usize::from(a) >= l.shape.len()) {
                     return Some(format!("refill along axis {axis} of {}", self.ty(*value)));
@@ -208,18 +208,18 @@ impl<'k> Verifier<'k> {
                 let rank = l.shape.len();
                 let sorted = axes.windows(2).all(|w| w[0] < w[1]) && !axes.is_empty();
                 if !sorted || axes.iter().any(|&a| usize::from(a) >= rank) || d == DType::Bool {
-                    return Some(format!("a fold along axes {axes:?} of {}", self.ty(*value)));
+                    return Some(format!("a reduction along axes {axes:?} of {}", self.ty(*value)));
                 }
-                // A trailing axis numbers what the warps have still to fold.
-                let folded = l.fold(axes).shape;
-                let fits = layout.shape.starts_with(&folded) && layout.shape.len() <= rank + 1 && d == dtype;
+                // A trailing axis numbers what the warps have still to reduce.
+                let reduced = l.reduce(axes).shape;
+                let fits = layout.shape.starts_with(&reduced) && layout.shape.len() <= rank + 1 && d == dtype;
                 if fits {
                     None
                 } else {
-                    Some(format!("the fold gives {d}{folded:?}, but {} is written", self.ty(result)))
+                    Some(format!("the reduction gives {d}{reduced:?}, but {} is written", self.ty(result)))
                 }
             }),
-            Op::Convert(v) => with(&[*v], &|d, l| match d == dtype && l.shape == layout.shape {
+            Op::ConvertLayout(v) => with(&[*v], &|d, l| match d == dtype && l.shape == layout.shape {
                 true => None,
                 false => Some(format!(
                     "convert keeps element type and extents, found {} and {}",
@@ -227,8 +227,9 @@ impl<'k> Verifier<'k> {
                     self.ty(result)
                 )),
             }),
-            Op::Part { value, axis, offset } => with(&[*value], &|d, l| {
-                let wanted = part_layout(l, *axis, *offset, layout.shape.get(usize::from(*axis)).copied().unwrap_or(0));
+            Op::ExtractSlice { value, axis, offset } => with(&[*value], &|d, l| {
+                let wanted =
+                    slice_layout(l, *axis, *offset, layout.shape.get(usize::from(*axis)).copied().unwrap_or(0));
                 match wanted {
                     Some(wanted) => unlike(d, &wanted),
                     None => Some(format!(

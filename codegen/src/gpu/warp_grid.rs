@@ -7,7 +7,7 @@ pub use atlas_dsl::config::WarpGrid;
 /// What a grid is chosen for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
-    /// Rows before columns: a warp has whole rows, which it folds alone and which feed the next product from registers.
+    /// Rows before columns: a warp has whole rows, which it reduces alone and which feed the next product from registers.
     #[default]
     Rows,
     /// The shape of part that takes the fewest operand blocks for a block of products.

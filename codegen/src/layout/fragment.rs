@@ -163,10 +163,10 @@ impl Fragment {
         self.canonical() == other.canonical()
     }
 
-    /// The layout of this tile after folding `axes`, which stay with extent 1. Registers along the
+    /// The layout of this tile after reducing `axes`, which stay with extent 1. Registers along the
     /// axes are gone; threads along them hold the same element.
     #[must_use]
-    pub fn fold(&self, axes: &[u8]) -> Fragment {
+    pub fn reduce(&self, axes: &[u8]) -> Fragment {
         let on = |m: &Mode| m.axis.is_some_and(|a| axes.contains(&a));
         Fragment {
             shape: self.shape.iter().enumerate().map(|(i, &e)| if axes.contains(&(i as u8)) { 1 } else { e }).collect(),
@@ -185,14 +185,14 @@ impl Fragment {
             .filter(|&i| i < lead || (source[i - lead] == 1 && self.shape[i] != 1))
             .map(|i| i as u8)
             .collect();
-        let folded = self.fold(&axes);
+        let reduced = self.reduce(&axes);
         let drop = |m: &Mode| Mode { axis: m.axis.map(|a| a - lead as u8), ..*m };
         // Axes of extent 1 in the source hold one element, whatever padding the result had there.
         let keep_unit = |m: &Mode| m.axis.is_some_and(|a| source[usize::from(a)] == 1);
         let threads =
-            folded.threads.iter().map(drop).map(|m| if keep_unit(&m) { Mode::replicated(m.extent) } else { m });
+            reduced.threads.iter().map(drop).map(|m| if keep_unit(&m) { Mode::replicated(m.extent) } else { m });
         let threads = threads.collect();
-        let regs = folded.regs.iter().map(drop).filter(|m| !keep_unit(m)).collect();
+        let regs = reduced.regs.iter().map(drop).filter(|m| !keep_unit(m)).collect();
         Fragment { shape: source.to_vec(), threads, regs }
     }
 

@@ -71,7 +71,7 @@ impl<'c> Emitter<'c, '_> {
         self.number_anew()
     }
 
-    /// A long body, whose threads and programs are numbered anew in each iterate and behind each loop inside. Addresses that
+    /// A long body, whose threads and programs are numbered anew in each iteration and behind each loop inside. Addresses that
     /// do not move would else leave the loop, or stay from before to behind a loop inside, and each take registers throughout
     /// it; so would what is loaded again so that it need not be kept.
     fn long_body(&mut self, body: Block) -> R<Vec<Regs<'c>>> {

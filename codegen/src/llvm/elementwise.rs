@@ -92,7 +92,7 @@ impl<'c> Emitter<'c, '_> {
                     .map(|(c, (x, y))| Ok(self.b.build_select(c.into_int_value(), x, y, "")?))
                     .collect()
             }
-            Op::Again(a) => {
+            Op::Rematerialize(a) => {
                 let regs = self.regs(*a)?.clone();
                 self.forget(&regs, dtype)
             }
@@ -124,7 +124,7 @@ impl<'c> Emitter<'c, '_> {
                 let source = self.k.tile(*a).1.clone();
                 self.rename(*a, &source, layout, |c| vec![c[1], c[0]])
             }
-            Op::Part { value, axis, offset } => {
+            Op::ExtractSlice { value, axis, offset } => {
                 let source = self.k.tile(*value).1.clone();
                 self.rename(*value, &source, layout, |c| {
                     let mut c = c.to_vec();
@@ -132,8 +132,8 @@ impl<'c> Emitter<'c, '_> {
                     c
                 })
             }
-            Op::Refill { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
-            Op::Reduce { .. } | Op::Convert(_) | gpu_ops!(global shared products rings orders control) => {
+            Op::MaskInvalid { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
+            Op::Reduce { .. } | Op::ConvertLayout(_) | gpu_ops!(global shared products rings orders control) => {
                 Err(CompileError::bug("not an element-wise operation"))
             }
         }

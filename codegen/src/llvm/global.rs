@@ -4,7 +4,7 @@ use super::coords::Masked;
 use super::intrinsics::WordAccess;
 use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
-use crate::gpu::{Cache, Form, Reach, Slice, Value, inner_divisor};
+use crate::gpu::{AccessKind, Cache, Reach, Slice, Value, inner_divisor};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -296,7 +296,7 @@ impl<'c> Emitter<'c, '_> {
         param: Param,
         slices: &[Slice],
         cache: Cache,
-        form: &Form,
+        form: &AccessKind,
         result: Option<Value>,
     ) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
@@ -383,7 +383,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(v)
     }
 
-    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value, form: &Form) -> R<()> {
+    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value, form: &AccessKind) -> R<()> {
         let layout = self.k.tile(value).1.clone();
         let regs = self.regs(value)?.clone();
         let view = self.view(param, slices)?;
@@ -459,10 +459,10 @@ impl<'c> Emitter<'c, '_> {
 }
 
 /// Elements that an access moves at once, and the extents that it stays within.
-pub(super) fn vectors(form: &Form, dtype: DType) -> R<(u32, &[u32])> {
+pub(super) fn vectors(form: &AccessKind, dtype: DType) -> R<(u32, &[u32])> {
     match form {
-        Form::Vector { bytes, within } => Ok((bytes / dtype.bytes(), within.as_deref().unwrap_or_default())),
-        Form::Matrix => Err(CompileError::bug("matrix instructions where there are none")),
+        AccessKind::Vector { bytes, within } => Ok((bytes / dtype.bytes(), within.as_deref().unwrap_or_default())),
+        AccessKind::Matrix => Err(CompileError::bug("matrix instructions where there are none")),
     }
 }
 

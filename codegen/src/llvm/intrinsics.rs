@@ -152,8 +152,8 @@ impl<'c> Emitter<'c, '_> {
         }
         let name = match cache {
             Cache::Normal => "evict_normal",
-            Cache::Keep => "evict_last",
-            Cache::Drop => "evict_first",
+            Cache::EvictLast => "evict_last",
+            Cache::EvictFirst => "evict_first",
         };
         let here = self.b.get_insert_block();
         self.b.position_at_end(self.entry);
@@ -225,7 +225,7 @@ impl<'c> Emitter<'c, '_> {
         if !read_only {
             constraints.push_str(",~{memory}");
         }
-        let fixed = cache == Cache::Drop || !read_only;
+        let fixed = cache == Cache::EvictFirst || !read_only;
         let ty = match words {
             1 => ty.fn_type(&types, false),
             _ => self.cx.struct_type(&vec![ty.into(); n], false).fn_type(&types, false),

@@ -3,7 +3,7 @@
 use super::coords::Masked;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{Form, SharedRef, Side, Value};
+use crate::gpu::{AccessKind, SharedRef, Side, Value};
 use crate::layout::{Fragment, Mode};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
@@ -38,7 +38,7 @@ impl<'c> Emitter<'c, '_> {
         side: Side,
         from: &SharedRef,
         further: Option<(Value, u32)>,
-        form: &Form,
+        form: &AccessKind,
         result: Option<Value>,
     ) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
@@ -51,8 +51,8 @@ impl<'c> Emitter<'c, '_> {
             source.further = Some(self.b.build_int_mul(self.int(by)?, self.i32(i64::from(bytes)), "")?);
         }
         match form {
-            Form::Matrix => self.load_by_blocks(&source, &layout),
-            Form::Vector { .. } => self.load_by_elements(&source, &layout),
+            AccessKind::Matrix => self.load_by_blocks(&source, &layout),
+            AccessKind::Vector { .. } => self.load_by_elements(&source, &layout),
         }
     }
 

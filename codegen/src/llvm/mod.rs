@@ -16,7 +16,7 @@ mod shared;
 mod start;
 
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, Kernel, Legal, Lowered, Op};
+use crate::gpu::{self, At, Cache, Kernel, Lowered, Op, VerifiedKernel};
 use crate::gpu_ops;
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
@@ -107,7 +107,12 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
 }
 
 /// Emits a kernel into a module; with the name of its source file, the places that its instructions come from too.
-pub(crate) fn emit<'c>(cx: &'c Context, module: &Module<'c>, k: &Legal<Lowered>, source: Option<&str>) -> R<()> {
+pub(crate) fn emit<'c>(
+    cx: &'c Context,
+    module: &Module<'c>,
+    k: &VerifiedKernel<Lowered>,
+    source: Option<&str>,
+) -> R<()> {
     let k: &Kernel = k;
     let abi = abi(k);
     let i32t = cx.i32_type();
@@ -290,7 +295,7 @@ impl<'c> Emitter<'c, '_> {
     fn inst(&mut self, inst: gpu::Inst) -> R<()> {
         let k = self.k;
         let result = k.results[inst].first().copied();
-        let form = || k.forms[inst].as_ref().ok_or_else(|| CompileError::bug("an access without a form"));
+        let form = || k.access_kinds[inst].as_ref().ok_or_else(|| CompileError::bug("an access without a form"));
         let regs = match &k.insts[inst] {
             Op::Loop { .. } => return self.emit_loop(inst),
             Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
@@ -312,7 +317,7 @@ impl<'c> Emitter<'c, '_> {
             // Barriers free the stages of a ring that one role fills and reads.
             Op::Release(_) => return Ok(()),
             Op::Barrier => return self.barrier(),
-            Op::Convert(_)
+            Op::ConvertLayout(_)
             | Op::Programs(_)
             | Op::Fence(_)
             | Op::Yield(_)
@@ -323,7 +328,7 @@ impl<'c> Emitter<'c, '_> {
             | Op::Mma { accumulate: Some(_), .. } => {
                 return Err(CompileError::bug("an operation that a pass should have lowered"));
             }
-            op @ gpu_ops!(sources elementwise views) | op @ Op::Refill { .. } => {
+            op @ gpu_ops!(sources elementwise views) | op @ Op::MaskInvalid { .. } => {
                 let v = result.ok_or_else(|| CompileError::bug("an element-wise operation without a result"))?;
                 self.elementwise(op, v)?
             }

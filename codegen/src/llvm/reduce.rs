@@ -1,4 +1,4 @@
-//! Folds within a warp: registers pairwise, then lanes by butterfly shuffles.
+//! Reduces within a warp: registers pairwise, then lanes by butterfly shuffles.
 
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 impl<'c> Emitter<'c, '_> {
     pub(super) fn reduce(&mut self, op: ReduceOp, value: Value, axes: &[u8], result: Option<Value>) -> R<Regs<'c>> {
-        let result = result.ok_or_else(|| CompileError::bug("a fold without a result"))?;
+        let result = result.ok_or_else(|| CompileError::bug("a reduction without a result"))?;
         let (dtype, source) = self.k.tile(value);
         let source = source.clone();
         let layout = self.k.tile(result).1.clone();
         let regs = self.regs(value)?.clone();
         let combine = op.combine();
-        // Group the registers that fold to one.
+        // Group the registers that reduce to one.
         let rank = source.shape.len();
         let mut groups: BTreeMap<Vec<u32>, Vec<BasicValueEnum<'c>>> = BTreeMap::new();
         for (r, x) in regs.into_iter().enumerate() {
@@ -30,14 +30,15 @@ impl<'c> Emitter<'c, '_> {
         for r in 0..layout.reg_count() {
             let mut c = layout.reg_coord(r);
             c.truncate(rank);
-            let group = groups.get(&c).ok_or_else(|| CompileError::bug(format!("no registers fold to {c:?}")))?.clone();
+            let group =
+                groups.get(&c).ok_or_else(|| CompileError::bug(format!("no registers reduce to {c:?}")))?.clone();
             let one = self.tree(combine, dtype, group)?;
             out.push(self.across_lanes(combine, dtype, one, &source, axes)?);
         }
         Ok(out)
     }
 
-    /// Folds pairwise: short chains, and sums whose error grows with the logarithm.
+    /// Reduces pairwise: short chains, and sums whose error grows with the logarithm.
     fn tree(&mut self, op: BinaryOp, dtype: DType, mut v: Vec<BasicValueEnum<'c>>) -> R<BasicValueEnum<'c>> {
         while v.len() > 1 {
             let mut next = Vec::with_capacity(v.len().div_ceil(2));
@@ -49,7 +50,7 @@ impl<'c> Emitter<'c, '_> {
             }
             v = next;
         }
-        v.pop().ok_or_else(|| CompileError::bug("a fold of nothing"))
+        v.pop().ok_or_else(|| CompileError::bug("a reduction of nothing"))
     }
 
     fn across_lanes(

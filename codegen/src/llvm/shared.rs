@@ -4,7 +4,7 @@ use super::coords::Masked;
 use super::global::{VectorOf, vectors};
 use super::{Emitter, R, Regs, SHARED, element};
 use crate::error::CompileError;
-use crate::gpu::{Form, SharedRef, Value};
+use crate::gpu::{AccessKind, SharedRef, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use inkwell::values::{IntValue, PointerValue};
@@ -75,12 +75,12 @@ impl<'c> Emitter<'c, '_> {
         Ok(all)
     }
 
-    pub(super) fn load_shared(&mut self, from: &SharedRef, form: &Form, result: Option<Value>) -> R<Regs<'c>> {
+    pub(super) fn load_shared(&mut self, from: &SharedRef, form: &AccessKind, result: Option<Value>) -> R<Regs<'c>> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let (dtype, layout) = self.k.tile(result);
         let layout = layout.clone();
         let shared = self.k.buffers[from.buffer].layout;
-        if *form == Form::Matrix {
+        if *form == AccessKind::Matrix {
             return self.load_blocks_of(from, dtype, &layout);
         }
         let (run, within) = vectors(form, dtype)?;
@@ -114,12 +114,12 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value, form: &Form) -> R<()> {
+    pub(super) fn store_shared(&mut self, to: &SharedRef, value: Value, form: &AccessKind) -> R<()> {
         let (dtype, layout) = self.k.tile(value);
         let layout = layout.clone();
         let regs = self.regs(value)?.clone();
         let shared = self.k.buffers[to.buffer].layout;
-        if *form == Form::Matrix {
+        if *form == AccessKind::Matrix {
             return self.store_blocks_of(to, dtype, &layout, &regs);
         }
         let (run, within) = vectors(form, dtype)?;

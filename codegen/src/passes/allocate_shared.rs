@@ -1,8 +1,8 @@
 //! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
 //!
-//! Needs: no `convert`. Establishes: offsets, and the kernel's total within the machine's limit.
+//! Needs: no `convert.layout`. Establishes: offsets, and the kernel's total within the machine's limit.
 //! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
-//! Features: removes unplaced; adds offsets.
+//! Constructs: removes unplaced; adds offsets.
 
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -50,7 +50,7 @@ impl Walk {
                     self.position = inner.position + 1;
                     for b in k.buffers.keys() {
                         let Some((first, last)) = inner.lives[b].span else { continue };
-                        // What one iterate leaves for the next lives through the whole loop.
+                        // What one iteration leaves for the next lives through the whole loop.
                         let outside = before[b].span.is_some();
                         let (first, last) =
                             if outside || reads_first(k, *body, b) { (start, self.position) } else { (first, last) };

@@ -1,9 +1,9 @@
-//! `carry_operands`: the first operands of a loop's products are loaded at the end of the iterate before.
+//! `carry_operands`: the first operands of a loop's products are loaded at the end of the iteration before.
 //!
 //! Needs: products in steps, rings that run ahead. Establishes: a loop that does nothing but multiply waits for its next stage
 //! and loads the operands of its first step while the last step of this one is multiplied. Never: moves a refill; holds
 //! operands where the body computes tiles besides, or has no registers for them. Refuses: nothing.
-//! Features: removes nothing; adds nothing.
+//! Constructs: removes nothing; adds nothing.
 //!
 //! ```text
 //!                                          wait 0; %p = if lo < hi { load.matrix .. } else 0
@@ -17,7 +17,7 @@
 //!                                          }
 //! ```
 //!
-//! All threads meet at a wait; without this the tensor cores have nothing to do from the last step of an iterate to the
+//! All threads meet at a wait; without this the tensor cores have nothing to do from the last step of an iteration to the
 //! first operands of the next one.
 //!
 //! # Promise
@@ -26,14 +26,14 @@
 //!
 //! # Argument
 //! What is moved is a wait, whose number the index decides, and loads through its token or of buffers that the loop does not
-//! write. It stands once before the loop for the first index, and once in each iterate for the index after: so each iterate
-//! finds what it found before. The wait behind the last iterate is for an iteration that is not there: its group of copies is
+//! write. It stands once before the loop for the first index, and once in each iteration for the index after: so each iteration
+//! finds what it found before. The wait behind the last iteration is for an iteration that is not there: its group of copies is
 //! an empty one that the refills commit, so that it counts as any other, and its loads are guarded, for the stage may never
-//! have been filled. The release moves up to behind the last reader of its token. The refill of iterate `i` goes to the stage
+//! have been filled. The release moves up to behind the last reader of its token. The refill of iteration `i` goes to the stage
 //! of `i - 1`, released before the wait for `i`, where all threads met, as before.
 //!
 //! # Breaks it
-//! Loops of no iterates and of fewer than stages; bounds that data decide: tests/agreement/pipelines.rs, ahead.rs.
+//! Loops of no iterations and of fewer than stages; bounds that data decide: tests/agreement/pipelines.rs, ahead.rs.
 
 use crate::analysis::{peak_registers, words};
 use crate::context::Cx;
@@ -215,7 +215,7 @@ fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
         Op::Mma { .. }
         | Op::WaitMma(..)
         | Op::LoadMatrix { .. }
-        | Op::Part { .. }
+        | Op::ExtractSlice { .. }
         | Op::Acquire(..)
         | Op::Copy { .. }
         | Op::Commit(..)

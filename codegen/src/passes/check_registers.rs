@@ -1,7 +1,7 @@
 //! `check_registers`: refuses a config whose tiles would not fit in registers.
 //!
 //! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything. Refuses: an
-//! estimate above it. Features: removes nothing; adds nothing.
+//! estimate above it. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
 //! A config is accepted or refused with a reason; no kernel is changed by it, and none that is refused runs.

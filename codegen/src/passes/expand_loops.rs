@@ -1,14 +1,14 @@
-//! `expand_loops`: copies into a ring of several stages run ahead of the iterate that reads them.
+//! `expand_loops`: copies into a ring of several stages run ahead of the iteration that reads them.
 //!
 //! Needs: rings of several stages filled, in a loop, right before they are waited for. Establishes: all stages but one are
-//! filled before the loop, and each iterate fills the one that is free. Never: chooses how far; moves what reads a stage.
-//! Refuses: nothing. Features: removes nothing; adds nothing.
+//! filled before the loop, and each iteration fills the one that is free. Never: chooses how far; moves what reads a stage.
+//! Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! ```text
 //!                              for each number s below stages - 1: fill s if lo + s < hi
 //! loop i in lo..hi {           loop i in lo..hi {
 //!   fill i - lo                  wait i - lo
-//!   wait i - lo           →      fill i - lo + stages - 1, if that iterate is below hi
+//!   wait i - lo           →      fill i - lo + stages - 1, if that iteration is below hi
 //!   ..                           ..
 //! ```
 //!
@@ -18,14 +18,14 @@
 //! # Argument
 //! A fill is copies, and scalars that the index and what stands outside of the loop decide; the pass that made it refuses
 //! others. So it may be copied with another number in place of the index. Of the numbers 0.. those below `hi - lo` are filled
-//! once each, in their order: the first `stages - 1` before the loop, each other one `stages - 1` iterates early. Fill
+//! once each, in their order: the first `stages - 1` before the loop, each other one `stages - 1` iterations early. Fill
 //! `n + stages - 1` goes to the stage of iteration `n - 1`, which was released before the wait for `n`. The bound is compared
-//! by a difference, for the sum may be past the last number; before the loop only if there is an iterate at all, for else the
+//! by a difference, for the sum may be past the last number; before the loop only if there is an iteration at all, for else the
 //! difference may be too. Each fill is committed whether it copies or not, so that every
 //! thread counts the same groups.
 //!
 //! # Breaks it
-//! Loops of fewer iterates than stages, of none, and of indices near the last number: tests/agreement/pipelines.rs; loads
+//! Loops of fewer iterations than stages, of none, and of indices near the last number: tests/agreement/pipelines.rs; loads
 //! whose place a carried number decides: tests/agreement/wrong_code.rs.
 
 use crate::context::Cx;

@@ -2,7 +2,7 @@
 //!
 //! Needs: placed buffers, forms of accesses. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one. Refuses: nothing.
-//! Features: removes bare-waits; adds barriers.
+//! Constructs: removes bare-waits; adds barriers.
 //!
 //! # Promise
 //! On every path through a role, between two accesses of which one writes and which may touch one byte from different
@@ -12,10 +12,10 @@
 //! # Argument
 //! *State.* At each point the set of accesses that some path reaches it with and no barrier since. A barrier empties it; an
 //! operation that conflicts with a member gets a barrier before it; then its own accesses join. A branch leaves the union
-//! of both ways. At the head of a loop stands what comes in joined with what an iterate leaves, which is found by iterating
+//! of both ways. At the head of a loop stands what comes in joined with what an iteration leaves, which is found by iterating
 //! up: the accesses of a kernel are finitely many, so that ends. A larger state may give more barriers and so a smaller
 //! state behind them; that does no harm, for the last walk places barriers from a head that holds what its own end leaves,
-//! and with these barriers fixed a path never has more than the walk. A loop of no iterates leaves its head, which is in
+//! and with these barriers fixed a path never has more than the walk. A loop of no iterations leaves its head, which is in
 //! the result.
 //!
 //! *Conflicts.* Accesses of buffers that share bytes, or of rectangles of one buffer that meet; a rectangle is what
@@ -25,7 +25,7 @@
 //!
 //! *No conflict.* Two accesses by one spelled-out layout, each element of which belongs to one thread and moves by no matrix
 //! instruction, touch an element from the same thread, for which the order of the text holds. Of a tensor the slices must
-//! be equal texts too: the same values, perhaps with other numbers in another iterate, pick the same tile or tiles apart,
+//! be equal texts too: the same values, perhaps with other numbers in another iteration, pick the same tile or tiles apart,
 //! for on each axis they are elements or multiples of one size. Spans are not, and are never private. Of stores by a
 //! layout with repeated elements the first copy alone stores.
 //!
@@ -36,8 +36,8 @@
 //!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
 //! n-th commit. Where both stand in one block, the groups committed between them are younger; a nested block that commits
-//! makes the count unknown, and all are waited for. In the steady state of a pipeline each iterate commits one group, empty or
-//! not, and waits for one: what was committed and not waited for before the loop, and the commit of the iterate if that
+//! makes the count unknown, and all are waited for. In the steady state of a pipeline each iteration commits one group, empty or
+//! not, and waits for one: what was committed and not waited for before the loop, and the commit of the iteration if that
 //! stands before the wait, less the group that is waited for, are younger. Groups of other rings only add to them. Groups
 //! left over from a loop that is over are older than all of these.
 //!
@@ -50,14 +50,14 @@
 //!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice and in_place_at_any_size.
 //! - The end of a loop not joined to its head, or to what follows it:
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
-//! - A tile of a ring overwritten in an iterate, then filled again:
+//! - A tile of a ring overwritten in an iteration, then filled again:
 //!   tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates.
 //! - Waits counted across a loop that commits: tests/agreement/exchanges.rs::a_loop_in_a_pipeline_changes_nothing and
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, Buffer, Form, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
+use crate::gpu::{AccessKind, Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
 use crate::gpu_ops;
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
@@ -70,7 +70,7 @@ type Rect = (u32, u32, u32, u32);
 
 /// What an access touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Storage {
     Shared(Buffer),
     Tensor(Param),
 }
@@ -78,7 +78,7 @@ enum Place {
 /// An access not yet ordered by a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Access {
-    place: Place,
+    place: Storage,
     rect: Rect,
     write: bool,
     /// Spelled-out layout of a fragment access in which every element belongs to one thread. Two such
@@ -114,12 +114,12 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     Ok(())
 }
 
-/// A body that is repeated, from a state before its first iterate.
+/// A body that is repeated, from a state before its first iteration.
 #[derive(Clone)]
 struct Repeated {
-    /// What comes in joined with what any iterate leaves.
+    /// What comes in joined with what any iteration leaves.
     head: State,
-    /// What an iterate leaves.
+    /// What an iteration leaves.
     end: State,
     /// Barriers that are missing in the body, in the text.
     missing: usize,
@@ -159,7 +159,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
             Op::Loop { body, .. } | Op::Programs(body) => {
                 let around = Some((b, at));
                 let mut body_of = repeated(k, inst, *body, around, state, known);
-                // What only the first iterate has to wait for is waited for once, before the loop.
+                // What only the first iteration has to wait for is waited for once, before the loop.
                 let clear = repeated(k, inst, *body, around, &State::default(), known);
                 if clear.missing < body_of.missing {
                     barrier(k, state, &mut out, inst, write);
@@ -191,11 +191,11 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 let members = k.rings[*ring].buffers.clone();
                 let several = k.rings[*ring].stages > 1;
                 let held =
-                    |a: &Access| several && a.held.is_some() && members.iter().any(|&m| Place::Shared(m) == a.place);
+                    |a: &Access| several && a.held.is_some() && members.iter().any(|&m| Storage::Shared(m) == a.place);
                 let conflict = state
                     .open
                     .iter()
-                    .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Place::Shared(m), a.place)));
+                    .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Storage::Shared(m), a.place)));
                 if conflict {
                     barrier(k, state, &mut out, inst, write);
                     missing += 1;
@@ -255,7 +255,7 @@ fn commits_within(k: &Kernel, inst: Inst) -> bool {
 fn younger_commits(k: &Kernel, around: Around, insts: &[Inst], at: usize, ring: Ring) -> u32 {
     let commits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Commit(r, _) if *r == ring));
     let waits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Wait(r, _) if *r == ring));
-    // Of a pipelined ring so many are committed and not waited for at the head of an iterate, if each adds one.
+    // Of a pipelined ring so many are committed and not waited for at the head of an iteration, if each adds one.
     if let Some((block, of)) = around
         && (commits(insts), waits(insts)) == (1, 1)
     {
@@ -290,7 +290,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         (r.origin.0, r.origin.1, layout.rows - r.origin.0, layout.cols - r.origin.1)
     };
     // Of what matrix instructions touch, a thread has nothing to itself.
-    let by_matrix = k.forms[inst] == Some(Form::Matrix) && !is_planted(Mutation::CarriedUnordered);
+    let by_matrix = k.access_kinds[inst] == Some(AccessKind::Matrix) && !is_planted(Mutation::CarriedUnordered);
     let whole = |b: Buffer| (0, 0, k.buffers[b].layout.rows, k.buffers[b].layout.cols);
     match op {
         Op::LoadShared(r) => {
@@ -300,7 +300,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(r.buffer),
             };
             let private = layout.filter(|_| !by_matrix).and_then(|l| private(l, r));
-            vec![Access { place: Place::Shared(r.buffer), rect, write: false, private, held: r.token }]
+            vec![Access { place: Storage::Shared(r.buffer), rect, write: false, private, held: r.token }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;
@@ -309,14 +309,14 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(to.buffer),
             };
             let private = if by_matrix { None } else { private(k.tile(*value).1, to) };
-            vec![Access { place: Place::Shared(to.buffer), rect, write: true, private, held: None }]
+            vec![Access { place: Storage::Shared(to.buffer), rect, write: true, private, held: None }]
         }
         Op::ZeroShared(b) => {
-            vec![Access { place: Place::Shared(*b), rect: whole(*b), write: true, private: None, held: None }]
+            vec![Access { place: Storage::Shared(*b), rect: whole(*b), write: true, private: None, held: None }]
         }
         Op::LoadMatrix { from, .. } => {
             vec![Access {
-                place: Place::Shared(from.buffer),
+                place: Storage::Shared(from.buffer),
                 rect: rest(from),
                 write: false,
                 private: None,
@@ -326,7 +326,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         Op::Mma { a, b, .. } => {
             let shared = |o: &Operand| match o {
                 Operand::Shared(r) => Some(Access {
-                    place: Place::Shared(r.buffer),
+                    place: Storage::Shared(r.buffer),
                     rect: rest(r),
                     write: false,
                     private: None,
@@ -352,7 +352,7 @@ fn tensor(k: &Kernel, param: Param, slices: &[Slice], tile: Option<Value>, write
     // element, the same one stores it.
     let apart = !slices.iter().any(|s| matches!(s, Slice::Span { .. }));
     let private = layout.filter(|l| apart && (write || is_own(l))).map(|l| format!("{} {slices:?}", l.canonical()));
-    vec![Access { place: Place::Tensor(param), rect: (0, 0, 1, 1), write, private, held: None }]
+    vec![Access { place: Storage::Tensor(param), rect: (0, 0, 1, 1), write, private, held: None }]
 }
 
 /// The key of [`Access::private`]; `None` if some element belongs to several threads.
@@ -365,8 +365,8 @@ fn is_own(layout: &Fragment) -> bool {
     layout.threads.iter().all(|m| m.axis.is_some()) && (0..layout.shape.len() as u8).all(|a| !layout.is_padded(a))
 }
 
-fn shares_bytes(k: &Kernel, a: Place, b: Place) -> bool {
-    let (Place::Shared(x), Place::Shared(y)) = (a, b) else { return a == b };
+fn shares_bytes(k: &Kernel, a: Storage, b: Storage) -> bool {
+    let (Storage::Shared(x), Storage::Shared(y)) = (a, b) else { return a == b };
     let range = |x: Buffer| k.buffers[x].offset.map(|o| (o, o + k.buffers[x].bytes()));
     match (range(x), range(y)) {
         _ if x == y => true,

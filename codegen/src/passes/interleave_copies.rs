@@ -2,7 +2,7 @@
 //!
 //! Needs: rings by iteration number, refilled right after a wait; products in steps. Establishes: where a product follows
 //! the refill in a loop, its first step along K stands before it. Never: moves a refill past a release. Refuses: nothing.
-//! Features: removes nothing; adds nothing.
+//! Constructs: removes nothing; adds nothing.
 //!
 //! All threads meet at a wait, and the tensor cores are idle until the first operands are there. The addresses and copies
 //! of a refill take issue slots that cost nothing once the first products are on their way.
@@ -11,7 +11,7 @@
 //! The same products over the same elements in the same order, and the same copies into the same stages.
 //!
 //! # Argument
-//! Steps keep their order. The refill is moved down past one step that reads stages which this iterate waited for. It writes a stage
+//! Steps keep their order. The refill is moved down past one step that reads stages which this iteration waited for. It writes a stage
 //! that was released before, hence another one. What it computes is scalars, which stay. It is moved within its block, so
 //! that groups of copies are counted as before: no other commit or wait lies on the way.
 //!

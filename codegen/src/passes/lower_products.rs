@@ -3,7 +3,7 @@
 //! Needs: products that are over when they are issued, each with its wait right behind it. Establishes: each product of
 //! tensor cores is one step of its atom, of operands in registers that are loaded right before it. Never: changes the order
 //! in which an accumulator is added to; touches products of fused multiply-adds or of wgmma. Refuses: nothing.
-//! Features: removes products; adds nothing.
+//! Constructs: removes products; adds nothing.
 //!
 //! ```text
 //!                                          %a = load.matrix left %A
@@ -34,7 +34,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{BlockData, Inst, Kernel, Op, Operand, SharedRef, Side, Type, Value, part_layout};
+use crate::gpu::{BlockData, Inst, Kernel, Op, Operand, SharedRef, Side, Type, Value, slice_layout};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::ir::Loc;
@@ -171,9 +171,9 @@ impl Product {
             Operand::Fragment(v) if self.shape.2 == step => v,
             Operand::Fragment(v) => {
                 let (dtype, whole) = k.tile(v);
-                let layout = part_layout(whole, 1, at, step)
+                let layout = slice_layout(whole, 1, at, step)
                     .ok_or_else(|| CompileError::bug("a left operand of which threads hold different parts"))?;
-                self.push(k, Op::Part { value: v, axis: 1, offset: at }, Type::Fragment { dtype, layout }, out)
+                self.push(k, Op::ExtractSlice { value: v, axis: 1, offset: at }, Type::Fragment { dtype, layout }, out)
             }
         };
         let b = self.load(k, Side::Right, self.b.further(at, 0), [step, n], further, out);

@@ -1,14 +1,14 @@
 //! `lower_programs`: the order of programs becomes a loop and scalars.
 //!
 //! Needs: nothing. Establishes: each role computes the coordinates of its programs from the number of its CTA; no `programs`
-//! is left. Never: changes which programs there are. Refuses: nothing. Features: removes programs; adds nothing.
+//! is left. Never: changes which programs there are. Refuses: nothing. Constructs: removes programs; adds nothing.
 //!
 //! # Promise
 //! Every program of the index map is run once, by one CTA.
 //!
 //! # Argument
 //! Programs are numbered. Of a persistent map the CTA of number c among n takes those of numbers c, c + n, .., by a loop of
-//! `udiv(programs - c + n - 1, n)` iterates; of any other map it takes the one of its own number. Quotient and rest by the
+//! `udiv(programs - c + n - 1, n)` iterations; of any other map it takes the one of its own number. Quotient and rest by the
 //! axes' extents, last axis first, give each number its own coordinates.
 //!
 //! *Groups.* A group is `width` rows from a multiple of it on, or the rows that are left. It has the numbers that its rows
@@ -19,7 +19,7 @@
 //!
 //! # Breaks it
 //! - Groups of fewer rows: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
-//! - Loops over programs, and triangles: tests/executor/hand_written.rs::programs_become_loops_and_scalars.
+//! - Loops over programs, and triangles: tests/gpu_interp/hand_written.rs::programs_become_loops_and_scalars.
 
 use crate::context::Cx;
 use crate::error::CompileError;

@@ -1,10 +1,10 @@
 //! `lower_rings`: iterations of rings become slots.
 //!
 //! Needs: rings by iteration number. Establishes: every `acquire` and `wait` names a slot, a number below the ring's stages.
-//! Never: moves anything. Refuses: nothing. Features: removes numbered; adds nothing.
+//! Never: moves anything. Refuses: nothing. Constructs: removes numbered; adds nothing.
 //!
 //! The slot of an iteration is its number modulo the stages. In a loop whose iterations are numbered from its first one,
-//! a cursor goes round instead: the loop carries it, and each iterate takes the next slot.
+//! a cursor goes round instead: the loop carries it, and each iteration takes the next slot.
 //!
 //! # Promise
 //! A slot is congruent to the iteration that it stands for.
@@ -162,7 +162,7 @@ impl Walk<'_> {
         cursor
     }
 
-    /// Gives a loop the cursors that its body asked for: they begin at 0 and go on at the end of an iterate.
+    /// Gives a loop the cursors that its body asked for: they begin at 0 and go on at the end of an iteration.
     fn carry(&mut self, inst: Inst, done: Around, out: &mut Vec<Inst>) {
         let Some(end) = self.k.blocks[done.body].insts.pop() else { return };
         for (stages, cursor) in done.cursors {

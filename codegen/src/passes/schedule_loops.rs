@@ -1,8 +1,8 @@
-//! `schedule_loops`: how many iterates of a loop are on their way at once.
+//! `schedule_loops`: how many iterations of a loop are on their way at once.
 //!
 //! Needs: rings of one stage, filled and waited for in their loop. Establishes: a ring that a pipelined loop fills has the
-//! stages of the schedule, but for one that is filled from where an iterate says. Never: moves anything. Refuses: stages
-//! that no CTA has room for. Features: removes nothing; adds nothing.
+//! stages of the schedule, but for one that is filled from where an iteration says. Never: moves anything. Refuses: stages
+//! that no CTA has room for. Constructs: removes nothing; adds nothing.
 //!
 //! The stages are the mark that `expand_loops` obeys: a ring of several stages runs ahead by all but one.
 
@@ -44,8 +44,8 @@ fn pipelined(op: &Op) -> Option<Block> {
     }
 }
 
-/// The rings that a block fills itself, by the number of the iterate: one that is filled as for the first each time is filled
-/// from where an iterate says, and cannot be before that.
+/// The rings that a block fills itself, by the number of the iteration: one that is filled as for the first each time is filled
+/// from where an iteration says, and cannot be before that.
 fn filled_in(k: &Kernel, block: Block) -> Vec<Ring> {
     let counts =
         |v: Value| !matches!(k.values[v].def, ValueDef::Result(inst, _) if matches!(k.insts[inst], Op::Const(_)));

@@ -1,7 +1,7 @@
 //! `select_accesses`: by which instructions each load and store moves its fragment.
 //!
 //! Needs: nothing. Establishes: each load and store of a fragment has a form. Never: moves anything, or changes which elements
-//! are moved. Refuses: nothing. Features: removes open-accesses; adds forms.
+//! are moved. Refuses: nothing. Constructs: removes open-accesses; adds access-kinds.
 //!
 //! Of the forms that can move a fragment, the one that moves most at once: matrix instructions, else the widest vectors.
 //!
@@ -17,20 +17,24 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Form, Inst, Kernel, Op, accessed, moves_by_matrix, widest, writable};
+use crate::gpu::{AccessKind, Inst, Kernel, Op, accessed, moves_by_matrix, widest, writable};
 
 /// Gives every load and store its form.
 pub fn select_accesses(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
     let insts: Vec<Inst> = k.blocks.values().flat_map(|b| b.insts.iter().copied()).collect();
     for inst in insts {
-        k.forms[inst] = form(k, inst);
+        k.access_kinds[inst] = form(k, inst);
     }
     Ok(())
 }
 
-fn form(k: &Kernel, inst: Inst) -> Option<Form> {
+fn form(k: &Kernel, inst: Inst) -> Option<AccessKind> {
     let bytes = widest(k, inst)?;
-    Some(if moves_by_matrix(k, inst) { Form::Matrix } else { Form::Vector { bytes, within: within(k, inst) } })
+    Some(if moves_by_matrix(k, inst) {
+        AccessKind::Matrix
+    } else {
+        AccessKind::Vector { bytes, within: within(k, inst) }
+    })
 }
 
 /// The extents that an access of shared memory stays within, if its layout reaches past them.

@@ -1,14 +1,14 @@
-//! `split_casts`: a tile widened from 16 bits that would live across a fold is widened again after it.
+//! `split_casts`: a tile widened from 16 bits that would live across a reduction is widened again after it.
 //!
-//! Needs: lowered tiles. Establishes: across a fold of the same block only the narrow tile is kept, at half
+//! Needs: lowered tiles. Establishes: across a reduction of the same block only the narrow tile is kept, at half
 //! the registers, so that more CTAs are resident and keep memory busy. Never: touches tiles that few
 //! registers hold, or that only loops or branches use. Refuses: nothing.
-//! Features: removes nothing; adds hints.
+//! Constructs: removes nothing; adds hints.
 //!
 //! ```text
 //! %x = cast %n            %x = cast %n
 //! %s = reduce sum %x      %s = reduce sum %x
-//! %y = mul %x, %b    →    %m = again %n
+//! %y = mul %x, %b    →    %m = rematerialize %n
 //!                         %z = cast %m
 //!                         %y = mul %z, %b
 //! ```
@@ -34,7 +34,7 @@ pub fn split_casts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     if made > 0 {
         cx.notes.push("casts", Loc::default(), || {
             (
-                format!("{made} tiles are widened again after a fold"),
+                format!("{made} tiles are widened again after a reduction"),
                 "the narrow one takes half the registers".to_owned(),
             )
         });
@@ -45,13 +45,13 @@ pub fn split_casts(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
 fn split(k: &mut Kernel, block: Block) {
     let insts = std::mem::take(&mut k.blocks[block].insts);
     let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
-    // Widened tiles: the fold count at which each was made, and its latest remake.
+    // Widened tiles: the reduction count at which each was made, and its latest remake.
     let mut made: BTreeMap<Value, (u32, Value, Value)> = BTreeMap::new();
-    let mut folds = 0;
+    let mut reductions = 0;
     for inst in insts {
         let mut wanted = Vec::new();
         k.insts[inst].visit_operands(|v| {
-            if made.get(&v).is_some_and(|m| m.0 < folds) && !wanted.contains(&v) {
+            if made.get(&v).is_some_and(|m| m.0 < reductions) && !wanted.contains(&v) {
                 wanted.push(v);
             }
         });
@@ -67,7 +67,7 @@ fn split(k: &mut Kernel, block: Block) {
                 let cast = k.new_inst(Op::Cast(kept), vec![wide_type], loc);
                 let remade = k.results[cast][0];
                 out.extend([again, cast]);
-                made.insert(v, (folds, narrow, remade));
+                made.insert(v, (reductions, narrow, remade));
             }
         }
         let remakes: BTreeMap<Value, Value> = made.iter().map(|(&v, m)| (v, m.2)).collect();
@@ -75,11 +75,11 @@ fn split(k: &mut Kernel, block: Block) {
             k.insts[inst].replace_operands(|v| remakes.get(&v).copied().unwrap_or(v));
         }
         match k.insts[inst] {
-            Op::Reduce { .. } => folds += 1,
+            Op::Reduce { .. } => reductions += 1,
             Op::Cast(narrow) => {
                 let v = k.results[inst][0];
                 if widens(k, narrow, v) {
-                    made.insert(v, (folds, narrow, v));
+                    made.insert(v, (reductions, narrow, v));
                 }
             }
             _ => {}
@@ -89,15 +89,15 @@ fn split(k: &mut Kernel, block: Block) {
     k.blocks[block].insts = out;
 }
 
-/// How the narrow tile is had after the fold: loaded again if this block loads it and nothing has written it, else kept. What
-/// is loaded outside of a loop would be loaded in each of its iterates.
+/// How the narrow tile is had after the reduction: loaded again if this block loads it and nothing has written it, else kept. What
+/// is loaded outside of a loop would be loaded in each of its iterations.
 fn remake(k: &Kernel, narrow: Value, here: &[Inst]) -> Op {
-    let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Again(narrow) };
+    let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Rematerialize(narrow) };
     match &k.insts[def] {
         Op::LoadGlobal { param, slices, .. } if here.contains(&def) && k.params[*param].kind.is_read_only() => {
-            Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::Drop }
+            Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::EvictFirst }
         }
-        _ => Op::Again(narrow),
+        _ => Op::Rematerialize(narrow),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Needs: copies waited for right behind their commit, but for those of loops, which run ahead. Establishes: the loads of a
 //! block that need nothing but scalars stand at its head, then the first fills of its first pipelined loop; a copy is waited
 //! for where it is first read. Never: holds more than a few registers, or more than shared memory, for loads that wait for their
-//! use; moves a load over a loop, or one of a tensor that the kernel writes. Refuses: nothing. Features: removes nothing; adds nothing.
+//! use; moves a load over a loop, or one of a tensor that the kernel writes. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
 //! The same loads and copies of the same places.

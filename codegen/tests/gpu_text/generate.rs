@@ -3,7 +3,7 @@
 use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MMA_ATOMS;
 use atlas_codegen::gpu::{
-    Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Form, IndexMap, Kernel, Op,
+    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op,
     Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value,
     WarpGrid,
 };
@@ -241,18 +241,18 @@ impl Generator {
             let op = self.op(depth);
             let types: Vec<Type> = (0..self.below(3)).map(|_| self.ty()).collect();
             let inst = self.k.push_inst(block, op, types, Loc::default());
-            self.k.forms[inst] = self.form();
+            self.k.access_kinds[inst] = self.form();
             self.values.extend(self.k.results[inst].clone());
         }
     }
 
-    fn form(&mut self) -> Option<Form> {
+    fn form(&mut self) -> Option<AccessKind> {
         match self.below(6) {
-            0 => Some(Form::Matrix),
-            1 => Some(Form::Vector { bytes: self.int(), within: None }),
+            0 => Some(AccessKind::Matrix),
+            1 => Some(AccessKind::Vector { bytes: self.int(), within: None }),
             2 => {
                 let within = Some((0..self.below(3)).map(|_| self.int()).collect());
-                Some(Form::Vector { bytes: self.int(), within })
+                Some(AccessKind::Vector { bytes: self.int(), within })
             }
             _ => None,
         }
@@ -281,14 +281,14 @@ impl Generator {
             11 => Op::Broadcast(v),
             12 => Op::Reshape(v),
             13 => Op::Transpose(v),
-            14 => Op::Convert(v),
-            15 => Op::Part { value: v, axis: self.small() as u8, offset: self.int() },
+            14 => Op::ConvertLayout(v),
+            15 => Op::ExtractSlice { value: v, axis: self.small() as u8, offset: self.int() },
             16 => {
                 let neutral = self.number();
                 let valid = (0..self.below(3))
                     .map(|_| Valid { axis: self.small() as u8, slice: self.slice(), dim: self.dim() })
                     .collect();
-                Op::Refill { value: v, neutral, valid }
+                Op::MaskInvalid { value: v, neutral, valid }
             }
             17 => {
                 let axes = (0..self.below(3)).map(|_| self.small() as u8).collect();

@@ -2,7 +2,7 @@
 
 use atlas_codegen::Target;
 use atlas_codegen::analysis::WorkFormula;
-use atlas_codegen::gpu::{Kernel, Legal, Lowered, Op};
+use atlas_codegen::gpu::{Kernel, Lowered, Op, VerifiedKernel};
 use atlas_codegen::pipeline::run;
 use atlas_dsl::{Schedule, parse_kernel, verify};
 use std::fmt::Write;
@@ -40,7 +40,7 @@ fn compiles(name: &str, text: String) -> usize {
 }
 
 /// What the passes leave of a kernel.
-fn lowered(text: &str) -> Legal<Lowered> {
+fn lowered(text: &str) -> VerifiedKernel<Lowered> {
     let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
     let target: Target = "sm_80".parse().unwrap();
     let lowered = run(&kernel, &Schedule::default(), target, |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
@@ -72,7 +72,7 @@ fn element_wise_chains_are_as_long_as_a_kernel() {
     }
 }
 
-/// Chains of what changes a tile's shape, and of folds.
+/// Chains of what changes a tile's shape, and of reductions.
 #[test]
 fn chains_of_shapes_are_as_long_as_a_kernel() {
     let row = chain(4000, |i| ["%v@ = reshape %v$ : f32[1, 128]", "%v@ = reshape %v$ : f32[128]"][i % 2]);

@@ -5,7 +5,7 @@
 //! `ATLAS_BLESS=1` rewrites what follows the line.
 
 use super::{header, page, root};
-use atlas_codegen::gpu::{Features, Kernel, parse_gpu, verify_features, verify_gpu};
+use atlas_codegen::gpu::{Constructs, Kernel, parse_gpu, verify_constructs, verify_gpu};
 use atlas_codegen::notes::Notes;
 use atlas_codegen::passes::{Cx, FIRST, LOWER, PLACE, Pass, SCHEDULE, lower_tiles};
 use atlas_codegen::{CompileError, Platform, Target};
@@ -18,8 +18,8 @@ struct Case<'t> {
     pass: &'t str,
     schedule: Schedule,
     platform: Option<Platform>,
-    /// Features that stand in it besides those of the pipeline.
-    with: Features,
+    /// Constructs that stand in it besides those of the pipeline.
+    with: Constructs,
     input: &'t str,
     expected: &'t str,
 }
@@ -44,7 +44,8 @@ fn read(text: &str) -> Result<Case<'_>, String> {
     let words = first.strip_prefix("// pass ").ok_or("the first line does not begin with `// pass `")?;
     let mut parts = words.split(';').map(str::trim);
     let pass = parts.next().unwrap_or_default();
-    let mut case = Case { pass, schedule: Schedule::default(), platform: None, with: Features::NONE, input, expected };
+    let mut case =
+        Case { pass, schedule: Schedule::default(), platform: None, with: Constructs::NONE, input, expected };
     for part in parts {
         match part.split_once(' ') {
             Some(("schedule", keys)) => {
@@ -57,7 +58,7 @@ fn read(text: &str) -> Result<Case<'_>, String> {
             Some(("target", arch)) => case.platform = Some(arch.parse()?),
             Some(("with", words)) => {
                 for word in words.split_whitespace() {
-                    let found = Features::ALL.iter().find(|(_, name)| *name == word);
+                    let found = Constructs::ALL.iter().find(|(_, name)| *name == word);
                     case.with = case.with.with(found.ok_or_else(|| format!("`{word}` is no feature"))?.0);
                 }
             }
@@ -68,7 +69,7 @@ fn read(text: &str) -> Result<Case<'_>, String> {
 }
 
 /// The pass of a name, and what may stand in a kernel before it.
-fn pass(name: &str) -> Result<(&'static Pass, Features), String> {
+fn pass(name: &str) -> Result<(&'static Pass, Constructs), String> {
     let mut before = page()[0].2;
     for pass in [PLACE, SCHEDULE, LOWER].into_iter().flatten() {
         if pass.name == name {
@@ -80,8 +81,8 @@ fn pass(name: &str) -> Result<(&'static Pass, Features), String> {
 }
 
 /// The verifiers' word on a kernel at some place of the page.
-fn verified(when: &str, k: &Kernel, features: Features) -> Result<(), String> {
-    verify_gpu(k).and_then(|()| verify_features(k, features)).map_err(|d| format!("{when} the pass: {d}"))
+fn verified(when: &str, k: &Kernel, features: Constructs) -> Result<(), String> {
+    verify_gpu(k).and_then(|()| verify_constructs(k, features)).map_err(|d| format!("{when} the pass: {d}"))
 }
 
 fn run(case: &Case<'_>) -> Result<Outcome, String> {
@@ -218,19 +219,19 @@ fn each_pass_has_its_cases() {
 fn the_runner_notices_a_case_that_lies() {
     let all = cases();
     let named = |end: &str| all.iter().find(|(p, _)| p.ends_with(end)).map(|(_, text)| text.clone()).expect("a case");
-    let good = named("choose_caching/inputs_are_kept.gpu");
+    let good = named("select_cache_hints/inputs_are_kept.gpu");
     assert!(check(&good).is_ok());
     let (before, after) = good.split_once(LINE).expect("a line");
     for (bad, part) in [
-        (format!("{before}{LINE}{}", after.replace(".keep", "")), "the pass leaves"),
+        (format!("{before}{LINE}{}", after.replace(".evict_last", "")), "the pass leaves"),
         (format!("{before}{LINE}{REFUSED}too large\n"), "the pass leaves"),
-        (good.replace("// pass choose_caching", "// pass choose_cache"), "there is no pass"),
-        (good.replace("choose_caching", "choose_caching; target sm_91"), "unknown arch"),
-        (good.replace("choose_caching", "choose_caching; target sm_90"), "the kernel is for sm_80"),
-        (good.replace("choose_caching", "choose_caching; schedule BN=4"), "no key of a schedule"),
-        (good.replace("choose_caching", "choose_caching; with wings"), "is no feature"),
+        (good.replace("// pass select_cache_hints", "// pass choose_cache"), "there is no pass"),
+        (good.replace("select_cache_hints", "select_cache_hints; target sm_91"), "unknown arch"),
+        (good.replace("select_cache_hints", "select_cache_hints; target sm_90"), "the kernel is for sm_80"),
+        (good.replace("select_cache_hints", "select_cache_hints; schedule BN=4"), "no key of a schedule"),
+        (good.replace("select_cache_hints", "select_cache_hints; with wings"), "is no feature"),
         (before.to_owned(), "no line `---`"),
-        (good.replacen("load.global %x", "load.global.keep %x", 1).replacen("cast", "exp", 1), "before the pass"),
+        (good.replacen("load.global %x", "load.global.evict_last %x", 1).replacen("cast", "exp", 1), "before the pass"),
     ] {
         assert!(check(&bad).is_err_and(|e| e.contains(part)), "{part}:\n{bad}");
         assert_ne!(bad, good);

@@ -1,6 +1,6 @@
 //! The syntax of `atlas_kernel!`: what was written, each node with its place.
 
-use crate::error::Place;
+use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate, Setting};
 use proc_macro2::{Ident, Span};
 use syn::{Attribute, Path, Visibility};
@@ -77,9 +77,9 @@ pub(crate) enum Stmt {
     /// `name = value;`, `name += value;`
     Assign { name: Ident, op: Option<BinaryOp>, op_span: Span, value: Expr },
     /// `for (g, n) in grid(G, tiles(N, BN)) { .. }`
-    Grid { coords: Vec<Ident>, axes: Vec<Axis>, body: Vec<Stmt>, place: Place },
+    Grid { coords: Vec<Ident>, axes: Vec<Axis>, body: Vec<Stmt>, place: SourceRange },
     /// `for i in .. { .. }`
-    Loop { index: Ident, kind: LoopKind, range: Range, body: Vec<Stmt>, place: Place },
+    Loop { index: Ident, kind: LoopKind, range: Range, body: Vec<Stmt>, place: SourceRange },
     /// An expression; only `store(..)` does something. `last` if no semicolon follows.
     Expr { value: Expr, last: bool },
 }
@@ -106,7 +106,7 @@ pub(crate) enum Range {
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
     /// All of its tokens, for messages.
-    pub(crate) place: Place,
+    pub(crate) place: SourceRange,
     /// The token that names the operation, for source locations.
     pub(crate) token: Span,
 }

@@ -2,7 +2,7 @@
 //!
 //! Tile fns are checked at each call, with the types of its arguments.
 
-use crate::error::{Errors, Place};
+use crate::error::{Errors, SourceRange};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
@@ -106,7 +106,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    pub(crate) fn error(&mut self, code: u16, place: impl Into<Place>, message: impl Display) {
+    pub(crate) fn error(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) {
         match &self.inside {
             Some(call) => self.errors.push(code, place, format!("{message} (in {call})")),
             None => self.errors.push(code, place, message),
@@ -114,7 +114,7 @@ impl Checker<'_> {
     }
 
     /// Reports, and gives the type that silences what follows.
-    pub(crate) fn mistake(&mut self, code: u16, place: impl Into<Place>, message: impl Display) -> Ty {
+    pub(crate) fn mistake(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) -> Ty {
         self.error(code, place, message);
         Ty::unknown()
     }

@@ -70,7 +70,7 @@ fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
     let any = |list: &[Expr]| list.iter().find_map(|e| contracts(e, fns));
     match &e.kind {
         ExprKind::Dot { .. } => Some("a `dot`"),
-        ExprKind::Reduce { .. } => Some("a fold"),
+        ExprKind::Reduce { .. } => Some("a reduction"),
         ExprKind::Transpose(_) => Some("a `.t()`"),
         ExprKind::Load { .. } => Some("a `load`"),
         ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => contracts(x, fns),

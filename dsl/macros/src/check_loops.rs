@@ -108,7 +108,7 @@ impl Checker<'_> {
                         "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, `{name}` carries it out of the loop: say what stands past the end of {dim}{stands}"
                     ),
                     None => format!(
-                        "`{name}` carries this tile out of the loop, and each iterate's may reach past the end of {dim} by another number of elements; fold {dim} inside the loop, or, if it is to stay an axis, say what stands past its end{stands}"
+                        "`{name}` carries this tile out of the loop, but how many of its elements lie past the end of {dim} may differ between iterations; reduce {dim} inside the loop, or, if it must stay an axis, say what its elements past the end are{stands}"
                     ),
                 };
                 self.error(226, edge.place, message);

@@ -2,7 +2,7 @@
 
 use crate::check::Checker;
 use crate::check_operations::whole_of_numbers;
-use crate::error::Place;
+use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
@@ -26,7 +26,7 @@ impl Checker<'_> {
         param: usize,
         index: &[Index],
         value: &Expr,
-        place: Place,
+        place: SourceRange,
     ) -> Option<Vec<Option<u8>>> {
         self.stored[param] = true;
         let Region { ty: target, coordinates, points } = self.access(param, index, place);
@@ -107,7 +107,7 @@ impl Checker<'_> {
     }
 
     /// The tile that a load gives.
-    pub(crate) fn load(&mut self, param: usize, index: &[Index], place: Place) -> Ty {
+    pub(crate) fn load(&mut self, param: usize, index: &[Index], place: SourceRange) -> Ty {
         let Region { ty, coordinates, .. } = self.access(param, index, place);
         if ty.shape.is_some() {
             self.accesses.push(Access { param, is_store: false, place, coordinates });
@@ -116,7 +116,7 @@ impl Checker<'_> {
     }
 
     /// What an index cuts out of a tensor.
-    fn access(&mut self, param: usize, index: &[Index], place: Place) -> Region {
+    fn access(&mut self, param: usize, index: &[Index], place: SourceRange) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
         let ParamKind::Tensor { dims, .. } = &p.kind else {
             return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
@@ -188,7 +188,7 @@ impl Checker<'_> {
     }
 
     /// The number of a tile, taken for that of an element.
-    fn number_of_a_tile(&mut self, tiles: &Coordinate, place: Place) {
+    fn number_of_a_tile(&mut self, tiles: &Coordinate, place: SourceRange) {
         let name = &tiles.name;
         let size = tiles.tile.as_ref().map_or(String::new(), Size::to_string);
         let message = format!(

@@ -1,7 +1,7 @@
-//! Operations on tiles: element types that meet, extents that broadcast, axes that fold.
+//! Operations on tiles: element types that meet, extents that broadcast, axes that are reduced.
 
 use crate::check::Checker;
-use crate::error::Place;
+use crate::error::SourceRange;
 use crate::symbolic::{Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp, number};
@@ -23,7 +23,7 @@ impl Checker<'_> {
     }
 
     /// `5 / 2` of literals, which is 2 for a reader of Rust and 2.5 for one of mathematics; and what divides by 0.
-    pub(crate) fn whole_quotient(&mut self, op: BinaryOp, a: &Expr, b: &Expr, place: Place) -> Option<Ty> {
+    pub(crate) fn whole_quotient(&mut self, op: BinaryOp, a: &Expr, b: &Expr, place: SourceRange) -> Option<Ty> {
         let whole = |e: &Expr| match e.kind {
             ExprKind::Literal { value, whole: true } => Some(value),
             _ => None,
@@ -89,7 +89,7 @@ impl Checker<'_> {
         what: &str,
         (x, x_name): (&Ty, String),
         (y, y_name): (&Ty, String),
-        place: Place,
+        place: SourceRange,
     ) -> Ty {
         if !x.elem.agrees(&y.elem) {
             let message = format!(
@@ -143,7 +143,7 @@ impl Checker<'_> {
         Ty { of_numbers, ..Ty::tile(elem, shape) }.with_edges_of(&sides)
     }
 
-    pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: Place) -> Ty {
+    pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: SourceRange) -> Ty {
         let what = format!("`{}`", op.text());
         for ty in [x.0, y.0] {
             let takes = op.row().takes;
@@ -227,10 +227,10 @@ impl Checker<'_> {
         result.with_edges_of(&[&rows, &columns])
     }
 
-    pub(crate) fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, Place)>, value: Place) -> Ty {
+    pub(crate) fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, SourceRange)>, value: SourceRange) -> Ty {
         let name = op.name();
         if ty.elem.is_bool() {
-            return self.mistake(104, value, format!("`{name}` folds numbers, found {ty}"));
+            return self.mistake(104, value, format!("`{name}` reduces numbers, found {ty}"));
         }
         let Some(shape) = ty.shape.clone() else { return ty };
         let Some((axis, place)) = axis else { return Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem, vec![]) } };
@@ -247,7 +247,7 @@ impl Checker<'_> {
                 return self.mistake(
                     101,
                     value,
-                    format!("`{name}` folds an axis of a tile, but this is a scalar {ty}"),
+                    format!("`{name}` reduces an axis of a tile, but this is a scalar {ty}"),
                 );
             }
             None => {

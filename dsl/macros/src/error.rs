@@ -7,16 +7,16 @@ use std::fmt::Display;
 
 /// A stretch of the user's source, from its first token to its last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SourceRange {
     /// The first token.
     pub(crate) start: Span,
     /// The last token.
     pub(crate) end: Span,
 }
 
-impl Place {
+impl SourceRange {
     /// The stretch that a syntax node covers.
-    pub(crate) fn of(node: &impl ToTokens) -> Place {
+    pub(crate) fn of(node: &impl ToTokens) -> SourceRange {
         let tokens: Vec<TokenTree> = node.to_token_stream().into_iter().collect();
         let start = match tokens.first() {
             Some(TokenTree::Group(g)) => g.span_open(),
@@ -28,26 +28,26 @@ impl Place {
             Some(t) => t.span(),
             None => start,
         };
-        Place { start, end }
+        SourceRange { start, end }
     }
 }
 
-impl From<Span> for Place {
-    fn from(span: Span) -> Place {
-        Place { start: span, end: span }
+impl From<Span> for SourceRange {
+    fn from(span: Span) -> SourceRange {
+        SourceRange { start: span, end: span }
     }
 }
 
 /// Every mistake found so far.
 #[derive(Default)]
 pub(crate) struct Errors {
-    list: Vec<(Place, String)>,
+    list: Vec<(SourceRange, String)>,
     seen: BTreeSet<String>,
 }
 
 impl Errors {
     /// Records a mistake. A second one of the same code at the same token is dropped.
-    pub(crate) fn push(&mut self, code: u16, place: impl Into<Place>, message: impl Display) {
+    pub(crate) fn push(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) {
         let place = place.into();
         if self.seen.insert(format!("{code} {:?} {:?}", place.start, place.end)) {
             self.list.push((place, format!("ATL{code:03}: {message}")));

@@ -1,6 +1,6 @@
 //! How deep source nests, found without recursion: what is deeper than a compiler's stack is sure to hold is refused.
 
-use crate::error::Place;
+use crate::error::SourceRange;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 /// The deepest that an expression may nest; a sum nests as deep as it has terms.
@@ -41,11 +41,11 @@ pub(crate) fn deep_brackets(tokens: &TokenStream) -> Option<(Span, String)> {
 }
 
 /// Where an expression nests deeper than [`DEEPEST`], if it does.
-pub(crate) fn deep_expression(e: &syn::Expr) -> Option<Place> {
+pub(crate) fn deep_expression(e: &syn::Expr) -> Option<SourceRange> {
     let mut open = vec![(e, 1)];
     while let Some((e, depth)) = open.pop() {
         if depth > DEEPEST {
-            return Some(Place::of(e));
+            return Some(SourceRange::of(e));
         }
         open.extend(parts(e).into_iter().map(|part| (part, depth + 1)));
     }

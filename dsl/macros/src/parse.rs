@@ -1,7 +1,7 @@
 //! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
 
 use crate::ast::{Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
-use crate::error::{Errors, Place};
+use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
 use crate::parse_loop::for_loop;
@@ -284,7 +284,7 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
             if let Some(init) = &local.init
                 && let Some((_, other)) = &init.diverge
             {
-                errors.push(20, Place::of(other), "`let .. else` has no meaning in a kernel");
+                errors.push(20, SourceRange::of(other), "`let .. else` has no meaning in a kernel");
                 return None;
             }
             let value = match &local.init {
@@ -310,11 +310,11 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
         }
         syn::Stmt::Expr(e, semi) => Some(Stmt::Expr { value: expression(e, errors)?, last: semi.is_none() }),
         syn::Stmt::Item(i) => {
-            errors.push(20, Place::of(i), "items are written outside the kernel");
+            errors.push(20, SourceRange::of(i), "items are written outside the kernel");
             None
         }
         syn::Stmt::Macro(m) => {
-            errors.push(20, Place::of(&m.mac.path), "macros cannot be called in a kernel");
+            errors.push(20, SourceRange::of(&m.mac.path), "macros cannot be called in a kernel");
             None
         }
     }
@@ -337,7 +337,7 @@ fn bound(pat: &syn::Pat, value: Option<Expr>, errors: &mut Errors) -> Option<Stm
         _ => {
             let message =
                 "a `let` in a kernel binds a name, or `(a, b)` what a function gives, and has no written type";
-            errors.push(20, Place::of(pat), message);
+            errors.push(20, SourceRange::of(pat), message);
             None
         }
     }
@@ -357,7 +357,7 @@ fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
     let name = if let syn::Expr::Path(p) = ungrouped(left) { p.path.get_ident().cloned() } else { None };
     if name.is_none() {
         let message = "only a `let mut` name can be assigned; a tensor is written with `store(y[g, n, ..], value)`";
-        errors.push(20, Place::of(left), message);
+        errors.push(20, SourceRange::of(left), message);
     }
     name
 }
@@ -415,7 +415,7 @@ fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Err
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
             let (name, value) = (ident_of(&a.left)?, nested(&a.right, errors)?);
             let token = name.span();
-            Some(Expr { kind: ExprKind::Named(name, Box::new(value)), place: Place::of(e), token })
+            Some(Expr { kind: ExprKind::Named(name, Box::new(value)), place: SourceRange::of(e), token })
         }
         e => nested(e, errors),
     };
@@ -434,7 +434,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
 
 /// An expression within one that is no deeper than a stack holds.
 fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
-    let place = Place::of(e);
+    let place = SourceRange::of(e);
     let mut token = place.start;
     let boxed = |e: &syn::Expr, errors: &mut Errors| nested(e, errors).map(Box::new);
     let kind = match e {
@@ -488,7 +488,11 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 return Some(Expr { kind: ExprKind::Derivative { mode, of, args }, place, token });
             }
             let Some((name, generics)) = callee(&c.func) else {
-                errors.push(5, Place::of(&c.func), "only built-in functions and tile fns can be called in a kernel");
+                errors.push(
+                    5,
+                    SourceRange::of(&c.func),
+                    "only built-in functions and tile fns can be called in a kernel",
+                );
                 return None;
             };
             ExprKind::Call { name, generics, args: arguments(&c.args, errors)? }
@@ -499,7 +503,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
             let args = arguments(&m.args, errors);
             let generics = match &m.turbofish {
                 Some(t) => generics(t).or_else(|| {
-                    errors.push(22, Place::of(t), "expected an element type");
+                    errors.push(22, SourceRange::of(t), "expected an element type");
                     None
                 })?,
                 None => vec![],

@@ -1,13 +1,13 @@
 //! Loops, over the grid and inside it.
 
 use crate::ast::{Axis, Expr, Range, Stmt};
-use crate::error::{Errors, Place};
+use crate::error::{Errors, SourceRange};
 use crate::parse::{callee, expression, ident_of, statements, strip};
 use atlas_vocabulary::LoopKind;
 use proc_macro2::Ident;
 
 pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt> {
-    let place = Place { start: f.for_token.span, end: Place::of(&f.expr).end };
+    let place = SourceRange { start: f.for_token.span, end: SourceRange::of(&f.expr).end };
     let mut names = Vec::new();
     let mut pats = vec![&*f.pat];
     while let Some(pat) = pats.pop() {
@@ -16,7 +16,9 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
             syn::Pat::Wild(w) => names.push(Ident::new("_", w.underscore_token.span)),
             syn::Pat::Paren(p) => pats.push(&p.pat),
             syn::Pat::Tuple(t) => pats.extend(t.elems.iter().rev()),
-            other => errors.push(20, Place::of(other), "a loop binds plain names, as in `for (g, n) in grid(..)`"),
+            other => {
+                errors.push(20, SourceRange::of(other), "a loop binds plain names, as in `for (g, n) in grid(..)`")
+            }
         }
     }
     let body = statements(&f.body.stmts, errors);
@@ -32,7 +34,7 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
         Some(c) if c == "pipeline" => match args[..] {
             [inner] => (LoopKind::Pipeline, inner),
             _ => {
-                errors.push(21, Place::of(&f.expr), format!("`pipeline` takes 1 argument, found {}", args.len()));
+                errors.push(21, SourceRange::of(&f.expr), format!("`pipeline` takes 1 argument, found {}", args.len()));
                 return None;
             }
         },
@@ -40,7 +42,11 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
     };
     let range = loop_range(range, errors)?;
     let [index] = &names[..] else {
-        errors.push(20, Place::of(&f.pat), format!("this loop counts one index, but {} names are bound", names.len()));
+        errors.push(
+            20,
+            SourceRange::of(&f.pat),
+            format!("this loop counts one index, but {} names are bound", names.len()),
+        );
         return None;
     };
     Some(Stmt::Loop { index: index.clone(), kind, range, body, place })
@@ -53,13 +59,13 @@ fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, Expr)>> {
     if c.args.len() != 2 {
         errors.push(
             21,
-            Place::of(e),
+            SourceRange::of(e),
             format!("`tiles` takes 2 arguments (a dim, a tile size), found {}", c.args.len()),
         );
         return Some(None);
     }
     let Some(dim) = ident_of(&c.args[0]) else {
-        errors.push(27, Place::of(&c.args[0]), "the first argument of `tiles` is a dim");
+        errors.push(27, SourceRange::of(&c.args[0]), "the first argument of `tiles` is a dim");
         return Some(None);
     };
     Some(expression(&c.args[1], errors).map(|size| (dim, size)))
@@ -74,26 +80,34 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
     {
         let parts = if c.args.len() == 1 { tiles(&c.args[0], errors) } else { None };
         if parts.is_none() {
-            errors.push(26, Place::of(e), "`pairs` is of tiles: `for (i, j) in grid(pairs(tiles(DIM, SIZE)))`");
+            errors.push(26, SourceRange::of(e), "`pairs` is of tiles: `for (i, j) in grid(pairs(tiles(DIM, SIZE)))`");
         }
         return parts?.map(|(dim, size)| Axis::Pairs { dim, size });
     }
     let dim = ident_of(e);
     if dim.is_none() {
-        errors.push(26, Place::of(e), "an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`");
+        errors.push(
+            26,
+            SourceRange::of(e),
+            "an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`",
+        );
     }
     dim.map(Axis::Points)
 }
 
 fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<Range> {
     if let Some(parts) = tiles(e, errors) {
-        return parts.map(|(dim, size)| Range::Tiles { dim, size, span: Place::of(e).start });
+        return parts.map(|(dim, size)| Range::Tiles { dim, size, span: SourceRange::of(e).start });
     }
     if let syn::Expr::Range(r) = strip(e)
         && let (Some(lo), Some(hi), syn::RangeLimits::HalfOpen(_)) = (&r.start, &r.end, &r.limits)
     {
         return Some(Range::Between { lo: expression(lo, errors)?, hi: expression(hi, errors)? });
     }
-    errors.push(20, Place::of(e), "a loop runs over `tiles(DIM, SIZE)`, `pipeline(tiles(DIM, SIZE))` or `lo..hi`");
+    errors.push(
+        20,
+        SourceRange::of(e),
+        "a loop runs over `tiles(DIM, SIZE)`, `pipeline(tiles(DIM, SIZE))` or `lo..hi`",
+    );
     None
 }

@@ -1,7 +1,7 @@
 //! Scopes and statements: names become params, dims, tune knobs, coordinates, lets and tile fns.
 
 use crate::ast;
-use crate::error::{Errors, Place};
+use crate::error::{Errors, SourceRange};
 use crate::names::did_you_mean;
 use crate::require::requirement;
 use crate::signature::{check_order, check_tune, is_upper, signature};
@@ -150,7 +150,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
     r.param_used = vec![false; r.params.len()];
     r.knob_used = vec![false; ast.tune.len()];
     let (mut axes, mut body) = (Vec::new(), Vec::new());
-    let mut grid: Option<Place> = None;
+    let mut grid: Option<SourceRange> = None;
     let has_grid = ast.body.iter().any(|s| matches!(s, ast::Stmt::Grid { .. }));
     for stmt in &ast.body {
         match stmt {
@@ -269,7 +269,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn grid(&mut self, coords: &[Ident], written: &[ast::Axis], place: Place) -> Vec<Axis> {
+    fn grid(&mut self, coords: &[Ident], written: &[ast::Axis], place: SourceRange) -> Vec<Axis> {
         let of_pairs = |axis: &ast::Axis| matches!(axis, ast::Axis::Pairs { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
@@ -422,7 +422,7 @@ impl<'a> Resolver<'a> {
         kind: LoopKind,
         range: &ast::Range,
         stmts: &[ast::Stmt],
-        place: Place,
+        place: SourceRange,
     ) -> Option<Stmt> {
         let range = match range {
             ast::Range::Tiles { dim, size, span } => {

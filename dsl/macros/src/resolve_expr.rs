@@ -1,7 +1,7 @@
 //! Expressions: calls become operations, arguments are counted, names are looked up.
 
 use crate::ast;
-use crate::error::Place;
+use crate::error::SourceRange;
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
@@ -121,7 +121,8 @@ impl Resolver<'_> {
                 return None;
             }
             ast::ExprKind::Named(name, _) => {
-                let message = format!("no argument is called `{name}` here; only a fold has one: `sum(x, axis = 1)`");
+                let message =
+                    format!("no argument is called `{name}` here; only a reduction has one: `sum(x, axis = 1)`");
                 self.errors.push(21, e.place, message);
                 return None;
             }
@@ -234,7 +235,7 @@ impl Resolver<'_> {
                 self.arity(e, args, name, &["cond", "a", "b"])?;
                 ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
             }
-            "sum" | "max" | "min" => return self.fold(e, name, args),
+            "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" => {
                 self.arity(e, args, name, &["[extents]"])?;
                 let dtype = self.one_dtype(e, name, generics)?;
@@ -347,7 +348,7 @@ impl Resolver<'_> {
     }
 
     /// `sum(x)`, `sum(x, axis = 1)` and the same of `max` and `min`; `max(x, y)`, which is element-wise.
-    fn fold(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
+    fn reduce(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
         let op = ReduceOp::from_name(&name.to_string())?;
         match (args, op.row().elementwise) {
             ([value], _) => Some(ExprKind::Reduce { op, value: self.boxed(value), axis: None }),
@@ -360,7 +361,7 @@ impl Resolver<'_> {
                     ast::ExprKind::Literal { value, whole: true } => format!("{value}"),
                     _ => "1".to_owned(),
                 };
-                let message = format!("the axis of a fold is named: write `{name}(x, axis = {number})`");
+                let message = format!("the axis of a reduction is named: write `{name}(x, axis = {number})`");
                 self.errors.push(21, axis.place, message);
                 None
             }
@@ -376,7 +377,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn axis(&mut self, e: &ast::Expr) -> Option<(u8, Place)> {
+    fn axis(&mut self, e: &ast::Expr) -> Option<(u8, SourceRange)> {
         match e.kind {
             ast::ExprKind::Literal { value, whole: true } if value < 256.0 => Some((value as u8, e.place)),
             _ => {

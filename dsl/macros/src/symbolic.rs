@@ -1,6 +1,6 @@
 //! Types before sizes are known: element types by parameter, extents by name.
 
-use crate::error::Place;
+use crate::error::SourceRange;
 use crate::tree::{DTypeRef, Extent, Kernel};
 use atlas_vocabulary::{BinaryOp, DType, Setting, Takes};
 use std::collections::BTreeMap;
@@ -268,7 +268,7 @@ pub(crate) struct Edge {
     /// The other dim of a tile, if a `dot` contracts that one and leaves this one.
     pub(crate) contracted: Option<String>,
     /// The load, as written and as a short text.
-    pub(crate) place: Place,
+    pub(crate) place: SourceRange,
     pub(crate) load: String,
     pub(crate) cut: Cut,
 }
@@ -438,7 +438,7 @@ pub(crate) fn stored_axes(shape: &[Size], target: &[Size]) -> Option<Vec<Option<
 pub(crate) struct Access {
     pub(crate) param: usize,
     pub(crate) is_store: bool,
-    pub(crate) place: Place,
+    pub(crate) place: SourceRange,
     /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
     pub(crate) coordinates: Vec<(usize, usize)>,
 }

@@ -1,7 +1,7 @@
 //! Resolved kernels: every name replaced by what it means. Read by `check` and `expand`.
 
 use crate::ast;
-use crate::error::Place;
+use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
@@ -146,7 +146,7 @@ pub(crate) enum Stmt {
         index: Vec<Index>,
         value: Expr,
         token: Span,
-        place: Place,
+        place: SourceRange,
         /// Which axis of the value each axis of the place is, as names say it: found by the check where the ranks differ.
         axes: OnceCell<Vec<Option<u8>>>,
     },
@@ -161,7 +161,7 @@ pub(crate) struct Loop {
     /// Outer names that the body assigns, in order of their first assignment.
     pub(crate) carried: Vec<LocalId>,
     pub(crate) body: Vec<Stmt>,
-    pub(crate) place: Place,
+    pub(crate) place: SourceRange,
 }
 
 /// What a loop runs over.
@@ -189,7 +189,7 @@ pub(crate) enum Callee {
 /// An expression.
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
-    pub(crate) place: Place,
+    pub(crate) place: SourceRange,
     pub(crate) token: Span,
 }
 
@@ -223,7 +223,7 @@ pub(crate) enum ExprKind {
     Reduce {
         op: ReduceOp,
         value: Box<Expr>,
-        axis: Option<(u8, Place)>,
+        axis: Option<(u8, SourceRange)>,
     },
     Load {
         param: usize,
@@ -236,7 +236,7 @@ pub(crate) enum ExprKind {
     },
     Iota {
         shape: Vec<Extent>,
-        axis: (u8, Place),
+        axis: (u8, SourceRange),
     },
     /// `x.or(0.0)`
     Or(Box<[Expr; 2]>),

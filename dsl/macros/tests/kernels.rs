@@ -141,7 +141,7 @@ atlas_kernel! {
         }
     }
 
-    /// Sums of columns: what stands past the edge is said, or the fold is inside the loop.
+    /// Sums of columns: what stands past the edge is said, or the reduction is inside the loop.
     kernel columns(x: &Tensor<f32, [N, D]>, c: &Tensor<i32, [N, D]>, y: &mut Tensor<f32, [N]>, most: &mut Tensor<i32, [N]>)
     tune { BN: [16], BD: [32] }
     {

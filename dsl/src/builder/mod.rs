@@ -12,7 +12,7 @@
 //! | `extents` | extents that a config and consts decide |
 //! | `derivative` | derivatives of functions of tiles, in reverse and forward mode |
 //!
-//! The signature, memory, shapes, folds and products are here.
+//! The signature, memory, shapes, reductions and products are here.
 
 mod derivative;
 mod elementwise;
@@ -273,12 +273,12 @@ impl Builder {
         self.on_value(loc, x, "t", Op::Transpose)
     }
 
-    /// Folds one axis, which stays with extent 1.
+    /// Reduces one axis, which stays with extent 1.
     pub fn reduce(&mut self, loc: Loc, op: ReduceOp, x: Operand, axis: u8) -> Operand {
         self.on_value(loc, x, op.name(), |value| Op::Reduce { op, value, axes: vec![axis] })
     }
 
-    /// Folds every axis to a scalar.
+    /// Reduces every axis to a scalar.
     pub fn reduce_all(&mut self, loc: Loc, op: ReduceOp, x: Operand) -> Operand {
         let Operand::Value(v) = x else { return x };
         let rank = self.kernel.ty(v).rank();

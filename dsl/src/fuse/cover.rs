@@ -16,7 +16,7 @@ use std::fmt;
 
 /// What a coordinate of the maker's grid is in the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MakerCoordinate {
     /// The number of an element or of a tile.
     Index(Value),
     /// The first element of a tile.
@@ -62,20 +62,20 @@ pub(super) fn cover(
     reader: &Kernel,
     loaded: &[(Slice, Reach)],
     dims: &[Dim],
-) -> Result<Vec<(Value, Place)>, Uncovered> {
-    let mut places: Vec<(Value, Place)> = Vec::new();
+) -> Result<Vec<(Value, MakerCoordinate)>, Uncovered> {
+    let mut places: Vec<(Value, MakerCoordinate)> = Vec::new();
     for (axis, ((&s, &(l, reach)), &dim)) in stored.iter().zip(loaded).zip(dims).enumerate() {
         let size = reader.dims[dim].size;
         let uncovered = || Uncovered { axis, read: describe(reader, l), made: describe(maker, s), outside: false };
         let whole = |n: u32| size == DimSize::Const(n.into());
         let place = match (s, l) {
             (Slice::At(_), Slice::At(v) | Slice::Tile { index: v, size: 1 } | Slice::Span { start: v, len: 1 }) => {
-                Place::Index(v)
+                MakerCoordinate::Index(v)
             }
-            (Slice::Tile { size: m, .. }, Slice::Tile { index: v, size: n }) if m == n => Place::Index(v),
-            (Slice::Tile { size: 1, .. }, Slice::At(v) | Slice::Span { start: v, len: 1 }) => Place::Index(v),
-            (Slice::Tile { size: m, .. }, Slice::Span { start: v, len: n }) if m == n => Place::Start(v),
-            (Slice::Tile { size: n, .. }, Slice::Whole) if whole(n) => Place::First,
+            (Slice::Tile { size: m, .. }, Slice::Tile { index: v, size: n }) if m == n => MakerCoordinate::Index(v),
+            (Slice::Tile { size: 1, .. }, Slice::At(v) | Slice::Span { start: v, len: 1 }) => MakerCoordinate::Index(v),
+            (Slice::Tile { size: m, .. }, Slice::Span { start: v, len: n }) if m == n => MakerCoordinate::Start(v),
+            (Slice::Tile { size: n, .. }, Slice::Whole) if whole(n) => MakerCoordinate::First,
             (Slice::Whole, Slice::Whole) => continue,
             // All of it, from its first element.
             (Slice::Whole, Slice::Tile { size: n, .. }) if whole(n) && reach != Reach::Anywhere => continue,
@@ -98,9 +98,9 @@ pub(super) fn cover(
         let is_element = matches!(s, Slice::At(_)) || matches!(l, Slice::At(_));
         let is_safe = match place {
             _ if is_element => reach == Reach::Inside,
-            Place::Start(_) => picks_tiles_alone(maker, coord),
-            Place::Index(_) => reach != Reach::Anywhere || picks_tiles_alone(maker, coord),
-            Place::First => true,
+            MakerCoordinate::Start(_) => picks_tiles_alone(maker, coord),
+            MakerCoordinate::Index(_) => reach != Reach::Anywhere || picks_tiles_alone(maker, coord),
+            MakerCoordinate::First => true,
         };
         if !is_safe {
             return Err(Uncovered { outside: true, ..uncovered() });

@@ -5,7 +5,7 @@
 //! They stand in the innermost loop that says where the tile is, so a tile that no loop moves is made once, before the loops;
 //! and a tile that was made in this block, or in one around it, is not made again.
 
-use super::cover::{Place, cover, wanted_size};
+use super::cover::{MakerCoordinate, cover, wanted_size};
 use super::fit::{fitted, too_large};
 use super::links::{Links, Meaning, rank, refusal, stores_in_loop};
 use super::maker::{Edges, axes_read, coordinate, loads_of, reaches, read_by, the_store};
@@ -57,7 +57,7 @@ struct Written {
     part: usize,
     kernel: Rc<Kernel>,
     values: SecondaryMap<Value, PackedOption<Value>>,
-    places: Vec<(Value, Place)>,
+    places: Vec<(Value, MakerCoordinate)>,
     /// Coordinates by which tiles are read that may lie outside the tensor.
     astray: Vec<Value>,
     /// Coordinates of the axes that it is lifted over.
@@ -330,7 +330,7 @@ impl<'p> Graft<'p> {
             return Ok(known);
         }
         match written.places.iter().find(|(c, _)| *c == v) {
-            Some((_, Place::Index(w))) => Ok(*w),
+            Some((_, MakerCoordinate::Index(w))) => Ok(*w),
             None => {
                 let label = &self.links().parts[written.part].label;
                 let message = format!("`{label}` counts what the tile that is read does not say");
@@ -356,8 +356,8 @@ impl<'p> Graft<'p> {
             out.push(match slice {
                 Slice::Whole => Slice::Whole,
                 Slice::Tile { index, size } => match place(index) {
-                    Some(Place::Start(start)) => Slice::Span { start, len: size },
-                    Some(Place::First) if size_of_dim == DimSize::Const(size.into()) => Slice::Whole,
+                    Some(MakerCoordinate::Start(start)) => Slice::Span { start, len: size },
+                    Some(MakerCoordinate::First) if size_of_dim == DimSize::Const(size.into()) => Slice::Whole,
                     _ => Slice::Tile { index: self.value(written, index)?, size },
                 },
                 Slice::At(v) => Slice::At(self.value(written, v)?),
@@ -422,8 +422,8 @@ impl<'p> Graft<'p> {
         })?;
         let edges = Edges::of(&kernel, param, stored, value, &loaded).map_err(|why| refuse(232, why))?;
         let moved = places.iter().filter_map(|(_, p)| match *p {
-            Place::Index(v) | Place::Start(v) => Some(v),
-            Place::First => None,
+            MakerCoordinate::Index(v) | MakerCoordinate::Start(v) => Some(v),
+            MakerCoordinate::First => None,
         });
         let astray = stored.iter().zip(&loaded).filter(|(_, (_, reach))| *reach == Reach::Anywhere);
         let astray: Vec<Value> = astray.filter_map(|(slice, _)| coordinate(slice)).collect();

@@ -14,7 +14,7 @@ use std::fmt;
 pub enum Role {
     /// Element by element.
     Map,
-    /// By folding an axis.
+    /// By reducing an axis.
     Reduce,
     /// By a product.
     Dot,
@@ -56,9 +56,9 @@ pub const RULES: [Rule; 9] = [
     },
     // What follows a product is done to its accumulator: bias, activation, residual.
     Rule { name: "epilogue", maker: Role::Dot, reader: Role::Map, algebra: "g(x w)[i,j] = g(sum_k x[i,k] w[k,j])" },
-    // A fold of computed elements: the norm of features, the loss of a read-out.
+    // A reduction of computed elements: the norm of features, the loss of a read-out.
     Rule { name: "map_reduce", maker: Role::Map, reader: Role::Reduce, algebra: "fold_k f(x)[i,k] = fold_k f(x[i,k])" },
-    // Rows that a fold scaled go on in registers: a norm before a gate.
+    // Rows that a reduction scaled go on in registers: a norm before a gate.
     Rule { name: "reduce_map", maker: Role::Reduce, reader: Role::Map, algebra: "g(x / |x|)[i] = g(x[i] / |x[i]|)" },
     // A norm before a product.
     Rule { name: "reduce_dot", maker: Role::Reduce, reader: Role::Dot, algebra: "(x / |x|)[i] w = (x[i] / |x[i]|) w" },
@@ -74,7 +74,7 @@ pub const RULES: [Rule; 9] = [
         name: "reduce_reduce",
         maker: Role::Reduce,
         reader: Role::Reduce,
-        algebra: "fold (fold x)[i] = fold (fold x[i])",
+        algebra: "reduce (reduce x)[i] = reduce (reduce x[i])",
     },
     // Two products with what lies between: a layer and the next, whose hidden tile never leaves the program.
     Rule { name: "dot_map_dot", maker: Role::Dot, reader: Role::Dot, algebra: "f(x v)[i] w = f(sum_k x[i,k] v[k]) w" },
@@ -85,7 +85,7 @@ pub(super) fn rule(maker: Role, reader: Role) -> &'static Rule {
     RULES.iter().find(|r| (r.maker, r.reader) == (maker, reader)).unwrap_or(&RULES[0])
 }
 
-/// How a value is made: by a product if there is one behind it, else by a fold if there is one.
+/// How a value is made: by a product if there is one behind it, else by a reduction if there is one.
 pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
     let (mut seen, mut left, mut role) = (BTreeSet::new(), vec![value], Role::Map);
     while let Some(v) = left.pop() {
@@ -114,7 +114,7 @@ pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
     role
 }
 
-/// What is made of a value: a product's operand if it becomes one, else what a fold takes if one does.
+/// What is made of a value: a product's operand if it becomes one, else what a reduction takes if one does.
 pub(super) fn used_by(kernel: &Kernel, value: Value) -> Role {
     let mut reached = BTreeSet::from([value]);
     let mut role = Role::Map;
@@ -136,7 +136,7 @@ pub(super) fn used_by(kernel: &Kernel, value: Value) -> Role {
                 }
                 _ => {}
             }
-            // What a product adds to, or a fold gave, is no longer the tile itself.
+            // What a product adds to, or a reduction gave, is no longer the tile itself.
             if op.is_elementwise()
                 || matches!(op, Op::Reshape { .. } | Op::Broadcast { .. } | Op::Transpose(_) | Op::Other { .. })
             {

@@ -42,7 +42,7 @@ pub const RULES: [Rule; 11] = [
     Rule { name: "refill", algebra: "x.or(c) = x, if every element is valid", apply: refill },
     Rule {
         name: "carried_unchanged",
-        algebra: "what each iterate hands on as it came is what it began as",
+        algebra: "what each iteration hands on as it came is what it began as",
         apply: unchanged,
     },
 ];

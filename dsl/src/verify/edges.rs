@@ -1,7 +1,7 @@
-//! What is not valid neither leaves an iterate nor is written.
+//! What is not valid neither leaves an iteration nor is written.
 //!
 //! Which elements of a carried value are valid does not depend on what its loop's body defines: else it would be a
-//! matter of the last iterate. And a store leaves out, by its own indices, every element of its value that may lie
+//! matter of the last iteration. And a store leaves out, by its own indices, every element of its value that may lie
 //! outside of what it was loaded from: else a reader of the tensor would find a number that nobody computed.
 //!
 //! Judged as if every tile and span were ragged, tiles of one element too, so that what is legal depends neither on the
@@ -143,10 +143,10 @@ fn leaves_its_loop(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str) -> Diagno
     let (dim, (what, len)) = (&k.dims[c.dim].name, slice_text(c));
     let message = format!(
         "the loop carries out what it computes from this {what} of `{tensor}`, of {len} elements of `{dim}`; where it \
-         reaches past the end of `{dim}`, no element is valid, and which ones these are differs between iterates"
+         reaches past the end of `{dim}`, no element is valid, and which ones these are differs between iterations"
     );
     Diagnostic::new(226, loc, message)
-        .note("fold inside the loop: `total += sum(.., axis = ..)` in the place of a fold after it")
+        .note("reduction inside the loop: `total += sum(.., axis = ..)` in the place of a reduction after it")
         .note(
             "or say what stands past the edge, by `.or(v)` of what the loop combines with what it carries: `v` is 0 for a sum, 1 \
              for a product, the least number for `max` and the greatest for `min`",

@@ -32,7 +32,7 @@
 //! | 227 | what a store writes is valid, but for what its own slices leave out |
 //! | 228 | at most 64 loops stand in each other |
 //!
-//! Values that nothing uses are allowed. A loop may store to one region in every iterate: its order is defined.
+//! Values that nothing uses are allowed. A loop may store to one region in every iteration: its order is defined.
 
 mod edges;
 mod ids;

@@ -71,7 +71,7 @@ table! {
         Reshape = value("reshape"),
         /// Exchanges two axes.
         Transpose = value("transpose"),
-        /// Folds axes.
+        /// Reduces axes.
         Reduce = value("reduce"),
         /// A product of matrices.
         Dot = value("dot"),

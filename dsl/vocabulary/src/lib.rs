@@ -1,7 +1,7 @@
 //! The words of kernels: element types and the table of operations, as data.
 //!
 //! What is true of an operation wherever it is met stands in its row: its name, the element types it takes, what it
-//! makes of constants, what a fold begins with. Macro, builder, verifiers, both text forms, interpreter and code
+//! makes of constants, what a reduction begins with. Macro, builder, verifiers, both text forms, interpreter and code
 //! generator read the rows, so that a new operation is a row, its evaluation and its lowering.
 //!
 //! | file | holds |
@@ -10,7 +10,7 @@
 //! | `dtype` | element types |
 //! | `takes` | which element types an operation takes |
 //! | `unary`, `binary` | element-wise operations, and comparisons |
-//! | `fold` | what a reduction folds with |
+//! | `reduction` | what a reduction combines elements with |
 //! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
 //! | `distance` | how far two names lie apart |
 //! | `word` | how `dot` multiplies, kinds of loops |
@@ -24,8 +24,8 @@ mod table;
 mod binary;
 mod distance;
 mod dtype;
-mod fold;
 mod kind;
+mod reduction;
 mod schedule;
 mod takes;
 mod unary;
@@ -34,8 +34,8 @@ mod word;
 pub use binary::{Binary, BinaryOp, Comparison, Predicate};
 pub use distance::distance;
 pub use dtype::{DType, number};
-pub use fold::{Fold, ReduceOp};
 pub use kind::{Effect, Kind, Operation};
+pub use reduction::{ReduceOp, Reduction};
 pub use schedule::{Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};

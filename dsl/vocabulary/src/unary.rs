@@ -20,7 +20,7 @@ pub struct Unary {
     /// The result is never below 0. It may be NaN.
     pub never_negative: bool,
     /// The result leaps between arguments that lie as near as they can, as a conversion to integers does.
-    pub leaps: bool,
+    pub is_discontinuous: bool,
 }
 
 impl Unary {
@@ -34,7 +34,7 @@ impl Unary {
             of_number: Some(of_number),
             at_zero: None,
             never_negative: false,
-            leaps: false,
+            is_discontinuous: false,
         }
     }
 
@@ -88,9 +88,9 @@ table! {
         /// The derivative of `gelu`: Phi(x) + x phi(x) of the standard normal distribution.
         GeluSlope = Unary { of_number: None, ..Unary::function("gelu_slope", f64::abs) },
         /// The greatest whole number that is not above.
-        Floor = Unary { leaps: true, ..Unary::function("floor", f64::floor).exact() },
+        Floor = Unary { is_discontinuous: true, ..Unary::function("floor", f64::floor).exact() },
         /// The nearest whole number; of two as near, the even one.
-        Round = Unary { leaps: true, ..Unary::function("round", f64::round_ties_even).exact() },
+        Round = Unary { is_discontinuous: true, ..Unary::function("round", f64::round_ties_even).exact() },
         /// Logical negation.
         Not = Unary::operator("not", "!", Takes::Bool, |x| 1.0 - x),
     }

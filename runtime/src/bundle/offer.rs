@@ -4,8 +4,8 @@ use super::entry::{ClassEntry, MachineTable, Variant};
 use super::known::Known;
 use super::{Bundle, Bundles};
 use crate::class::canonical;
+use crate::config_source::ConfigSource;
 use crate::key::KernelKey;
-use crate::source::Source;
 use atlas_codegen::Machine;
 use atlas_codegen::toolchain::toolchain_id;
 use atlas_dsl::specialization::DimFact;
@@ -22,7 +22,7 @@ pub(crate) struct Offer {
     class: usize,
     variant: usize,
     pub(crate) config: Config,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigSource,
 }
 
 impl Offer {
@@ -163,15 +163,16 @@ impl Serving {
     /// The variants of a class for the machine, the chosen one first; those of lower targets after those of higher ones.
     fn offers<'a>(self, asked: &'a Asked<'a>) -> impl Iterator<Item = Offer> + 'a {
         let class = &self.known.entry.classes[self.class];
-        let mut places: Vec<(usize, Source)> = Vec::new();
+        let mut places: Vec<(usize, ConfigSource)> = Vec::new();
         for MachineTable { target, table } in tables(class, asked) {
             let chosen = table.choose(asked.dims);
-            let source = if chosen.is_some_and(|(_, exact)| exact) { Source::Bundle } else { Source::Region };
+            let source =
+                if chosen.is_some_and(|(_, exact)| exact) { ConfigSource::Bundle } else { ConfigSource::Region };
             let all = chosen.map(|(at, _)| (at, source)).into_iter();
-            let all = all.chain(table.order.iter().map(|&at| (at, Source::Region)));
+            let all = all.chain(table.order.iter().map(|&at| (at, ConfigSource::Region)));
             // What is compiled here is for the best target, and better than code for a lower one by a region's guess.
             let is_best = !asked.only_exact || height(target) >= asked.machine.target().sm;
-            for (at, source) in all.filter(|(_, source)| is_best || *source == Source::Bundle) {
+            for (at, source) in all.filter(|(_, source)| is_best || *source == ConfigSource::Bundle) {
                 if !places.iter().any(|(known, _)| *known == usize::from(at)) {
                     places.push((usize::from(at), source));
                 }
@@ -182,7 +183,7 @@ impl Serving {
             let config: Config = self.known.entry.classes[self.class].variants[variant].config.parse().ok()?;
             let source = match asked.config {
                 None => source,
-                Some(given) if *given == config => Source::Given,
+                Some(given) if *given == config => ConfigSource::Given,
                 Some(_) => return None,
             };
             let (bundle, known) = (self.bundle.clone(), self.known.clone());

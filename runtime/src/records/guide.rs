@@ -2,7 +2,7 @@
 
 use super::merged::Merged;
 use super::record::{TunedSize, ir_hash, short_hash};
-use super::residual::{At, Fit, MOST_SIZES, Place};
+use super::residual::{At, Fit, MOST_SIZES, MeasuredSize};
 use crate::class::{class_text, parse_class};
 use crate::compile::build_kernel;
 use crate::cost::MODEL;
@@ -34,7 +34,7 @@ struct Nearby {
     def: &'static KernelDef,
     spec: Specialization,
     types: String,
-    place: Place,
+    place: MeasuredSize,
     found: OnceCell<(At, Vec<String>)>,
 }
 
@@ -66,17 +66,17 @@ impl Fits {
         // Kernels are built to find out; of many rows some will do.
         let some = of_model.into_iter().take(MOST_JUDGED);
         let current = some.filter(is_current).filter(|s| seen.insert((&s.tensors, &s.dims)));
-        let sizes: Vec<(Place, &TunedSize)> = current.filter_map(place).take(MOST_SIZES).collect();
+        let sizes: Vec<(MeasuredSize, &TunedSize)> = current.filter_map(place).take(MOST_SIZES).collect();
         Arc::new(Fit::new(def, &sizes))
     }
 }
 
 /// Where a measured size stands; `None` if it is of a kernel with other dims.
-fn place_of(def: &KernelDef, size: &TunedSize) -> Option<Place> {
+fn place_of(def: &KernelDef, size: &TunedSize) -> Option<MeasuredSize> {
     let pairs = size.dim_sizes()?;
     let of = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1);
     let dims: Vec<u64> = def.dims.iter().map(|d| of(d.name)).collect::<Option<_>>()?;
-    (dims.len() == pairs.len()).then(|| Place { dims, tensors: size.tensors.clone() })
+    (dims.len() == pairs.len()).then(|| MeasuredSize { dims, tensors: size.tensors.clone() })
 }
 
 impl Guide {
@@ -107,7 +107,7 @@ impl Guide {
                 why => guide.stale = guide.stale.or(why),
             }
         }
-        let place = Place { dims: dims.to_vec(), tensors };
+        let place = MeasuredSize { dims: dims.to_vec(), tensors };
         let (known, fits, spec) = (known.clone(), fits.clone(), spec.clone());
         guide.nearby = Some(Nearby { known, fits, def, spec, types, place, found: OnceCell::new() });
         guide

@@ -73,14 +73,14 @@ impl Knobs {
 
 /// A measured size: the dims in the signature's order, and how its tensors lie.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct MeasuredSize {
     pub(super) dims: Vec<u64>,
     pub(super) tensors: String,
 }
 
-impl Place {
+impl MeasuredSize {
     /// The squared distance of two sizes.
-    fn apart(&self, def: &KernelDef, other: &Place) -> f64 {
+    fn apart(&self, def: &KernelDef, other: &MeasuredSize) -> f64 {
         apart(def, &self.dims, &other.dims) + if self.tensors == other.tensors { 0.0 } else { OTHER_LAYOUT }
     }
 }
@@ -88,7 +88,7 @@ impl Place {
 /// The process, given all that a record has of some element types.
 #[derive(Debug, Default)]
 pub(super) struct Fit {
-    places: Vec<Place>,
+    places: Vec<MeasuredSize>,
     /// The configs that were measured anywhere.
     configs: Vec<Knobs>,
     /// Of each measurement its place, its config and its weight.
@@ -107,7 +107,7 @@ pub(super) struct At {
 
 impl Fit {
     /// Of sizes of a record, of no more than [`MOST_SIZES`].
-    pub(super) fn new(def: &KernelDef, sizes: &[(Place, &TunedSize)]) -> Fit {
+    pub(super) fn new(def: &KernelDef, sizes: &[(MeasuredSize, &TunedSize)]) -> Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
@@ -151,15 +151,15 @@ impl Fit {
     }
 
     /// At a size.
-    pub(super) fn at(self: &Arc<Fit>, def: &KernelDef, place: &Place) -> At {
+    pub(super) fn at(self: &Arc<Fit>, def: &KernelDef, place: &MeasuredSize) -> At {
         let places = self.places.iter().map(|p| of_sizes(p.apart(def, place))).collect();
         At { fit: self.clone(), places }
     }
 
     /// The measured sizes that say something at a size, the nearest first.
-    pub(super) fn near(&self, def: &KernelDef, place: &Place) -> Vec<&Place> {
-        let weigh = |p: &'_ Place| (-p.apart(def, place) / (SIZES * SIZES)).exp();
-        let mut near: Vec<(f64, &Place)> = self.places.iter().map(|p| (weigh(p), p)).collect();
+    pub(super) fn near(&self, def: &KernelDef, place: &MeasuredSize) -> Vec<&MeasuredSize> {
+        let weigh = |p: &'_ MeasuredSize| (-p.apart(def, place) / (SIZES * SIZES)).exp();
+        let mut near: Vec<(f64, &MeasuredSize)> = self.places.iter().map(|p| (weigh(p), p)).collect();
         near.retain(|n| n.0 >= FAINT);
         near.sort_by(|a, b| b.0.total_cmp(&a.0));
         near.into_iter().map(|n| n.1).collect()

@@ -10,6 +10,7 @@ use crate::bind::BoundLaunch;
 use crate::bundle::{Asked, Lack, Offer};
 use crate::class::class_text;
 use crate::compile::HAS_COMPILER;
+use crate::config_source::ConfigSource;
 use crate::cost::programs;
 use crate::error::{CompileFailure, Result, RuntimeError};
 use crate::kernel::LoadedKernel;
@@ -18,7 +19,6 @@ use crate::plan::gpu_body;
 use crate::plans::{Body, PassedOver, Plan};
 use crate::problem::specialize;
 use crate::select::{Ranking, complete, rank};
-use crate::source::Source;
 use atlas_codegen::Machine;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Config, KernelDef};
@@ -30,8 +30,8 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
     let def = bound.def();
     if bound.is_empty() {
         let (config, source) = match config {
-            Some(config) => (complete(def, config)?, Source::Given),
-            None => (def.default_config(), Source::Default),
+            Some(config) => (complete(def, config)?, ConfigSource::Given),
+            None => (def.default_config(), ConfigSource::Default),
         };
         return Ok(Plan {
             config,
@@ -47,7 +47,7 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
         return Err(LaunchError::EmptyDim { kernel: def.name, dim: dim.name }.into());
     }
     let Some(machine) = bound.device().machine() else {
-        return resolve_cpu(bound, &rank(bound, config)?, Source::Default);
+        return resolve_cpu(bound, &rank(bound, config)?, ConfigSource::Default);
     };
     let plan = match bundled(bound, config, machine)? {
         Ok(plan) if plan.local_bytes() > 0 && config.is_none() && bound.device().compiles() => {
@@ -58,12 +58,12 @@ pub(crate) fn resolve(bound: &BoundLaunch, config: Option<&Config>) -> Result<Pl
     };
     let counters = bound.device().counters();
     match plan.source {
-        Source::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
-        Source::Nearby => counters.by_nearby.fetch_add(1, Ordering::Relaxed),
-        Source::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
-        Source::Bundle => counters.by_bundle.fetch_add(1, Ordering::Relaxed),
-        Source::Region => counters.by_region.fetch_add(1, Ordering::Relaxed),
-        Source::Given | Source::Default | Source::Cpu => 0,
+        ConfigSource::Record => counters.by_record.fetch_add(1, Ordering::Relaxed),
+        ConfigSource::Nearby => counters.by_nearby.fetch_add(1, Ordering::Relaxed),
+        ConfigSource::CostModel => counters.by_model.fetch_add(1, Ordering::Relaxed),
+        ConfigSource::Bundle => counters.by_bundle.fetch_add(1, Ordering::Relaxed),
+        ConfigSource::Region => counters.by_region.fetch_add(1, Ordering::Relaxed),
+        ConfigSource::Given | ConfigSource::Default | ConfigSource::Cpu => 0,
     };
     Ok(plan)
 }
@@ -160,7 +160,7 @@ fn passed(error: RuntimeError, given: bool) -> Result<Trial<Body>> {
 }
 
 /// The plan of a launch in the interpreter.
-fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result<Plan> {
+fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: ConfigSource) -> Result<Plan> {
     let Some(point) = ranking.points().next() else {
         return Err(no_config(bound.def(), ranking, Vec::new()).into());
     };
@@ -171,7 +171,7 @@ fn resolve_cpu(bound: &BoundLaunch, ranking: &Ranking, source: Source) -> Result
         _ => Body::Cpu { kernel: Arc::new(kernel), dims: bound.dims().to_vec() },
     };
     let config = ranking.space.points[point].config.clone();
-    let source = if ranking.source == Source::Given { Source::Given } else { source };
+    let source = if ranking.source == ConfigSource::Given { ConfigSource::Given } else { source };
     Ok(Plan { config, source, body, passed_over: Vec::new(), tally: None, numbers: Box::default() })
 }
 
@@ -179,8 +179,8 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
     let (def, space) = (bound.def(), &ranking.space);
     let sources = std::iter::once(ranking.source).chain(std::iter::repeat_with(|| ranking.behind()));
     let candidates = ranking.points().zip(sources);
-    let candidates = candidates.chain(ranking.fallback().map(|point| (point, Source::Default)));
-    let given = ranking.source == Source::Given;
+    let candidates = candidates.chain(ranking.fallback().map(|point| (point, ConfigSource::Default)));
+    let given = ranking.source == ConfigSource::Given;
     let config = |point: usize| space.points[point].config.clone();
     let mut too_large = None;
     let found = search(candidates, given, |&(point, _)| {
@@ -199,7 +199,7 @@ fn resolve_gpu(bound: &BoundLaunch, ranking: &Ranking, machine: Machine, lack: L
         End::Nothing => Err(too_large.unwrap_or_else(|| no_config(def, ranking, passed_over).into())),
         End::NoCompiler if bound.device().falls_back_to_cpu() => {
             bound.device().counters().by_cpu.fetch_add(1, Ordering::Relaxed);
-            resolve_cpu(bound, ranking, Source::Cpu)
+            resolve_cpu(bound, ranking, ConfigSource::Cpu)
         }
         End::NoCompiler => Err(no_compiler(bound, &lack, passed_over).into()),
         End::Failed((point, _), message) => {
@@ -252,7 +252,7 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
     // Where several are refused alike, the tune space is not the cause.
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
     let message = match selection.source {
-        Source::Given => "the given config cannot run this problem here; give another, or none",
+        ConfigSource::Given => "the given config cannot run this problem here; give another, or none",
         // Kernels that `fuse!` cannot bring together.
         _ if !refused.is_empty()
             && refused.iter().all(|(_, reason)| reason.contains("[ATL230]") || reason.contains("[ATL231]")) =>

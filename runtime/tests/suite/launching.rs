@@ -2,7 +2,7 @@
 
 use crate::kernels::{BUMP, GEMM, SCALE, SUMS};
 use atlas_dsl::{Config, DType};
-use atlas_runtime::{CacheDir, Device, DeviceId, Event, Launch, Source, Stream, Tensor, args, run_f64};
+use atlas_runtime::{CacheDir, ConfigSource, Device, DeviceId, Event, Launch, Stream, Tensor, args, run_f64};
 use half::bf16;
 
 fn counted(shape: &[usize]) -> Tensor {
@@ -124,7 +124,7 @@ fn a_prepared_launch_takes_its_problem_only() {
     let (x, mut y) = (counted(&[4, 8]), zeros(&[4, 8]));
     let config = Config::default().with("BN", 64).with("warps", 8);
     let prepared = SCALE.prepare_with(&device, &config, args!(x, x, 1.0, &mut y)).unwrap();
-    assert_eq!((prepared.config(), prepared.source()), (&config, Source::Given));
+    assert_eq!((prepared.config(), prepared.source()), (&config, ConfigSource::Given));
     prepared.launch(args!(x, x, 1.0, &mut y)).unwrap();
     prepared.launch_on(&device.default_stream(), args!(x, x, -1.0, &mut y)).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 32]);

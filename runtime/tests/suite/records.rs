@@ -4,7 +4,9 @@ use crate::kernels::{GEMM, GEMM_OTHER, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{Config, DType, Specialization};
 use atlas_runtime::records::{MODEL, MOST_SIZES, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
-use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, build_kernel, choose_for, choose_with};
+use atlas_runtime::{
+    ConfigSource, Device, Launch, Outcome, Selection, Tensor, args, build_kernel, choose_for, choose_with,
+};
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
@@ -76,11 +78,11 @@ fn a_record_of_these_sizes_decides() {
     let odd = unlikely(sizes);
     let there = size(sizes, |c| if *c == odd { 0.01 } else { 1.0 });
     let selection = with(sizes, &records(&record(vec![there])));
-    assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&odd)));
+    assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&odd)));
     assert!(selection.notes[0].contains("of the rate of a copy"), "{:?}", selection.notes);
     // The rest is in the order of what was measured, and nothing is lost.
     assert_eq!(selection.candidates.len(), alone(sizes).candidates.len());
-    assert_eq!(alone(sizes).source, Source::CostModel);
+    assert_eq!(alone(sizes).source, ConfigSource::CostModel);
 }
 
 #[test]
@@ -91,13 +93,13 @@ fn sizes_nearby_correct_the_model_and_those_far_away_do_not() {
     let records = records(&record(near.map(|s| size(s, slow)).into()));
     for sizes in [[1536, 1024, 1280], [1024, 2048, 1024]] {
         let selection = with(sizes, &records);
-        assert_eq!(selection.source, Source::Nearby);
+        assert_eq!(selection.source, ConfigSource::Nearby);
         assert!(selection.notes[0].starts_with("measured nearby: M="), "{:?}", selection.notes);
         let first = selection.legal().take(4).filter(|c| c.config.tile["BK"] == 64).count();
         assert_eq!(first, 4, "{selection}");
     }
     let far = [1 << 20, 32, 8];
-    assert_eq!(with(far, &records).source, Source::CostModel);
+    assert_eq!(with(far, &records).source, ConfigSource::CostModel);
 }
 
 /// Rows as `atlas tune` sorts them, in which those of two kinds alternate: however many there are, both are heard.
@@ -110,7 +112,7 @@ fn of_many_rows_those_of_each_kind_count() {
     for records in [rows(64), rows(65), rows(70)] {
         for n in [8, 8192] {
             let selection = with([1000, 512, n], &records);
-            assert_eq!(selection.source, Source::Nearby, "N={n}");
+            assert_eq!(selection.source, ConfigSource::Nearby, "N={n}");
             assert!(selection.notes[0].contains(&format!("N={n}")), "{:?}", selection.notes);
         }
     }
@@ -124,9 +126,9 @@ fn sizes_may_be_written_otherwise() {
         let there = size(sizes, |c| if *c == odd { 0.01 } else { 1.0 });
         let known = records(&record(vec![TunedSize { dims: dims.to_owned(), ..there }]));
         let selection = with(sizes, &known);
-        assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&odd)), "{dims}");
+        assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&odd)), "{dims}");
         // And correct the model nearby.
-        assert_eq!(with([1000, 512, 1024], &known).source, Source::Nearby, "{dims}");
+        assert_eq!(with([1000, 512, 1024], &known).source, ConfigSource::Nearby, "{dims}");
     }
 }
 
@@ -137,18 +139,18 @@ fn what_a_record_cannot_decide_the_model_does() {
     let plain = alone(sizes).chosen().cloned();
     let note = |record: &Record, why: &str| {
         let selection = with(sizes, &records(record));
-        assert_ne!(selection.source, Source::Record);
+        assert_ne!(selection.source, ConfigSource::Record);
         assert!(selection.notes.iter().any(|n| n.contains(why)), "{why}: {:?}", selection.notes);
         selection
     };
     let mut other_tune = good.clone();
     other_tune.tune = "0123456789abcdef".to_owned();
     let selection = note(&other_tune, "of another tune space");
-    assert_eq!((selection.source, selection.chosen()), (Source::CostModel, plain.as_ref()));
+    assert_eq!((selection.source, selection.chosen()), (ConfigSource::CostModel, plain.as_ref()));
     let mut other_kernel = good.clone();
     other_kernel.sizes[0].ir = "0123456789abcdef".to_owned();
     let selection = note(&other_kernel, "the kernel has changed");
-    assert_eq!((selection.source, selection.chosen()), (Source::CostModel, plain.as_ref()));
+    assert_eq!((selection.source, selection.chosen()), (ConfigSource::CostModel, plain.as_ref()));
     // Edited by hand: one that no machine has room for, and one that the tune space has not.
     for (config, why) in
         [("BK=64 BM=128 stages=4 warps=32", "none of the tune space"), ("BK=64 BM=1024 stages=4 warps=8", "refused")]
@@ -169,7 +171,7 @@ fn records_of_other_gpus_and_of_other_kernels_say_nothing() {
     other.gpu = "NVIDIA A100".to_owned();
     let mut records = Records::none(GPU);
     assert_eq!(records.add("test", &other.to_string()), Ok(false));
-    assert_eq!(with(sizes, &records).source, Source::CostModel);
+    assert_eq!(with(sizes, &records).source, ConfigSource::CostModel);
 }
 
 /// A folder with what was measured anew stands behind one that is stale as well as before it.
@@ -187,10 +189,10 @@ fn the_first_row_that_is_current_counts() {
     assert_eq!(records.add("last", &later.to_string()), Ok(true));
     let selection = with(sizes, &records);
     let chosen: Config = current.sizes[0].configs[0].config.parse().unwrap();
-    assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&chosen)));
+    assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&chosen)));
     assert!(!selection.notes.iter().any(|n| n.contains("has changed")), "{:?}", selection.notes);
     // Nearby too, and once: the record as text has each size once.
-    assert_eq!(with([1008, 512, 768], &records).source, Source::Nearby);
+    assert_eq!(with([1008, 512, 768], &records).source, ConfigSource::Nearby);
     let whole = records.of_kernel("gemm").unwrap();
     assert_eq!(whole.to_string(), stale.to_string());
 }
@@ -202,7 +204,7 @@ fn records_are_of_a_kernel_and_not_of_its_name() {
     let near = [1536, 1024, 1280];
     // It has the name, the dims and the tune space of the other, and whatever was measured is not of it.
     choose_with(&GEMM_OTHER, &spec(near), &near, "sm_90".parse().unwrap(), &records);
-    assert_eq!(with(near, &records).source, Source::Nearby);
+    assert_eq!(with(near, &records).source, ConfigSource::Nearby);
 
     let spec = Specialization::default().with_type("T", DType::F32);
     let spec = spec.with_dim("N", DimFact::Dynamic(8)).with_dim("D", DimFact::Const(8));
@@ -225,7 +227,7 @@ fn records_are_of_a_kernel_and_not_of_its_name() {
     }
     for def in [&SCALE, &SCALE_IDLE] {
         let selection = choose_with(def, &spec, &[40, 8], "sm_90".parse().unwrap(), &both);
-        assert_eq!((selection.source, selection.chosen()), (Source::Record, Some(&chosen(def))));
+        assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&chosen(def))));
     }
 }
 
@@ -263,12 +265,12 @@ fn rows_of_views_go_stale_too() {
     let source = |row: &TunedSize| {
         choose_with(&GEMM, &of_view(here), &here, machine, &records(&record(vec![row.clone()]))).source
     };
-    assert_eq!(source(&row), Source::Nearby);
+    assert_eq!(source(&row), ConfigSource::Nearby);
     for (ir, tensors) in
         [("0123456789abcdef", &*row.tensors), (&*row.ir, "a=2:1"), (&*row.ir, "x=2:*1,1"), (&*row.ir, "a")]
     {
         let row = TunedSize { ir: ir.to_owned(), tensors: tensors.to_owned(), ..row.clone() };
-        assert_eq!(source(&row), Source::CostModel, "{ir} {tensors}");
+        assert_eq!(source(&row), ConfigSource::CostModel, "{ir} {tensors}");
     }
 }
 
@@ -279,7 +281,7 @@ fn a_record_whose_config_is_none_of_the_tune_space_is_told_as_such() {
     let mut row = size(sizes, |_| 1.0);
     row.configs[0].config = row.configs[0].config.replace("BM=", "BM=1");
     let selection = with(sizes, &records(&record(vec![row])));
-    assert_eq!(selection.source, Source::CostModel);
+    assert_eq!(selection.source, ConfigSource::CostModel);
     assert!(selection.notes[0].contains("is none of the tune space"), "{:?}", selection.notes);
 }
 

@@ -3,7 +3,7 @@
 use crate::kernels::{GEMM, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact};
 use atlas_dsl::{DType, Specialization};
-use atlas_runtime::{Device, Launch, Outcome, Selection, Source, Tensor, args, choose_for, specialize};
+use atlas_runtime::{ConfigSource, Device, Launch, Outcome, Selection, Tensor, args, choose_for, specialize};
 
 fn gemm(m: u64, k: u64, n: u64, sm: u32) -> Selection {
     let spec = Specialization::default().with_type("T", DType::Bf16);
@@ -25,7 +25,7 @@ fn an_illegal_config_is_never_chosen_and_says_why() {
             let selection = gemm(size, size, size, sm);
             let chosen = selection.chosen().unwrap();
             assert!(![0, 1024].contains(&chosen.tile["BM"]), "{chosen}");
-            assert_eq!(selection.source, Source::CostModel);
+            assert_eq!(selection.source, ConfigSource::CostModel);
             assert_eq!(selection.candidates.len(), GEMM.configs().len());
             let zero = selection.refused().find(|(c, _)| c.tile["BM"] == 0).unwrap();
             assert!(zero.1.contains("error[ATL301]"), "{}", zero.1);
@@ -74,7 +74,7 @@ fn the_cpu_takes_the_default() {
     let x = Tensor::zeros(&Device::cpu(), DType::F32, [100, 8]).unwrap();
     let mut y = Tensor::zeros(&Device::cpu(), DType::F32, [100, 8]).unwrap();
     let selection = SCALE.select(&Device::cpu(), args!(x, x, 1.0, &mut y)).unwrap();
-    assert_eq!((selection.source, selection.chosen()), (Source::Default, Some(&SCALE.default_config())));
+    assert_eq!((selection.source, selection.chosen()), (ConfigSource::Default, Some(&SCALE.default_config())));
 }
 
 #[test]

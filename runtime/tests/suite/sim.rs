@@ -7,8 +7,8 @@ use atlas_dsl::DType;
 use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::{
-    CacheDir, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault, SimOptions,
-    SimPolicy, Source, Target, Tensor, args, build_kernel, specialize,
+    CacheDir, ConfigSource, Device, DeviceError, DeviceId, Launch, LaunchError, Machine, RuntimeError, SimFault,
+    SimOptions, SimPolicy, Target, Tensor, args, build_kernel, specialize,
 };
 use tempfile::TempDir;
 
@@ -292,12 +292,12 @@ fn after_a_refusal_what_is_told_is_what_runs() {
     let (kernel, gpu) = ("scale".to_owned(), "simulator sm_90".to_owned());
     records.insert(Record { kernel, gpu, tune: tune_hash(&SCALE), sizes: vec![row] });
     device.set_records(records.clone());
-    assert_eq!(SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().source, Source::Record);
+    assert_eq!(SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap().source, ConfigSource::Record);
     for passed_over in [1, 0] {
         let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
-        assert_eq!((prepared.source(), prepared.passed_over().len()), (Source::Nearby, passed_over));
+        assert_eq!((prepared.source(), prepared.passed_over().len()), (ConfigSource::Nearby, passed_over));
         let told = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
-        assert_eq!((told.source, told.chosen()), (Source::Nearby, Some(prepared.config())));
+        assert_eq!((told.source, told.chosen()), (ConfigSource::Nearby, Some(prepared.config())));
         assert!(told.notes.iter().all(|n| n.contains("is refused: it needs 122880 bytes")), "{:?}", told.notes);
         device.set_records(records.clone());
     }

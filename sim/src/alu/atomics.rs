@@ -23,7 +23,7 @@ pub(super) fn atom(op: AtomOp, ty: Type) -> Option<AluFn> {
     }
 }
 
-/// The fold of `redux.sync`.
+/// The reduction of `redux.sync`.
 pub(super) fn redux(op: &str, ty: Type) -> Option<AluFn> {
     match (op, ty) {
         ("add" | "min" | "max", Type::U32 | Type::S32) | ("and" | "or" | "xor", Type::B32) => function(op, ty),

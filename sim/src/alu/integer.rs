@@ -143,24 +143,24 @@ fn paired(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
 }
 
 fn product(accumulates: bool, mut words: Words<'_>) -> Option<AluForm> {
-    let part = words.pick(&[("lo", Part::Low), ("hi", Part::High), ("wide", Part::Wide)])?;
+    let part = words.pick(&[("lo", ProductPart::Low), ("hi", ProductPart::High), ("wide", ProductPart::Wide)])?;
     let saturates = words.flag("sat");
     let ty = words.last_ty()?;
     if saturates {
-        let legal = accumulates && matches!(part, Part::High) && ty == Type::S32;
+        let legal = accumulates && matches!(part, ProductPart::High) && ty == Type::S32;
         return legal.then(|| AluForm::new(mad_hi_sat, ty, &[ty; 3]));
     }
     let (f, dst) = match part {
-        Part::Low => (for_int!(ty, mad_lo), ty),
-        Part::High => (for_int!(ty, mad_hi), ty),
-        Part::Wide => (for_narrow!(ty, mad_wide), widened(ty)?),
+        ProductPart::Low => (for_int!(ty, mad_lo), ty),
+        ProductPart::High => (for_int!(ty, mad_hi), ty),
+        ProductPart::Wide => (for_narrow!(ty, mad_wide), widened(ty)?),
     };
     // A product is a sum with nothing: absent operands are zero.
     Some(AluForm::new(f?, dst, &[ty, ty, dst][..if accumulates { 3 } else { 2 }]))
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum ProductPart {
     Low,
     High,
     Wide,

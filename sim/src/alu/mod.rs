@@ -91,7 +91,7 @@ pub fn atom(op: AtomOp, ty: Type, arithmetic: Arithmetic) -> Option<AluFn> {
     atomics::atom(op, ty)
 }
 
-/// The fold of two values by which `redux.sync` reduces a warp.
+/// The reduction of two values by which `redux.sync` reduces a warp.
 pub fn redux(op: &str, ty: Type) -> Option<AluFn> {
     atomics::redux(op, ty)
 }

@@ -5,7 +5,7 @@ use crate::syntax::ast::Space;
 
 /// A class of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum InstructionClass {
     /// Arithmetic, comparisons, moves.
     Alu,
     /// Between lanes: shuffles, votes, matches.
@@ -38,49 +38,49 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl InstructionClass {
     /// All classes, in the order of their numbers.
-    pub const ALL: [Class; 15] = [
-        Class::Alu,
-        Class::Warp,
-        Class::GlobalLoad,
-        Class::GlobalStore,
-        Class::SharedLoad,
-        Class::SharedStore,
-        Class::OtherMemory,
-        Class::Atomic,
-        Class::CpAsync,
-        Class::Bulk,
-        Class::Sync,
-        Class::Mma,
-        Class::Wgmma,
-        Class::Control,
-        Class::Other,
+    pub const ALL: [InstructionClass; 15] = [
+        InstructionClass::Alu,
+        InstructionClass::Warp,
+        InstructionClass::GlobalLoad,
+        InstructionClass::GlobalStore,
+        InstructionClass::SharedLoad,
+        InstructionClass::SharedStore,
+        InstructionClass::OtherMemory,
+        InstructionClass::Atomic,
+        InstructionClass::CpAsync,
+        InstructionClass::Bulk,
+        InstructionClass::Sync,
+        InstructionClass::Mma,
+        InstructionClass::Wgmma,
+        InstructionClass::Control,
+        InstructionClass::Other,
     ];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Alu => "alu",
-            Class::Warp => "warp",
-            Class::GlobalLoad => "ld.global",
-            Class::GlobalStore => "st.global",
-            Class::SharedLoad => "ld.shared",
-            Class::SharedStore => "st.shared",
-            Class::OtherMemory => "memory",
-            Class::Atomic => "atom",
-            Class::CpAsync => "cp.async",
-            Class::Bulk => "bulk",
-            Class::Sync => "sync",
-            Class::Mma => "mma",
-            Class::Wgmma => "wgmma",
-            Class::Control => "control",
-            Class::Other => "other",
+            InstructionClass::Alu => "alu",
+            InstructionClass::Warp => "warp",
+            InstructionClass::GlobalLoad => "ld.global",
+            InstructionClass::GlobalStore => "st.global",
+            InstructionClass::SharedLoad => "ld.shared",
+            InstructionClass::SharedStore => "st.shared",
+            InstructionClass::OtherMemory => "memory",
+            InstructionClass::Atomic => "atom",
+            InstructionClass::CpAsync => "cp.async",
+            InstructionClass::Bulk => "bulk",
+            InstructionClass::Sync => "sync",
+            InstructionClass::Mma => "mma",
+            InstructionClass::Wgmma => "wgmma",
+            InstructionClass::Control => "control",
+            InstructionClass::Other => "other",
         }
     }
 
     /// The class of an operation.
-    pub fn of(op: &Op) -> Class {
+    pub fn of(op: &Op) -> InstructionClass {
         match op {
             Op::Alu { .. }
             | Op::Approximate { .. }
@@ -94,39 +94,41 @@ impl Class {
             | Op::Unpack { .. }
             | Op::IsSpace { .. }
             | Op::Mapa { .. }
-            | Op::Cvta { .. } => Class::Alu,
+            | Op::Cvta { .. } => InstructionClass::Alu,
             Op::Elect { .. }
             | Op::ActiveMask { .. }
             | Op::Shfl { .. }
             | Op::Vote { .. }
             | Op::Match { .. }
-            | Op::Redux { .. } => Class::Warp,
+            | Op::Redux { .. } => InstructionClass::Warp,
             Op::Load { access, .. } => match access.space {
-                Space::Global => Class::GlobalLoad,
-                Space::Shared | Space::SharedCluster => Class::SharedLoad,
-                _ => Class::OtherMemory,
+                Space::Global => InstructionClass::GlobalLoad,
+                Space::Shared | Space::SharedCluster => InstructionClass::SharedLoad,
+                _ => InstructionClass::OtherMemory,
             },
             Op::Store { access, .. } => match access.space {
-                Space::Global => Class::GlobalStore,
-                Space::Shared | Space::SharedCluster => Class::SharedStore,
-                _ => Class::OtherMemory,
+                Space::Global => InstructionClass::GlobalStore,
+                Space::Shared | Space::SharedCluster => InstructionClass::SharedStore,
+                _ => InstructionClass::OtherMemory,
             },
-            Op::LdMatrix { .. } => Class::SharedLoad,
-            Op::StMatrix { .. } => Class::SharedStore,
-            Op::Atom { .. } => Class::Atomic,
-            Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait { .. } | Op::CpAsyncWaitAll => Class::CpAsync,
-            Op::Bulk(_) | Op::BulkPrefetch | Op::BulkCommit | Op::BulkWait { .. } => Class::Bulk,
+            Op::LdMatrix { .. } => InstructionClass::SharedLoad,
+            Op::StMatrix { .. } => InstructionClass::SharedStore,
+            Op::Atom { .. } => InstructionClass::Atomic,
+            Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait { .. } | Op::CpAsyncWaitAll => {
+                InstructionClass::CpAsync
+            }
+            Op::Bulk(_) | Op::BulkPrefetch | Op::BulkCommit | Op::BulkWait { .. } => InstructionClass::Bulk,
             Op::Bar { .. }
             | Op::BarWarp { .. }
             | Op::Fence(_)
             | Op::ClusterArrive { .. }
             | Op::ClusterWait { .. }
             | Op::CpAsyncMbarrierArrive { .. }
-            | Op::Mbarrier { .. } => Class::Sync,
-            Op::Mma(_) => Class::Mma,
-            Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => Class::Wgmma,
-            Op::Branch { .. } | Op::BranchIndex { .. } | Op::Exit | Op::Trap => Class::Control,
-            Op::Prefetch { .. } | Op::Hint | Op::SetMaxNReg { .. } => Class::Other,
+            | Op::Mbarrier { .. } => InstructionClass::Sync,
+            Op::Mma(_) => InstructionClass::Mma,
+            Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => InstructionClass::Wgmma,
+            Op::Branch { .. } | Op::BranchIndex { .. } | Op::Exit | Op::Trap => InstructionClass::Control,
+            Op::Prefetch { .. } | Op::Hint | Op::SetMaxNReg { .. } => InstructionClass::Other,
         }
     }
 }

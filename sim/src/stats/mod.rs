@@ -4,7 +4,7 @@ mod banks;
 mod class;
 mod sectors;
 
-pub use class::Class;
+pub use class::InstructionClass;
 
 use banks::wavefronts;
 use sectors::sectors;
@@ -13,7 +13,7 @@ use std::fmt;
 /// Counts of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    classes: [Mix; Class::ALL.len()],
+    classes: [Mix; InstructionClass::ALL.len()],
     /// By line of PTX.
     lines: Vec<LineCounts>,
 }
@@ -91,7 +91,7 @@ impl Counters {
 
     /// A warp executes an instruction in so many lanes.
     #[inline]
-    pub fn instruction(&mut self, line: u32, class: Class, lanes: u32) {
+    pub fn instruction(&mut self, line: u32, class: InstructionClass, lanes: u32) {
         if let Some(mix) = self.classes.get_mut(class as usize) {
             mix.warps += 1;
             mix.lanes += u64::from(lanes);
@@ -134,7 +134,7 @@ impl Counters {
     }
 
     /// Instructions of a class.
-    pub fn mix(&self, class: Class) -> Mix {
+    pub fn mix(&self, class: InstructionClass) -> Mix {
         self.classes.get(class as usize).copied().unwrap_or_default()
     }
 
@@ -210,7 +210,7 @@ impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = self.totals();
         writeln!(f, "{} warp instructions, {} lane instructions", sum.warp_instructions, sum.lane_instructions)?;
-        for class in Class::ALL {
+        for class in InstructionClass::ALL {
             let mix = self.mix(class);
             if mix.warps > 0 {
                 writeln!(f, "  {:<12} {:>12} {:>14}", class.name(), mix.warps, mix.lanes)?;

@@ -87,14 +87,14 @@ fn sectors() {
 #[test]
 fn sums() {
     let mut counters = Counters::new();
-    counters.instruction(7, Class::Alu, 32);
-    counters.instruction(7, Class::Alu, 5);
-    counters.instruction(9, Class::GlobalStore, 1);
+    counters.instruction(7, InstructionClass::Alu, 32);
+    counters.instruction(7, InstructionClass::Alu, 5);
+    counters.instruction(9, InstructionClass::GlobalStore, 1);
     let mut address = [None; 32];
     address[4] = Some(1000);
     counters.global_access(9, &address, 8, true);
     counters.bulk(11, 4096);
-    assert_eq!(counters.mix(Class::Alu), Mix { warps: 2, lanes: 37 });
+    assert_eq!(counters.mix(InstructionClass::Alu), Mix { warps: 2, lanes: 37 });
     assert_eq!(counters.line(7).executed, 2);
     assert_eq!(counters.line(9).stores, GlobalCounts { requests: 1, bytes: 8, sectors: 1 });
     assert_eq!(counters.lines().map(|(line, _)| line).collect::<Vec<_>>(), [7, 9, 11]);
@@ -116,7 +116,7 @@ fn the_report_names_lines_with_conflicts() {
 
 #[test]
 fn classes_are_in_the_order_of_their_numbers() {
-    for (i, class) in Class::ALL.into_iter().enumerate() {
+    for (i, class) in InstructionClass::ALL.into_iter().enumerate() {
         assert_eq!(class as usize, i);
     }
 }

@@ -107,7 +107,7 @@ impl<T: Number> Panels<T> {
         panel.iter().filter_map(move |p| p.get(row % 8).copied())
     }
 
-    fn from_shared(place: &Place, negate: bool, read: &mut Read<'_>) -> Result<Panels<T>> {
+    fn from_shared(place: &SharedOperand, negate: bool, read: &mut Read<'_>) -> Result<Panels<T>> {
         let element_bits = element::bits(place.ty);
         let bytes = (element_bits / 8) as usize;
         let mut panels = Panels::new(place.rows as usize, (8 * layout::K_BYTES / element_bits) as usize);
@@ -138,7 +138,7 @@ pub type Read<'a> = dyn FnMut(u32) -> Result<[u8; 16]> + 'a;
 
 /// An operand in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SharedOperand {
     pub descriptor: Descriptor,
     pub major: Major,
     pub ty: MmaType,
@@ -146,23 +146,23 @@ pub struct Place {
     pub rows: u32,
 }
 
-impl Place {
+impl SharedOperand {
     /// The place of A, if it comes from a descriptor with these bits.
-    pub fn of_a(spec: &Wgmma, bits: u64) -> Result<Place> {
+    pub fn of_a(spec: &Wgmma, bits: u64) -> Result<SharedOperand> {
         let transposed = matches!(spec.a, WgmmaA::Descriptor { transposed: true, .. });
-        Place::new(bits, transposed, spec.a_type, M)
+        SharedOperand::new(bits, transposed, spec.a_type, M)
     }
 
     /// The place of B.
-    pub fn of_b(spec: &Wgmma, bits: u64) -> Result<Place> {
-        Place::new(bits, spec.b_transposed, spec.b_type, spec.n.into())
+    pub fn of_b(spec: &Wgmma, bits: u64) -> Result<SharedOperand> {
+        SharedOperand::new(bits, spec.b_transposed, spec.b_type, spec.n.into())
     }
 
-    fn new(bits: u64, transposed: bool, ty: MmaType, rows: u32) -> Result<Place> {
+    fn new(bits: u64, transposed: bool, ty: MmaType, rows: u32) -> Result<SharedOperand> {
         let descriptor = Descriptor::decode(bits)?;
         let major = if transposed { Major::Mn } else { Major::K };
         layout::check(&descriptor, major, element::bits(ty), rows)?;
-        Ok(Place { descriptor, major, ty, rows })
+        Ok(SharedOperand { descriptor, major, ty, rows })
     }
 
     /// The bytes of shared memory that the operand is.
@@ -173,7 +173,12 @@ impl Place {
 
 impl Operand {
     /// Reads an operand from shared memory, for all four warps.
-    pub fn from_shared(place: &Place, negate: bool, arithmetic: Arithmetic, read: &mut Read<'_>) -> Result<Operand> {
+    pub fn from_shared(
+        place: &SharedOperand,
+        negate: bool,
+        arithmetic: Arithmetic,
+        read: &mut Read<'_>,
+    ) -> Result<Operand> {
         Ok(Operand(match System::of(place.ty, arithmetic) {
             System::Integer => Values::Integer(Panels::from_shared(place, negate, read)?),
             System::Pair => Values::Pair(Panels::from_shared(place, negate, read)?),

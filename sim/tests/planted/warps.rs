@@ -16,9 +16,9 @@ const WARPS: &[Plant] = &[
         &[swap("shfl.sync.bfly.b32 \t%r50", "setp.lt.u32 \t%p1, %r4, 16;\n\t@%p1 shfl.sync.bfly.b32 \t%r50")],
         &[Divergent, Deadlock],
     ),
-    Plant("a fold meets lanes twice", "rms_norm_bf16", &[swap(", 16, 31, -1;", ", 8, 31, -1;")], &[]),
-    Plant("a fold stays in half a warp", "rms_norm_bf16", &[swap(", 16, 31, -1;", ", 16, 15, -1;")], &[]),
-    Plant("a fold lacks a step", "softmax_bf16", &[swap(", 4, 31, -1;", ", 0, 31, -1;").nth(1)], &[]),
+    Plant("a reduction meets lanes twice", "rms_norm_bf16", &[swap(", 16, 31, -1;", ", 8, 31, -1;")], &[]),
+    Plant("a reduction stays in half a warp", "rms_norm_bf16", &[swap(", 16, 31, -1;", ", 16, 15, -1;")], &[]),
+    Plant("a reduction lacks a step", "softmax_bf16", &[swap(", 4, 31, -1;", ", 0, 31, -1;").nth(1)], &[]),
     Plant("some lanes load matrices", "newton_schulz_sm_80", &[swap("ldmatrix", "@%p1 ldmatrix").nth(0)], &[Divergent]),
     Plant("some lanes multiply", "newton_schulz_sm_80", &[swap("mma.sync", "@%p1 mma.sync").nth(0)], &[Divergent]),
     Plant(

@@ -11,7 +11,7 @@ use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{BundleWriter, ClassEntry, KernelEntry};
 use atlas_runtime::records::{Records, class_text};
-use atlas_runtime::{Choices, Source, choose_with, regions};
+use atlas_runtime::{Choices, ConfigSource, choose_with, regions};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct Recipe {
 }
 
 /// The problems of one specialization.
-struct Class {
+struct SpecializationClass {
     spec: Specialization,
     sizes: Vec<Vec<u64>>,
 }
@@ -39,7 +39,7 @@ fn dropped(job: &Job, on: Platform, records: &Records, choices: &Choices) -> Opt
     let row = records.of_kernel(job.def.name)?.at(&types, &tensors, &job.dims_text())?;
     let (_, at) = choices.table.exact.iter().find(|(dims, _)| *dims == job.dims)?;
     let selection = choose_with(job.def, &job.spec, &job.dims, on.machine, records);
-    let followed = selection.chosen().filter(|_| selection.source == Source::Record);
+    let followed = selection.chosen().filter(|_| selection.source == ConfigSource::Record);
     if followed == choices.configs.get(usize::from(*at)) {
         return None;
     }
@@ -63,7 +63,7 @@ impl Recipe {
         for job in jobs {
             by_kernel.entry(job.def.name).or_default().push(job);
         }
-        let all: Vec<(&'static KernelDef, Vec<Class>)> =
+        let all: Vec<(&'static KernelDef, Vec<SpecializationClass>)> =
             by_kernel.values().map(|jobs| (jobs[0].def, self.classes(jobs))).collect();
         let mut progress = Progress::new(all.iter().map(|(_, classes)| classes.len() * self.platforms.len()).sum());
         let mut writer = BundleWriter::new();
@@ -106,12 +106,12 @@ impl Recipe {
     }
 
     /// The specializations of the problems of a kernel, and one for all sizes of each list of types and whole dims.
-    fn classes(&self, jobs: &[&Job]) -> Vec<Class> {
-        let mut classes: Vec<Class> = Vec::new();
+    fn classes(&self, jobs: &[&Job]) -> Vec<SpecializationClass> {
+        let mut classes: Vec<SpecializationClass> = Vec::new();
         let mut add = |spec: Specialization, dims: &[u64]| match classes.iter_mut().find(|c| c.spec == spec) {
             Some(class) if class.sizes.iter().any(|s| s == dims) => {}
             Some(class) => class.sizes.push(dims.to_vec()),
-            None => classes.push(Class { spec, sizes: vec![dims.to_vec()] }),
+            None => classes.push(SpecializationClass { spec, sizes: vec![dims.to_vec()] }),
         };
         for job in jobs {
             add(job.spec.clone(), &job.dims);
@@ -133,7 +133,7 @@ impl Recipe {
     fn compile(
         &self,
         def: &'static KernelDef,
-        class: &Class,
+        class: &SpecializationClass,
         on: Platform,
         records: &Records,
     ) -> Result<(Choices, Vec<Compiled>)> {

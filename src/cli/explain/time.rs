@@ -8,7 +8,7 @@ use super::super::jobs::Job;
 use atlas_codegen::{Card, Machine};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, is_simulated, tune_hash};
-use atlas_runtime::{Cost, Outcome, Roofline, Selection, Source, Unit, build_kernel, roofline};
+use atlas_runtime::{ConfigSource, Cost, Outcome, Roofline, Selection, Unit, build_kernel, roofline};
 use serde_json::{Value, json};
 
 /// The config that runs a problem, what it takes, and the one behind it.
@@ -58,9 +58,9 @@ impl Time {
         let is_own = record.is_some_and(|r| r.tune == tune_hash(def));
         let row = record.and_then(|r| r.at(&types, &tensors, &def.dims_text(dims))).cloned();
         let recorded = row.map(|row| match selection.source {
-            Source::Record if is_own && is_fresh(def, &row) => Ok(row),
+            ConfigSource::Record if is_own && is_fresh(def, &row) => Ok(row),
             // A later record of these sizes is followed.
-            Source::Record => Err("it is of another kernel than this is now".to_owned()),
+            ConfigSource::Record => Err("it is of another kernel than this is now".to_owned()),
             _ => Err(selection.notes.first().cloned().unwrap_or_default()),
         });
         // What a cycle takes is the GPU's: of a kernel that has changed, and of another of its name, it is not known.
@@ -138,7 +138,7 @@ impl Time {
             "recorded_us": self.recorded_us(),
             "record_passed_over": self.recorded.as_ref().and_then(|r| r.as_ref().err()),
             "bound": bound,
-            "waves": self.cost.waves, "programs_per_sm": self.cost.held, "resident_threads": self.cost.resident_threads,
+            "waves": self.cost.waves, "programs_per_sm": self.cost.ctas_per_sm, "resident_threads": self.cost.resident_threads,
             "next": self.next.as_ref().map(|(config, share)| json!([config.to_string(), share])),
             "next_recorded": self.recorded.as_ref().and_then(|r| r.as_ref().ok()?.configs.get(1)).map(|t| json!([t.config, t.us])),
         })
@@ -166,7 +166,7 @@ impl Time {
         let mut text = format!(
             "time     {time}; {} waves of {} programs per SM, {:.0} % of its threads\n",
             c.waves,
-            c.held,
+            c.ctas_per_sm,
             100.0 * c.resident_threads as f64 / f64::from(self.most_threads)
         );
         if let Some(r) = &self.roofline {

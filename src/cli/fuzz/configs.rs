@@ -1,7 +1,7 @@
 //! `atlas fuzz --configs`: random kernels that say the same whatever the size of their tiles, each in several configs.
 //!
 //! An axis is counted by the grid or by a loop, in tiles whose size a config chooses, or it is whole. Values have axes by
-//! name: tiles of the grid's axes are stored where they were counted, those of the loop's are folded, and what begins
+//! name: tiles of the grid's axes are stored where they were counted, those of the loop's are reduced, and what begins
 //! elsewhere than a tile does says so by the size of the tile. So an element of an output is the same sum in any config, in
 //! another order; tiles of one element are among the configs always.
 
@@ -180,7 +180,7 @@ impl Generator {
             let factors = Box::new([self.anchored(&[shape[0], BK]), self.anchored(&[BK, shape[1]])]);
             (shape.to_vec(), 0.0, Expr::Dot { factors, acc: Some(Box::new(me)), tf32: false })
         } else {
-            // The axis that is folded stands before that of the shape, or behind it.
+            // The axis that is reduced stands before that of the shape, or behind it.
             let (tile, folded) = match self.rng.percent(50) {
                 true => ([shape[axis], BK], 1),
                 false => ([BK, shape[axis]], 0),

@@ -261,7 +261,7 @@ impl<'r> Emitter<'r> {
             Expr::Table(i) => return self.table(i),
             Expr::Unary(op, a) => {
                 let a = self.expr(a)?;
-                let a = if op.row().leaps { self.pushed(a)? } else { a };
+                let a = if op.row().is_discontinuous { self.pushed(a)? } else { a };
                 return self.function(*op, a);
             }
             Expr::Binary(op, pair) => {

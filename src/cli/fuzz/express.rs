@@ -45,7 +45,7 @@ impl Generator {
                 let x = self.number_of(ty.dtype);
                 Expr::Other(x, Box::new(self.express(scope, ty, depth - 1)))
             }
-            66..80 => self.fold(scope, ty, depth),
+            66..80 => self.reduce(scope, ty, depth),
             80..92 if ty.shape.len() == 2 && !ty.shape.contains(&ONE) && ty.dtype.is_float() => {
                 let product = self.dot(scope, &ty.shape, None);
                 if ty.dtype == DType::F32 { product } else { Expr::cast(ty.dtype, product) }
@@ -232,8 +232,8 @@ impl Generator {
         Expr::binary(op, self.express(scope, ty, depth - 1), wide)
     }
 
-    /// A fold of a larger tile: along an axis of extent 1, else along any, and then broadcast.
-    fn fold(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
+    /// A reduction of a larger tile: along an axis of extent 1, else along any, and then broadcast.
+    fn reduce(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         let op = self.fold_op();
         if ty.shape.is_empty() {
             let rank = 1 + self.rng.below(2);
@@ -256,7 +256,7 @@ impl Generator {
         if ones.is_empty() { Expr::Broadcast(Box::new(folded), ty.shape.clone()) } else { folded }
     }
 
-    /// A tile that a fold takes: often a ragged one, of whose zeros a few operations make something else.
+    /// A tile that a reduction takes: often a ragged one, of whose zeros a few operations make something else.
     fn folded_tile(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         if self.rng.percent(45) {
             return self.express(scope, ty, depth);
@@ -335,7 +335,7 @@ impl Generator {
         Expr::Dot { factors: Box::new(factors), acc: acc.map(Box::new), tf32 }
     }
 
-    /// A value of the scope brought to a type: cast, folded, broadcast, transposed.
+    /// A value of the scope brought to a type: cast, reduced, broadcast, transposed.
     pub(super) fn adapted(&mut self, scope: &Scope, ty: &Type) -> Option<Expr> {
         if scope.values.is_empty() {
             return None;

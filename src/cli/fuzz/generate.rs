@@ -365,7 +365,7 @@ impl Generator {
             _ => self.express(scope, &ty, 4),
         };
         if let Some(name) = self.shown.take() {
-            // Of all that is made of states nothing is lost in folds.
+            // Of all that is made of states nothing is lost in reductions.
             value = Expr::cast(dtype, Expr::Var(name));
         }
         if self.rng.percent(15) {
@@ -507,7 +507,7 @@ impl Generator {
         }
     }
 
-    /// What follows a carried value: a sum, a product, a fold, another carried value.
+    /// What follows a carried value: a sum, a product, a reduction, another carried value.
     fn next(&mut self, inside: &Scope, carried: &[Carried], types: &[Type], i: usize) -> Expr {
         let (me, ty) = (Expr::Var(carried[i].inner), &types[i]);
         self.budget = 8;
@@ -546,7 +546,7 @@ impl Generator {
         }
     }
 
-    /// A fold of a dim that a scope's coordinate counts, or any other.
+    /// A reduction of a dim that a scope's coordinate counts, or any other.
     pub(super) fn fold_op(&mut self) -> ReduceOp {
         self.rng.of(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min])
     }

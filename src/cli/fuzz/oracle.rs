@@ -10,7 +10,7 @@ use super::emit::{Noise, emit_judged};
 use super::recipe::Recipe;
 use super::values::Argument;
 use atlas_dsl::{DType, Kernel};
-use atlas_interp::{Arg, InterpError, Mode, Scalar, TensorView, TensorViewMut, run};
+use atlas_tile_interp::{Arg, InterpError, Mode, Scalar, TensorView, TensorViewMut, run};
 
 /// Runs with noise; half of them have the signs of the other half turned.
 const NOISY: u64 = 6;

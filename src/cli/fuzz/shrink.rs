@@ -245,7 +245,7 @@ fn without(body: &mut Vec<Stmt>, at: &mut usize) {
     edit_at(body, at, &mut |body, i| drop(body.remove(i)));
 }
 
-/// One iterate of a loop in place of the loop, or what it starts with.
+/// One iteration of a loop in place of the loop, or what it starts with.
 fn without_loop(body: &mut Vec<Stmt>, at: &mut usize) {
     let empty = !at.is_multiple_of(2);
     *at /= 2;

@@ -9,11 +9,11 @@ use crate::cli::stages;
 use atlas_codegen::Target;
 use atlas_dsl::op::{Op, UnaryOp};
 use atlas_dsl::{Diagnostics, Kernel, Verified, verify};
-use atlas_interp::{Mode, check_ring};
 use atlas_runtime::Device;
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::fault::FaultKind;
 use atlas_sim::launch::Policy;
+use atlas_tile_interp::{Mode, check_ring};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The schedules of the simulator, each with its seed.

@@ -2,7 +2,7 @@
 
 use super::super::jobs::Job;
 use super::super::print::say;
-use super::super::{show, stages, turn};
+use super::super::{gpu_lock, show, stages};
 use super::tuner::Tuner;
 use super::{file, ranked};
 use anyhow::{Context, Result, ensure};
@@ -33,7 +33,7 @@ pub(super) fn run(
     let (mut sizes, mut measured, mut problems) = (0, 0, Vec::new());
     let records = file::records(folder, "--records")?;
     let files = records.len();
-    let _turn = tuner.as_ref().map(|tuner| turn::take(&tuner.device)).transpose()?;
+    let _lock = tuner.as_ref().map(|tuner| gpu_lock::acquire(&tuner.device)).transpose()?;
     let mut progress = show::Progress::new(files);
     for (file, record) in records {
         let name = file.display().to_string();

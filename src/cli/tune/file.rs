@@ -1,7 +1,7 @@
 //! Record files in a folder: `FOLDER/GPU/KERNEL.toml`, read, changed and written whole under a lock of the folder.
 
+use super::super::gpu_lock::slug;
 use super::super::print::tell;
-use super::super::turn::slug;
 use anyhow::{Context, Result, bail};
 use atlas_runtime::files;
 use atlas_runtime::records::{MOST_CONFIGS, MOST_SIZES, Record, TunedSize};

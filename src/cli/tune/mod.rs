@@ -19,7 +19,7 @@ use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
 use super::print::tell;
-use super::{compile, input, record, show, stages};
+use super::{compile, host_info, input, show, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
@@ -215,7 +215,7 @@ fn build_request(job: &Job, config: &Config) -> Value {
 
 /// `2026-11-24, driver 580.159.04, 1980 MHz, atlas 0.1.0`.
 fn measured_text(device: &Device) -> String {
-    let r = record::record(device);
+    let r = host_info::host_info(device);
     let text = |v: &Value| v.as_str().unwrap_or("?").to_owned();
     let (gpu, date) = (&r["gpu"], text(&r["date"]));
     let date = date.split('T').next().unwrap_or("?");

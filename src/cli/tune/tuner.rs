@@ -1,8 +1,8 @@
 //! The search itself: what is ready is measured, and the result is recorded.
 
+use super::super::gpu_lock;
 use super::super::jobs::Job;
 use super::super::print::{say, tell};
-use super::super::turn;
 use super::child::{Answer, Pool, Worker};
 use super::pack::Task;
 use super::search::{Times, halving};
@@ -76,7 +76,7 @@ impl Tuner<'_> {
         let start = Instant::now();
         self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
         file::probe(&self.args.records, &self.gpu)?;
-        let _turn = turn::take(&self.device)?;
+        let _lock = gpu_lock::acquire(&self.device)?;
         let total = tasks.len();
         let todo: Vec<usize> = (0..total).filter(|&at| self.args.again || !self.is_recorded(&tasks[at].job)).collect();
         let known = total - todo.len();

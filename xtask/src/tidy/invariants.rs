@@ -8,7 +8,7 @@ use super::tree::Tree;
 const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
 
 /// Packages that compute and do nothing else.
-const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "interp/src/", "ops/src/"];
+const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "tile-interp/src/", "ops/src/"];
 
 /// The one file that launches.
 const LAUNCHER: &str = "runtime/src/launch.rs";

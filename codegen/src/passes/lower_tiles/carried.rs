@@ -1,16 +1,16 @@
 //! Tiles that a loop carries in shared memory: the buffer each lives in, and when it is replaced.
 //!
 //! # Promise
-//! At the head of each iterate, and after the last, the buffer of a carried tile holds the tile that Tile IR says: what the
-//! loop starts with, then what the body left, computed from the tiles of the same iterate.
+//! At the head of each iteration, and after the last, the buffer of a carried tile holds the tile that Tile IR says: what the
+//! loop starts with, then what the body left, computed from the tiles of the same iteration.
 //!
 //! # Argument
 //! *Replacing.* All tiles of a loop are assigned together. What the body leaves is made whole in registers, which ends all
 //! that it reads; then all of it is stored. Nothing follows in the body but the release of the ring.
 //!
 //! *Starting.* The first tile is stored before the loop, tile after tile. It may take over the buffer of a loaded tile
-//! ([`Lower::dying_buffer`]) if nothing reads that tile afterwards: it is loaded in this block, so that no iterate of a loop
-//! around finds it overwritten; all that is computed from it serves this one start, or ends in folds that stand before the
+//! ([`Lower::dying_buffer`]) if nothing reads that tile afterwards: it is loaded in this block, so that no iteration of a loop
+//! around finds it overwritten; all that is computed from it serves this one start, or ends in reductions that stand before the
 //! loop and are made where they stand. Anything computed from it on the way may be made again, at a store behind the loop, so
 //! it must have no other use either, not even as what another carried tile starts with. The buffer is as the loop wants it: one stage, the
 //! same type and padding, which the copy has filled with 0.
@@ -39,7 +39,7 @@ use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
 
 impl Lower<'_> {
-    /// Stores what an iterate leaves to the buffers of the tiles that it replaces.
+    /// Stores what an iteration leaves to the buffers of the tiles that it replaces.
     pub(super) fn store_carried(&mut self, yields: &[Value], params: &[Value]) -> Result<(), CompileError> {
         let mut updates = Vec::new();
         for (&next, &param) in yields.iter().zip(params) {
@@ -91,14 +91,14 @@ impl Lower<'_> {
         }
         let Some(leaf) = leaf else { return Ok(None) };
         // What is made on the way serves this loop alone, once; what else reads the loaded tile is over before, for it
-        // ends in folds, which are made where they stand.
+        // ends in reductions, which are made where they stand.
         let before = |u: &Use| Some(u.block) == block && self.feeds_earlier_folds_only(u.inst, at);
         let serves = |u: &Use| tree.contains(&u.inst) || before(u);
         let once = self.uses.get(init).iter().filter(|u| u.inst == at).count() == 1;
         // What the tree is made of may be made again where it is used, also as what another tile starts as.
         let made = tree.iter().flat_map(|&i| &self.tile.results[i]);
         let own = made.into_iter().all(|&r| self.uses.get(r).iter().all(|u| serves(u) || (r == init && u.inst == at)));
-        // A tile from outside the block is there again for the next iterate of a loop around it.
+        // A tile from outside the block is there again for the next iteration of a loop around it.
         let here = self.tile.def_op(leaf).is_some_and(|(i, _)| self.uses.block_of(i) == block);
         let early = here && self.uses.get(leaf).iter().all(|u| tree.contains(&u.inst) || before(u));
         let used_again = (!once || !own) && !is_planted(Mutation::InitTaken);
@@ -116,7 +116,7 @@ impl Lower<'_> {
         Ok((self.k.buffers[buffer].layout == wanted).then_some(buffer))
     }
 
-    /// True if all that an instruction computes ends in folds that come before `at` in its block.
+    /// True if all that an instruction computes ends in reductions that come before `at` in its block.
     fn feeds_earlier_folds_only(&self, inst: Inst, at: Inst) -> bool {
         let Some(block) = self.uses.block_of(at) else { return false };
         let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);

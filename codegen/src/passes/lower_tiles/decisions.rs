@@ -43,7 +43,7 @@ impl Lower<'_> {
         // Looked up, never iterated.
         let mut said = HashSet::new();
         for inst in self.tile.insts.keys() {
-            let Some(verdict) = self.precision.verdict(inst) else { continue };
+            let Some(verdict) = self.approximations.verdict(inst) else { continue };
             let (name, loc) = (self.operation(inst), self.tile.locs[inst]);
             if !said.insert((name, loc, verdict)) {
                 continue;

@@ -1,4 +1,4 @@
-//! Products and folds.
+//! Products and reductions.
 
 use super::Lower;
 use crate::analysis::Home;
@@ -44,10 +44,10 @@ impl Lower<'_> {
         Ok(self.convert(sum, &asked))
     }
 
-    /// A fold: within each warp, then across warps through shared memory where they share the axes.
+    /// A reduction: within each warp, then across warps through shared memory where they share the axes.
     pub(super) fn lower_reduce(&mut self, inst: Inst) -> Result<(), CompileError> {
         let Op::Reduce { op, value, ref axes } = self.tile.insts[inst] else {
-            return Err(CompileError::bug("not a fold"));
+            return Err(CompileError::bug("not a reduction"));
         };
         let axes = axes.clone();
         let v = self.tile.results[inst][0];
@@ -64,13 +64,13 @@ impl Lower<'_> {
         let mut result = self.push_tile(GpuOp::Reduce { op, value: f, axes: axes.clone() }, wide, &partial);
         if let Some(gathered) = across {
             let trailing = gathered.shape.len() as u8 - 1;
-            let all = self.push_tile(GpuOp::Convert(result), wide, &gathered);
-            let one = gathered.fold(&[trailing]);
+            let all = self.push_tile(GpuOp::ConvertLayout(result), wide, &gathered);
+            let one = gathered.reduce(&[trailing]);
             let sum = self.push_tile(GpuOp::Reduce { op, value: all, axes: vec![trailing] }, wide, &one);
             let one = one.without_unit_padding();
             let sum = self.convert(sum, &one);
             let shape = one.shape[..one.shape.len() - 1].to_vec();
-            let flat = one.reshape(&shape).ok_or_else(|| CompileError::bug("a fold's trailing axis"))?;
+            let flat = one.reshape(&shape).ok_or_else(|| CompileError::bug("a reduction's trailing axis"))?;
             result = self.push_tile(GpuOp::Reshape(sum), wide, &flat);
         }
         if wide != dtype {
@@ -86,14 +86,14 @@ impl Lower<'_> {
 
     fn layout_for_fold(&self, value: Value) -> Result<Fragment, CompileError> {
         if self.placement.layout(value).is_none() {
-            // A constant tile is folded in any layout.
+            // A constant tile is reduced in any layout.
             return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));
         }
         self.layout_of(value)
     }
 }
 
-/// The layout after folding axes within each warp, and, if warps share the axes, the layout that
+/// The layout after reducing axes within each warp, and, if warps share the axes, the layout that
 /// gathers their partial results in registers. Partial results are numbered along a trailing axis.
 fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>) {
     let on = |m: &Mode| m.axis.is_some_and(|a| axes.contains(&a));
@@ -111,12 +111,12 @@ fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>)
         lanes *= m.extent;
     }
     if parts == 1 {
-        return (layout.fold(axes), None);
+        return (layout.reduce(axes), None);
     }
-    let mut partial = layout.fold(axes);
+    let mut partial = layout.reduce(axes);
     partial.shape.push(parts);
     partial.threads = threads;
-    let mut gathered = partial.fold(&[trailing]);
+    let mut gathered = partial.reduce(&[trailing]);
     gathered.shape[usize::from(trailing)] = parts;
     gather(&mut gathered, parts, trailing);
     (partial, Some(gathered))

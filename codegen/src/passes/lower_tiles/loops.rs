@@ -19,7 +19,7 @@ impl Lower<'_> {
         let lo = self.fragment(lo, &scalar)?;
         let hi = self.fragment(hi, &scalar)?;
 
-        // Tiles carried in shared memory: the first iterate's is stored before the loop.
+        // Tiles carried in shared memory: the first iteration's is stored before the loop.
         let mut carried_fragments = Vec::new();
         for (k, &init) in inits.iter().enumerate() {
             let param = params[k + 1];
@@ -40,8 +40,8 @@ impl Lower<'_> {
             }
         }
 
-        // Loads that go through shared memory share a ring. It is filled before anything that an iterate computes: what reads
-        // where an iterate says is filled where it stands.
+        // Loads that go through shared memory share a ring. It is filled before anything that an iteration computes: what reads
+        // where an iteration says is filled where it stands.
         let mut loads = self.staged_loads(body);
         let carried = !self.runs_ahead(inst);
         loads.retain(|&load| is_place_known(self.tile, &self.uses, load, body, carried));
@@ -80,7 +80,7 @@ impl Lower<'_> {
             next.push(self.fragment(yields[*k], layout)?);
         }
         self.store_carried(&yields, &params[1..])?;
-        // The next iterate fills them again.
+        // The next iteration fills them again.
         for read in token.into_iter().chain(std::mem::replace(&mut self.read_here, outer_reads)) {
             self.push_effect(GpuOp::Release(read));
         }

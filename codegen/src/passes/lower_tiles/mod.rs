@@ -1,9 +1,9 @@
-//! `lower_tiles`: Tile IR to GPU IR, as its [`Frame`] says.
+//! `lower_tiles`: Tile IR to GPU IR, as its [`LoweringDecisions`] says.
 //!
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
 //! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
 //! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Features: removes nothing;
+//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Constructs: removes nothing;
 //! adds programs, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses,
 //! open-copies.
 //!
@@ -18,7 +18,7 @@ mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Extents, Frame, Home, Placement, Precision, Uses};
+use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Placement, Uses};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
@@ -40,7 +40,7 @@ struct Lower<'a> {
     tile: &'a Kernel,
     uses: Uses,
     extents: Extents,
-    precision: Precision,
+    approximations: Approximations,
     placement: Placement,
     schedule: Schedule,
     k: gpu::Kernel,
@@ -61,7 +61,8 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    let Frame { uses, placement, extents, precision, order } = Frame::choose(tile, schedule, cx.target, machine)?;
+    let LoweringDecisions { uses, placement, extents, approximations, order } =
+        LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
     let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();
@@ -74,7 +75,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         tile,
         uses,
         extents,
-        precision,
+        approximations,
         placement,
         schedule: *schedule,
         k,

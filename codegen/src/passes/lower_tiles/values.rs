@@ -119,7 +119,7 @@ impl Lower<'_> {
         if from.same_map(layout) {
             return v;
         }
-        self.push_tile(GpuOp::Convert(v), dtype, layout)
+        self.push_tile(GpuOp::ConvertLayout(v), dtype, layout)
     }
 
     /// Makes a value, given the operands that it wants. Its layout is what was asked for, or its own.
@@ -141,10 +141,10 @@ impl Lower<'_> {
             (Op::ScalarParam(p), _) => self.push_tile(GpuOp::ScalarParam(p), ty.dtype, layout),
             (Op::TableGet { table, .. }, at) => self.push_tile(GpuOp::TableGet(table, at.to_vec()), ty.dtype, layout),
             (Op::Unary(op, _), &[a]) => {
-                self.push_tile(GpuOp::Unary(op, self.precision.accuracy(inst), a), ty.dtype, layout)
+                self.push_tile(GpuOp::Unary(op, self.approximations.accuracy(inst), a), ty.dtype, layout)
             }
             (Op::Binary(op, ..), &[a, b]) => {
-                self.push_tile(GpuOp::Binary(op, self.precision.accuracy(inst), a, b), ty.dtype, layout)
+                self.push_tile(GpuOp::Binary(op, self.approximations.accuracy(inst), a, b), ty.dtype, layout)
             }
             (Op::Compare(p, ..), &[a, b]) => self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout),
             (Op::Select { .. }, &[c, t, f]) => self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout),
@@ -154,7 +154,7 @@ impl Lower<'_> {
                 if valid.is_empty() || self.extents.is_filled_with(self.tile, value, other) {
                     return Ok(a);
                 }
-                self.push_tile(GpuOp::Refill { value: a, neutral: other, valid }, ty.dtype, layout)
+                self.push_tile(GpuOp::MaskInvalid { value: a, neutral: other, valid }, ty.dtype, layout)
             }
             (Op::Broadcast { .. }, &[a]) => self.push_tile(GpuOp::Broadcast(a), ty.dtype, layout),
             (Op::Reshape { value, ref axes }, &[a]) => {
@@ -218,7 +218,7 @@ impl Lower<'_> {
         let (dtype, layout) = self.k.tile(fragment);
         let layout = layout.clone();
         let valid = self.valid(v, axes)?;
-        Ok(self.push(GpuOp::Refill { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
+        Ok(self.push(GpuOp::MaskInvalid { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
     }
 
     /// Which elements of `v` are real along some axes.

@@ -1,9 +1,9 @@
 //! `split_tiles`: what is too wide for the registers is made by column ranges.
 //!
-//! Needs: whole tiles, each made once. Establishes: where a store or a fold along columns takes a tree of operations that
+//! Needs: whole tiles, each made once. Establishes: where a store or a reduction along columns takes a tree of operations that
 //! nothing else uses, and the widest tile of it needs more registers than the budget, the tree is made range by range, each
-//! stored or folded before the next. Never: changes what is computed, or cuts what a tree does not consist of alone.
-//! Refuses: nothing. Features: removes nothing; adds nothing.
+//! stored or reduced before the next. Never: changes what is computed, or cuts what a tree does not consist of alone.
+//! Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! ```text
 //!                                    %f = mma [64, 64, 32] %A, %B
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! # Promise
-//! The same elements are stored and folded; sums of columns are added range by range.
+//! The same elements are stored and reduced; sums of columns are added range by range.
 //!
 //! # Argument
 //! *Trees.* All of a tree is element-wise, repeated along columns, a product, or loaded from a tensor that the kernel does not
@@ -27,13 +27,13 @@
 //! reads in shared memory, nor gives up the stage that it lies in; else the tree stays whole. A root that overwrites a tile
 //! which its tree reads does so range by range, which is right if a range reads those columns of it alone.
 //!
-//! *Stores in a row.* What an iterate leaves is stored behind all that it computes, by one store after the other, each
+//! *Stores in a row.* What an iteration leaves is stored behind all that it computes, by one store after the other, each
 //! to a buffer of its own. Whole tiles were read before; one by ranges reads when it is stored. So stores go first whose
 //! buffers nobody of the others reads; where each waits for another, one stays whole, after which it reads nothing.
 //!
 //! *Padding.* Ranges may have a layout of their own. Where it has padding that the whole has not, 0 is put there before it is
 //! stored to shared memory; where it reaches fewer rows, the first store of a buffer zeroes it before, and later ones find
-//! zeros. What is folded has the whole's layout, cut, and needs no other neutrals.
+//! zeros. What is reduced has the whole's layout, cut, and needs no other neutrals.
 //!
 //! # Breaks it
 //! - Tiles that feed or exchange one another, and of two widths:
@@ -99,7 +99,7 @@ pub fn split_tiles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
 fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
     match &k.insts[inst] {
         Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
-        // Partial folds of ranges meet in one column.
+        // Partial reductions of ranges meet in one column.
         Op::Reduce { value, axes, .. } => {
             let last = k.tile(*value).1.shape.len().checked_sub(1)?;
             axes.contains(&(last as u8)).then_some(*value)
@@ -176,7 +176,7 @@ fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) 
 
 /// Makes the trees of a block by ranges, and takes out what they were.
 fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut Notes) {
-    let mut folds = BTreeMap::new();
+    let mut reductions = BTreeMap::new();
     let mut out = Vec::new();
     for inst in std::mem::take(&mut k.blocks[block].insts) {
         let Some(plan) = plans.get(&inst) else {
@@ -191,7 +191,7 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut
         for first in (0..cols).step_by(len as usize) {
             before = Ranges::new(k, plan, first, len, &mut out).root(inst, before);
         }
-        folds.extend(k.results[inst].first().copied().zip(before));
+        reductions.extend(k.results[inst].first().copied().zip(before));
         notes.push(subject(k, inst), k.locs[inst], || {
             let ranges = format!("by {} ranges of {len} columns", cols / len);
             let Plan { widest, budget, .. } = plan;
@@ -200,7 +200,7 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut
     }
     k.blocks[block].insts = out;
     for op in k.insts.values_mut() {
-        op.replace_operands(|v| folds.get(&v).copied().unwrap_or(v));
+        op.replace_operands(|v| reductions.get(&v).copied().unwrap_or(v));
     }
     let made: BTreeSet<Inst> = plans.values().flat_map(|p| p.tree.all()).collect();
     for block in [block].into_iter().chain(k.blocks.keys().filter(|&b| b != block).collect::<Vec<_>>()) {
@@ -213,6 +213,6 @@ fn subject(k: &Kernel, root: Inst) -> String {
     match &k.insts[root] {
         Op::StoreGlobal { param, .. } => format!("store {}", k.params[*param].name),
         Op::StoreShared { to, .. } => format!("tile {}", k.buffers[to.buffer].name),
-        _ => "fold".to_owned(),
+        _ => "reduction".to_owned(),
     }
 }

@@ -23,7 +23,7 @@ impl<'k> Ranges<'k> {
         Ranges { k, plan, first, len, out, made: BTreeMap::new() }
     }
 
-    /// Makes columns of what a root takes and does with them what it does. A fold adds what came before and gives the sum.
+    /// Makes columns of what a root takes and does with them what it does. A reduction adds what came before and gives the sum.
     pub(super) fn root(&mut self, root: Inst, before: Option<Value>) -> Option<Value> {
         let mut op = self.k.insts[root].clone();
         match &mut op {
@@ -64,7 +64,7 @@ impl<'k> Ranges<'k> {
             return made;
         }
         let ValueDef::Result(inst, _) = self.k.values[made].def else { return made };
-        self.push(Op::Refill { value: made, neutral: 0.0, valid: vec![] }, self.k.values[made].ty.clone(), inst)
+        self.push(Op::MaskInvalid { value: made, neutral: 0.0, valid: vec![] }, self.k.values[made].ty.clone(), inst)
     }
 
     /// The range's columns of a value. What it is made of comes first, from a list: chains are as long as a kernel.
@@ -104,8 +104,8 @@ impl<'k> Ranges<'k> {
         match &self.k.insts[inst] {
             Op::LoadShared(_) | Op::LoadGlobal { .. } => vec![],
             Op::Broadcast(a) if is_column(self.k, *a) => vec![],
-            Op::Convert(a) if self.shared(*a).is_some() => vec![],
-            Op::Refill { value, .. } => vec![*value],
+            Op::ConvertLayout(a) if self.shared(*a).is_some() => vec![],
+            Op::MaskInvalid { value, .. } => vec![*value],
             Op::Mma { acc, .. } => acc.iter().copied().collect(),
             op => {
                 let mut operands = Vec::new();
@@ -136,12 +136,12 @@ impl<'k> Ranges<'k> {
                 let from = layout.broadcast_source(&self.k.tile(a).1.shape);
                 op = Op::Broadcast(self.in_layout(a, &from));
             }
-            Op::Convert(a) => {
+            Op::ConvertLayout(a) => {
                 let made = self.moved(*a, dtype, &layout);
                 self.made.insert(v, made);
                 return;
             }
-            Op::Refill { value, valid, .. } => {
+            Op::MaskInvalid { value, valid, .. } => {
                 *value = self.made_of(*value);
                 let (first, len) = (self.first, self.len);
                 let narrow = |v: &mut Valid| {
@@ -187,10 +187,10 @@ impl<'k> Ranges<'k> {
             return v;
         }
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return v };
-        if let Op::Convert(before) = self.k.insts[inst] {
+        if let Op::ConvertLayout(before) = self.k.insts[inst] {
             return self.in_layout(before, layout);
         }
-        self.push(Op::Convert(v), Type::Fragment { dtype, layout: layout.clone() }, inst)
+        self.push(Op::ConvertLayout(v), Type::Fragment { dtype, layout: layout.clone() }, inst)
     }
 
     fn push(&mut self, op: Op, ty: Type, like: Inst) -> Value {

@@ -79,7 +79,7 @@ impl Tree {
             }
         }
         match &k.insts[root] {
-            // What ranges are folded to meets in one layout.
+            // What ranges are reduced to meets in one layout.
             Op::Reduce { value, .. } => {
                 let whole = k.tile(*value).1;
                 (layouts.get(whole) == whole.narrowed(len).as_ref()).then_some(layouts)
@@ -123,7 +123,7 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
             op.visit_operands(|v| operands.push(v));
             operands
         }
-        Op::Refill { value: v, .. } | Op::Convert(v) | Op::WaitMma(v, 0) => vec![*v],
+        Op::MaskInvalid { value: v, .. } | Op::ConvertLayout(v) | Op::WaitMma(v, 0) => vec![*v],
         Op::Mma { acc, accumulate: None, .. } => acc.iter().copied().collect(),
         Op::LoadGlobal { param, .. } if k.params[*param].kind.is_read_only() => vec![],
         Op::Broadcast(v) if is_column(k, *v) => vec![],

@@ -1,4 +1,4 @@
-//! A fold along an axis that the tile does not have.
+//! A reduction along an axis that the tile does not have.
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {

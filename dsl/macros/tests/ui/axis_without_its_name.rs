@@ -1,4 +1,4 @@
-//! The axis of a fold as a plain number, and names that no argument has.
+//! The axis of a reduction as a plain number, and names that no argument has.
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {

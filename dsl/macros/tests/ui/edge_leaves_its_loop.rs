@@ -1,4 +1,4 @@
-//! Tiles whose edge differs between iterates, carried out of their loop.
+//! Tiles whose edge differs between iterations, carried out of their loop.
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
@@ -16,7 +16,7 @@ atlas_kernel! {
                 c = exp(load(x[n, span(d * BD + 1, BD)]).or(0.0)) * load(w[d]);
                 sums += sum(load(x[n, d]) * load(w[d]), axis = 1);
             }
-            // This edge is the same in every iterate.
+            // This edge is the same in every iteration.
             let mut rows = load(x[n, span(0, BD)]);
             for _ in 0..3 {
                 rows = rows * 2.0 + load(x[n, span(0, BD)]);

@@ -31,7 +31,7 @@ atlas_kernel! {
         }
     }
 
-    // A name that is computed anew in each iterate on purpose.
+    // A name that is computed anew in each iteration on purpose.
     pub kernel shifted(x: &Tensor<f32, [N, T]>, y: &mut Tensor<f32, [N, T]>)
     tune { BN: [64] }
     {

@@ -5,7 +5,7 @@
 //! Where the function is valid only because of an `or`, the derivative by what stands before the `or` is 0, and valid.
 //!
 //! # Argument
-//! Constraints come from loads and from what loops and folds leave, and element-wise operations take the union. So the
+//! Constraints come from loads and from what loops and reductions leave, and element-wise operations take the union. So the
 //! *sources* of two values, the tiles that they are computed from without an `or` between, say which one has constraints that
 //! the other lacks. `select(s == s, x, x)` is `x` with the constraints of a source `s`: every device gives `x`, and the
 //! compiler drops the choice. What has all sources already is left as it is.
@@ -13,7 +13,7 @@
 //! # Breaks it
 //! - A partial that is a number: tests/agreement/edges_of_derivatives.rs::a_number_is_valid_where_its_function_is.
 //! - A factor that is not valid where an `or` made the result so: tests/agreement/edges_of_derivatives.rs::past_an_or_stands_zero.
-//! - Random functions: interp/tests/suite/derivatives.rs::random_functions_over_ragged_tiles.
+//! - Random functions: tile-interp/tests/suite/derivatives.rs::random_functions_over_ragged_tiles.
 
 use super::slopes::Slopes;
 use crate::builder::Operand;

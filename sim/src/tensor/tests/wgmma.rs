@@ -9,7 +9,7 @@ use crate::tensor::descriptor::{Descriptor, Major};
 use crate::tensor::element;
 use crate::tensor::layout::operand_offset;
 use crate::tensor::swizzle::Swizzle;
-use crate::tensor::wgmma::{Operand, Place, WARP_ROWS, accumulator, check, left, wgmma};
+use crate::tensor::wgmma::{SharedOperand, Operand, WARP_ROWS, accumulator, check, left, wgmma};
 use rand::Rng;
 
 /// Reads chunks of a slice.
@@ -105,9 +105,10 @@ fn operands_in_shared_memory() {
                 put(&mut memory, &da, major, spec.a_type, &a);
                 put(&mut memory, &db, major, spec.b_type, &b);
                 let mut read = reader(&memory);
-                let load = |place: Place, read: &mut _| Operand::from_shared(&place, false, Arithmetic::Ieee, read);
-                let left = load(Place::of_a(&spec, da.encode()).unwrap(), &mut read).unwrap();
-                let right = load(Place::of_b(&spec, db.encode()).unwrap(), &mut read).unwrap();
+                let load =
+                    |place: SharedOperand, read: &mut _| Operand::from_shared(&place, false, Arithmetic::Ieee, read);
+                let left = load(SharedOperand::of_a(&spec, da.encode()).unwrap(), &mut read).unwrap();
+                let right = load(SharedOperand::of_b(&spec, db.encode()).unwrap(), &mut read).unwrap();
                 let result = execute(&spec, std::slice::from_ref(&left), &right, true, &d);
                 expect(&spec, &a, &b, &d, 1.0, &result);
                 let zeros = vec![vec![0; n.into()]; 64];
@@ -131,7 +132,7 @@ fn left_operand_in_registers() {
         let d = matrix(&mut rng, 64, 24, spec.d_type);
         let mut memory = vec![0; 8192];
         put(&mut memory, &db, Major::K, spec.b_type, &b);
-        let place = Place::of_b(&spec, db.encode()).unwrap();
+        let place = SharedOperand::of_b(&spec, db.encode()).unwrap();
         for negate_b in [true, false] {
             let right = Operand::from_shared(&place, negate_b, Arithmetic::Ieee, &mut reader(&memory)).unwrap();
             let warps: Vec<Operand> = a
@@ -156,10 +157,11 @@ fn exact_words_and_their_negation() {
     let mut memory = vec![0; 16384];
     put(&mut memory, &da, Major::K, MmaType::Bf16, &a);
     put(&mut memory, &db, Major::K, MmaType::Bf16, &b);
-    let load =
-        |place: Place, negate| Operand::from_shared(&place, negate, Arithmetic::Exact, &mut reader(&memory)).unwrap();
-    let left = load(Place::of_a(&spec, da.encode()).unwrap(), true);
-    let right = load(Place::of_b(&spec, db.encode()).unwrap(), false);
+    let load = |place: SharedOperand, negate| {
+        Operand::from_shared(&place, negate, Arithmetic::Exact, &mut reader(&memory)).unwrap()
+    };
+    let left = load(SharedOperand::of_a(&spec, da.encode()).unwrap(), true);
+    let right = load(SharedOperand::of_b(&spec, db.encode()).unwrap(), false);
     let result = execute(&spec, &[left], &right, true, &d);
     for (row, column) in (0..64).flat_map(|r| (0..8).map(move |c| (r, c))) {
         let sum = (0..16).fold(0u64, |sum, k| sum.wrapping_add(a[row][k] * b[column][k]));
@@ -187,9 +189,9 @@ fn faults() {
         assert_eq!(check(&spec, Arithmetic::Ieee).unwrap_err().kind, FaultKind::Illegal, "{spec:?}");
     }
     // Faults of reading pass through, and a hostile descriptor does not panic.
-    let place = Place::of_b(&good, tight(0, Major::K, 16, 64, Swizzle::B128).encode()).unwrap();
+    let place = SharedOperand::of_b(&good, tight(0, Major::K, 16, 64, Swizzle::B128).encode()).unwrap();
     let kind = Operand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).unwrap_err().kind;
     assert_eq!(kind, FaultKind::OutOfBounds);
-    let place = Place::of_b(&good, 0x3fff_3fff_3fff).unwrap();
+    let place = SharedOperand::of_b(&good, 0x3fff_3fff_3fff).unwrap();
     assert!(Operand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).is_err());
 }

@@ -1,0 +1,337 @@
+//! The relative errors that approximate functions make, counted in steps from operands to results.
+
+use super::super::Uses;
+use super::facts::{Facts, seen_through};
+use super::{Approximations, DECAY, MOST, Verdict};
+use crate::gpu::Accuracy;
+use crate::mutation::{Mutation, is_planted};
+use atlas_dsl::ir::{Kernel, ValueDef};
+use atlas_dsl::op::{BinaryOp, Op, ReduceOp, UnaryOp};
+use atlas_dsl::reach::constant_float;
+use atlas_dsl::validity::yields;
+use atlas_dsl::{Block, Inst, Value};
+use cranelift_entity::SecondaryMap;
+
+/// What `x f'(x) / f(x)` comes to at most for exp, exp2 and sigmoid where the result is a normal number: 126 ln 2, and 128 ln 2.
+const OF_EXPONENTS: u32 = 89;
+
+/// Steps of a value that may be taken up by a scalar argument it is added to.
+const OF_SCALARS: u32 = 4;
+
+/// How far a value may be off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Error {
+    steps: u32,
+    /// It was multiplied by functions that decay, whose arguments' roundings come to [`DECAY`] together.
+    decays: bool,
+    /// The number counts functions that were found not to be approximate since.
+    stale: bool,
+}
+
+impl Error {
+    fn of(steps: u32) -> Error {
+        Error { steps, ..Error::default() }
+    }
+
+    /// All its steps.
+    fn all(self) -> u32 {
+        self.steps.saturating_add(if self.decays { DECAY } else { 0 })
+    }
+
+    /// The greater of each.
+    fn max(self, other: Error) -> Error {
+        Error {
+            steps: self.steps.max(other.steps),
+            decays: self.decays | other.decays,
+            stale: self.stale | other.stale,
+        }
+    }
+
+    /// That of a product.
+    fn plus(self, other: Error) -> Error {
+        let both = if self.decays && other.decays { DECAY } else { 0 };
+        Error {
+            steps: self.steps.saturating_add(other.steps).saturating_add(both),
+            decays: self.decays | other.decays,
+            ..Error::default()
+        }
+    }
+}
+
+/// One round: the errors of all values with the functions that are approximate still, of which each fault takes some away.
+pub(super) struct Errors<'a> {
+    kernel: &'a Kernel,
+    uses: &'a Uses,
+    facts: &'a Facts<'a>,
+    approximations: &'a mut Approximations,
+    errors: SecondaryMap<Value, Error>,
+    /// The walk to sources that met a value last, so that no walk clears them all.
+    met: SecondaryMap<Value, u32>,
+    walks: u32,
+    /// True if a function became precise.
+    changed: bool,
+}
+
+impl<'a> Errors<'a> {
+    /// Walks a kernel once; true if a function became precise.
+    pub(super) fn round(
+        kernel: &'a Kernel,
+        uses: &'a Uses,
+        facts: &'a Facts<'a>,
+        approximations: &'a mut Approximations,
+    ) -> bool {
+        let mut round = Errors {
+            kernel,
+            uses,
+            facts,
+            approximations,
+            errors: SecondaryMap::new(),
+            met: SecondaryMap::new(),
+            walks: 0,
+            changed: false,
+        };
+        round.block(kernel.body);
+        round.changed
+    }
+
+    fn block(&mut self, block: Block) {
+        let k = self.kernel;
+        for &inst in &k.blocks[block].insts {
+            if !self.uses.is_live(inst) {
+                continue;
+            }
+            if let Op::Loop { inits, body, .. } = &k.insts[inst] {
+                self.loop_(inst, inits, *body);
+                continue;
+            }
+            let mut stale = false;
+            k.insts[inst].visit_operands(|v| stale |= self.errors[v].stale);
+            let error = match self.transfer(inst).filter(|e| e.all() <= MOST) {
+                Some(error) => Error { stale, ..error },
+                // Whether this is one shows in the next round.
+                None if stale => Error { steps: 0, decays: false, stale },
+                None => {
+                    for source in self.sources(inst) {
+                        self.refuse(source, inst);
+                    }
+                    Error::of(self.own_steps(inst))
+                }
+            };
+            for &r in &k.results[inst] {
+                self.errors[r] = if k.ty(r).dtype.is_half() { Error::default() } else { error };
+            }
+        }
+    }
+
+    /// The same of a loop: its body is walked until what is carried no longer grows.
+    fn loop_(&mut self, inst: Inst, inits: &[Value], body: Block) {
+        let k = self.kernel;
+        let params = &k.blocks[body].params[1..];
+        // A loop around this one may walk it again, with more than before: what was carried then still is.
+        for (&p, &v) in params.iter().zip(inits) {
+            self.errors[p] = self.errors[p].max(self.errors[v]);
+        }
+        let mut walks = 0;
+        loop {
+            self.block(body);
+            walks += 1;
+            let mut grown = false;
+            for (&p, &v) in params.iter().zip(yields(k, body)) {
+                let (before, mut after) = (self.errors[p], self.errors[p].max(self.errors[v]));
+                // What only moves from one carried value to the next is there after a walk for each: this grows for ever.
+                if after.steps > before.steps && walks > params.len() + 1 {
+                    after.steps = MOST - if after.decays { DECAY } else { 0 };
+                }
+                grown |= after != before;
+                self.errors[p] = after;
+            }
+            if !grown {
+                break;
+            }
+        }
+        for (&r, &p) in k.results[inst].iter().zip(params) {
+            self.errors[r] = self.errors[p];
+        }
+    }
+
+    /// Makes a function precise; what was counted of it no longer holds.
+    fn refuse(&mut self, source: Inst, fault: Inst) {
+        self.approximations.verdicts[source] = Some(Verdict::Magnified(fault));
+        self.changed = true;
+        let k = self.kernel;
+        let mut open = k.results[source].clone();
+        while let Some(v) = open.pop() {
+            let error = &mut self.errors[v];
+            if error.all() == 0 || std::mem::replace(&mut error.stale, true) {
+                continue;
+            }
+            for user in self.uses.get(v) {
+                match &k.insts[user.inst] {
+                    Op::Yield(values) => open.extend(self.carried(user.block, values, v)),
+                    Op::Loop { inits, body, .. } => open.extend(self.carried(*body, inits, v)),
+                    _ => open.extend(&k.results[user.inst]),
+                }
+            }
+        }
+    }
+
+    /// What a loop's body has, and the loop leaves, of a value among those that it starts with or hands on.
+    fn carried(&self, body: Block, among: &[Value], v: Value) -> Vec<Value> {
+        let k = self.kernel;
+        let params = k.blocks[body].params[1..].iter();
+        let results = self.uses.loop_of(body).map_or(&[][..], |inst| &k.results[inst]);
+        let pairs = among.iter().zip(params.zip(results)).filter(|(of, _)| **of == v);
+        pairs.flat_map(|(_, (&p, &r))| [p, r]).collect()
+    }
+
+    /// The approximate functions that an operation, or an operand of it, has a step of.
+    fn sources(&mut self, fault: Inst) -> Vec<Inst> {
+        let k = self.kernel;
+        let (mut found, mut open) = (Vec::new(), Vec::new());
+        self.walks += 1;
+        if self.own_steps(fault) > 0 && !self.is_beyond_without(fault) {
+            found.push(fault);
+        }
+        k.insts[fault].visit_operands(|v| open.push(v));
+        while let Some(v) = open.pop() {
+            if self.errors[v].all() == 0 || std::mem::replace(&mut self.met[v], self.walks) == self.walks {
+                continue;
+            }
+            let (inst, at) = match k.values[v].def {
+                ValueDef::Grid(_) => continue,
+                ValueDef::Result(inst, at) => (inst, at as usize),
+                ValueDef::BlockParam(body, at) => match self.uses.loop_of(body) {
+                    Some(inst) if at > 0 => (inst, at as usize - 1),
+                    _ => continue,
+                },
+            };
+            match &k.insts[inst] {
+                Op::Loop { inits, body, .. } => open.extend([inits[at], yields(k, *body)[at]]),
+                op => {
+                    if self.own_steps(inst) > 0 {
+                        found.push(inst);
+                    }
+                    op.visit_operands(|v| open.push(v));
+                }
+            }
+        }
+        found
+    }
+
+    /// True if what a function makes of its operand's steps is too much whatever its own are.
+    fn is_beyond_without(&self, inst: Inst) -> bool {
+        let own = self.own_steps(inst);
+        self.transfer(inst).is_some_and(|e| e.all() - own > MOST)
+    }
+
+    /// Steps that an operation adds to those of its operands.
+    fn own_steps(&self, inst: Inst) -> u32 {
+        use UnaryOp::{Cos, Erf, Exp, Exp2, Gelu, GeluSlope, Rsqrt, Sigmoid, Sin, Sqrt, Tanh};
+        if self.approximations.accuracy(inst) != Accuracy::Approximate {
+            return 0;
+        }
+        match self.kernel.insts[inst] {
+            Op::Unary(Tanh | Erf | Sin | Cos | Gelu | GeluSlope, _) => 256,
+            _ if is_planted(Mutation::RoundingsForgotten) => 0,
+            Op::Unary(Exp | Sigmoid, _) => 32,
+            Op::Unary(Exp2 | Sqrt | Rsqrt, _) | Op::Binary(BinaryOp::Div, ..) => 1,
+            _ => 0,
+        }
+    }
+
+    /// The error of an operation's result; `None` if it magnifies that of an operand without bound.
+    fn transfer(&self, inst: Inst) -> Option<Error> {
+        let op = &self.kernel.insts[inst];
+        let own = Error::of(self.own_steps(inst));
+        let mut most = Error::default();
+        op.visit_operands(|v| most = most.max(self.errors[v]));
+        let most = Error { stale: false, ..most };
+        if most.all() == 0 {
+            return Some(own);
+        }
+        let e = |v: Value| Error { stale: false, ..self.errors[v] };
+        match *op {
+            Op::Unary(UnaryOp::Tanh | UnaryOp::Erf, v) => Some(e(v).plus(own)),
+            Op::Unary(UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Sigmoid, v) => {
+                Some(Error::of(e(v).all().saturating_mul(OF_EXPONENTS)).plus(own))
+            }
+            Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, v) => Some(Error::of(e(v).all().div_ceil(2)).plus(own)),
+            Op::Reduce { value, .. } if self.is_long_sum(inst) && self.is_all_decay(value) => Some(Error::default()),
+            Op::Binary(BinaryOp::Mul, a, b) => Some(self.product(inst, a, b)),
+            Op::Binary(BinaryOp::Div, a, b) => Some(e(a).plus(e(b)).plus(own)),
+            Op::Binary(BinaryOp::Add, a, b) if self.is_taken_up(a, b) || self.is_taken_up(b, a) => {
+                Some(most.plus(Error::of(most.all())))
+            }
+            ref op => self.keeps(inst, op).then_some(most),
+        }
+    }
+
+    fn product(&self, inst: Inst, a: Value, b: Value) -> Error {
+        let [of_a, of_b] = [a, b].map(|v| Error { stale: false, ..self.errors[v] });
+        // The roundings of all arguments count at once, and in a long sum no more than its own.
+        let decayed = |error: Error| Error { decays: error.decays || !self.is_long_sum(inst), ..error };
+        if self.is_all_decay(b) {
+            return decayed(of_a);
+        }
+        if self.is_all_decay(a) {
+            return decayed(of_b);
+        }
+        of_a.plus(of_b)
+    }
+
+    /// True of a function that decays and is approximate, of an argument that is right.
+    fn is_all_decay(&self, v: Value) -> bool {
+        let own = self.kernel.def_op(seen_through(self.kernel, v)).map_or(0, |(inst, _)| self.own_steps(inst));
+        own > 0 && self.errors[v].all() == own && self.facts.decays(v)
+    }
+
+    fn is_long_sum(&self, inst: Inst) -> bool {
+        self.kernel.results[inst].iter().all(|&r| self.facts.is_long_sum(r))
+    }
+
+    /// True if a scalar argument takes up the error of what is never negative: only if it is negative itself do they cancel.
+    fn is_taken_up(&self, v: Value, by: Value) -> bool {
+        let scalar = self.kernel.def_op(seen_through(self.kernel, by));
+        matches!(scalar, Some((_, Op::ScalarParam(_))))
+            && self.facts.has_no_sign(v)
+            && self.errors[v].all() <= OF_SCALARS
+    }
+
+    /// True if an operation's result is off by no more than its operands are.
+    fn keeps(&self, inst: Inst, op: &Op) -> bool {
+        let absorbs = || self.kernel.results[inst].iter().all(|&r| self.facts.absorbs(r));
+        match op {
+            Op::Cast(to, _) => to.is_float(),
+            Op::Unary(op, _) => matches!(op, UnaryOp::Neg | UnaryOp::Abs),
+            Op::Binary(op, a, b) => self.binary_keeps(*op, *a, *b) || absorbs(),
+            Op::Select { cond, .. } => self.errors[*cond].all() == 0,
+            Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.facts.has_no_sign(*value),
+            Op::Dot { a, b, .. } => self.errors[*a].all() == 0 && self.errors[*b].all() == 0 && absorbs(),
+            Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose(_)
+            | Op::Other { .. }
+            | Op::Store { .. }
+            | Op::Yield(_) => true,
+            _ => false,
+        }
+    }
+
+    fn binary_keeps(&self, op: BinaryOp, a: Value, b: Value) -> bool {
+        match op {
+            BinaryOp::Min | BinaryOp::Max => true,
+            BinaryOp::Add if a == b || (self.facts.has_no_sign(a) && self.facts.has_no_sign(b)) => true,
+            BinaryOp::Add | BinaryOp::Sub => {
+                let k = self.kernel;
+                // An error of the argument is magnified far from 0, the function's own is not.
+                let saturates = |v| match k.def_op(seen_through(k, v)) {
+                    Some((_, Op::Unary(UnaryOp::Erf | UnaryOp::Tanh, x))) => self.errors[*x].all() == 0,
+                    _ => false,
+                };
+                let one = |v| constant_float(k, seen_through(k, v)).is_some_and(|c| c.abs() == 1.0);
+                (saturates(a) && one(b)) || (one(a) && saturates(b))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The ticket of a phase: a kernel that has passed the verifier with the constructs of that phase.
+//!
+//! | phase | a kernel |
+//! |---|---|
+//! | `Placed` | says where each tile lives, by which layouts and atoms |
+//! | `Scheduled` | says besides who does what when |
+//! | `Lowered` | says how: each operation is one form of instruction, and the emitter takes nothing else |
+
+use super::{Constructs, Kernel, verify_constructs, verify_gpu};
+use atlas_dsl::Diagnostics;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+/// A phase, by what may stand in its kernels. Each phase is a type, which only marks a [`VerifiedKernel`].
+pub trait Phase {
+    /// What may stand in a kernel of this phase.
+    const CONSTRUCTS: Constructs;
+}
+
+/// After the first passes.
+#[derive(Clone, Debug)]
+pub struct Placed;
+
+/// After those that order work.
+#[derive(Clone, Debug)]
+pub struct Scheduled;
+
+/// After the last pass.
+#[derive(Clone, Debug)]
+pub struct Lowered;
+
+impl Phase for Placed {
+    const CONSTRUCTS: Constructs = Constructs::PROGRAMS
+        .with(Constructs::TOKENS)
+        .with(Constructs::NUMBERED)
+        .with(Constructs::BARE_WAITS)
+        .with(Constructs::CONVERTS)
+        .with(Constructs::UNPLACED)
+        .with(Constructs::OPEN_ACCESSES)
+        .with(Constructs::HINTS);
+}
+
+impl Phase for Scheduled {
+    const CONSTRUCTS: Constructs = Placed::CONSTRUCTS;
+}
+
+impl Phase for Lowered {
+    const CONSTRUCTS: Constructs = Constructs::TOKENS
+        .with(Constructs::HINTS)
+        .with(Constructs::OFFSETS)
+        .with(Constructs::BARRIERS)
+        .with(Constructs::ACCESS_KINDS);
+}
+
+/// A verified kernel of a phase. Made by [`VerifiedKernel::verify`] alone.
+#[derive(Clone, Debug)]
+pub struct VerifiedKernel<P> {
+    kernel: Kernel,
+    phase: PhantomData<P>,
+}
+
+impl<P: Phase> VerifiedKernel<P> {
+    /// Gives the ticket to a kernel that keeps every rule and in which nothing stands but what the phase has.
+    ///
+    /// # Errors
+    /// Every rule that is broken.
+    pub fn verify(kernel: Kernel) -> Result<VerifiedKernel<P>, Diagnostics> {
+        verify(&kernel, P::CONSTRUCTS)?;
+        Ok(VerifiedKernel { kernel, phase: PhantomData })
+    }
+
+    /// The kernel, to change it; the ticket is gone.
+    pub fn into_kernel(self) -> Kernel {
+        self.kernel
+    }
+}
+
+/// Both verifiers.
+pub(crate) fn verify(kernel: &Kernel, allowed: Constructs) -> Result<(), Diagnostics> {
+    verify_gpu(kernel)?;
+    verify_constructs(kernel, allowed)
+}
+
+impl<P> Deref for VerifiedKernel<P> {
+    type Target = Kernel;
+
+    fn deref(&self) -> &Kernel {
+        &self.kernel
+    }
+}

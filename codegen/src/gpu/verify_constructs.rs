@@ -1,0 +1,177 @@
+//! Which constructs stand in a kernel: the rule of phases, 460.
+//!
+//! GPU IR says more than one phase has, and more than is lowered today. Passes and analyses refuse configs; a construct
+//! that stands where the pipeline has none is a defect of the pass before, and is named here with its place, so that
+//! nothing verified loses its meaning on the way to LLVM.
+
+use super::access::accessed;
+use super::atom::MmaAtom;
+use super::{At, Block, Cache, Constructs, CopyAtom, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use crate::gpu_ops;
+use atlas_dsl::ir::Loc;
+use atlas_dsl::op::UnaryOp;
+use atlas_dsl::{DType, Diagnostic, Diagnostics};
+
+/// Checks that nothing stands in a kernel but what these constructs allow. The kernel has passed `verify_gpu`.
+pub fn verify_constructs(k: &Kernel, allowed: Constructs) -> Result<(), Diagnostics> {
+    let mut errors = Vec::new();
+    constructs(k, &mut |construct, loc, what| {
+        if !allowed.has(construct) {
+            let word = construct.to_string();
+            errors.push(Diagnostic::new(460, loc, format!("{what} stands where the pipeline has no `{word}`")));
+        }
+    });
+    if errors.is_empty() { Ok(()) } else { Err(Diagnostics(errors)) }
+}
+
+impl Constructs {
+    /// What stands in a kernel.
+    pub fn of(k: &Kernel) -> Constructs {
+        let mut all = Constructs::NONE;
+        constructs(k, &mut |construct, _, _| all = all.with(construct));
+        all
+    }
+}
+
+/// Takes a construct that stands in a kernel, where, and by which words a reader knows it.
+type Found<'f> = &'f mut dyn FnMut(Constructs, Loc, &str);
+
+fn constructs(k: &Kernel, found: Found<'_>) {
+    declarations(k, found);
+    for role in k.roles.values() {
+        block(k, role.body, found);
+    }
+}
+
+fn block(k: &Kernel, b: Block, found: Found<'_>) {
+    let insts = &k.blocks[b].insts;
+    for (at, &inst) in insts.iter().enumerate() {
+        let (op, loc) = (&k.insts[inst], k.locs[inst]);
+        if let Some((construct, what)) = standing(op) {
+            found(construct, loc, what);
+        }
+        if let Op::Wait(ring, _) = *op {
+            let before = |n: usize| at.checked_sub(n).map(|i| &k.insts[insts[i]]);
+            let ordered = matches!((before(2), before(1)), (Some(Op::CopyWait(_)), Some(Op::Barrier)));
+            if k.rings[ring].tx_bytes == 0 && !ordered {
+                found(Constructs::BARE_WAITS, loc, "a `wait` for copies that may be on their way");
+            }
+        }
+        let result = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(dtype, _)| dtype);
+        if is_whole_product(op) {
+            found(Constructs::PRODUCTS, loc, "a product of several steps, or of operands in shared memory");
+        }
+        if let Some(what) = unencodable(k, op, result) {
+            found(Constructs::UNENCODABLE, loc, &what);
+        }
+        if accessed(k, inst).is_some() {
+            match k.access_kinds[inst] {
+                None => found(Constructs::OPEN_ACCESSES, loc, "an access without a form"),
+                Some(_) => found(Constructs::ACCESS_KINDS, loc, "an access with a form"),
+            }
+        }
+        if let Some(body) = op.body() {
+            block(k, body, found);
+        }
+    }
+}
+
+/// Roles, clusters, the index map, buffers and rings.
+fn declarations(k: &Kernel, found: Found<'_>) {
+    let loc = Loc::default();
+    let whole = |r: &super::RoleData| r.scope == Scope::Cta && r.registers.is_none();
+    if k.roles.len() != 1 || !k.roles.values().all(whole) {
+        found(Constructs::ROLES, loc, "a role that is not the whole CTA, or sets its registers");
+    }
+    if k.cluster != (1, 1) {
+        found(Constructs::CLUSTERS, loc, "a cluster of CTAs");
+    }
+    if matches!(k.index_map, IndexMap::Persistent { .. }) {
+        found(Constructs::GRIDS, loc, "an index map with other than a CTA for each program of the grid");
+    }
+    if !k.coords.is_empty() {
+        found(Constructs::PROGRAMS, loc, "a coordinate of the index map");
+    }
+    for buffer in k.buffers.values() {
+        if buffer.owner != Owner::Cta {
+            found(Constructs::CLUSTERS, loc, &format!("the buffer `{}` of a cluster", buffer.name));
+        }
+        let placed = if buffer.offset.is_some() { Constructs::OFFSETS } else { Constructs::UNPLACED };
+        found(placed, loc, &format!("the buffer `{}`", buffer.name));
+    }
+    for ring in k.rings.values() {
+        if ring.tx_bytes != 0 || (ring.producer, ring.consumer) != (Scope::Cta, Scope::Cta) {
+            found(Constructs::ENGINE, loc, "a ring that the copy engine or a part of the CTA fills");
+        }
+    }
+}
+
+/// The construct that an operation is, whatever its operands, and its name.
+fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
+    Some(match op {
+        Op::Programs(_) => (Constructs::PROGRAMS, "`programs`"),
+        Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore, .. } => {
+            (Constructs::ENGINE, "a copy by the engine")
+        }
+        Op::Copy { atom: CopyAtom::Open, .. } => (Constructs::OPEN_COPIES, "a copy without an atom"),
+        Op::Fence(_) => (Constructs::ENGINE, "`fence`"),
+        Op::Drain(_) => (Constructs::ENGINE, "`drain`"),
+        Op::Mma { atom: MmaAtom::WgmmaBf16, .. } => (Constructs::IN_FLIGHT, "a product by wgmma"),
+        Op::Mma { accumulate: Some(_), .. } => {
+            (Constructs::IN_FLIGHT, "a product that starts from zero on a condition")
+        }
+        Op::WaitMma(_, pending) if *pending != 0 => (Constructs::IN_FLIGHT, "a wait that leaves products in flight"),
+        Op::Acquire(_, At::Iteration(_)) => (Constructs::NUMBERED, "`acquire` by iteration"),
+        Op::Wait(_, At::Iteration(_)) => (Constructs::NUMBERED, "`wait` by iteration"),
+        Op::Acquire(..) => (Constructs::TOKENS, "`acquire`"),
+        Op::Commit(..) => (Constructs::TOKENS, "`commit`"),
+        Op::Wait(..) => (Constructs::TOKENS, "`wait`"),
+        Op::Release(_) => (Constructs::TOKENS, "`release`"),
+        Op::ConvertLayout(_) => (Constructs::CONVERTS, "`convert.layout`"),
+        Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. } => {
+            (Constructs::HINTS, "a load with a cache hint")
+        }
+        Op::Barrier => (Constructs::BARRIERS, "`barrier`"),
+        Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
+        Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
+        gpu_ops!(sources elementwise views global shared products) => return None,
+    })
+}
+
+/// True for a product that `lower_products` makes steps of.
+fn is_whole_product(op: &Op) -> bool {
+    let Op::Mma { a, b, atom, shape, .. } = op else { return false };
+    let in_registers = |o: &Operand| matches!(o, Operand::Fragment(_));
+    let is_step = shape.2 == atom.info().shape.2 && in_registers(a) && in_registers(b);
+    atom.is_tensor_core() && *atom != MmaAtom::WgmmaBf16 && !is_step
+}
+
+/// What has no instruction about an operation that otherwise has.
+fn unencodable(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
+    let bits = |at: &SharedRef| k.buffers[at.buffer].dtype == DType::Bool;
+    match op {
+        Op::Mma { a, b, atom, .. } => match (atom, a, b) {
+            // Its own construct.
+            (MmaAtom::WgmmaBf16, ..) => None,
+            (atom, ..) if atom.is_tensor_core() => None,
+            (_, Operand::Shared(_), Operand::Shared(_)) => None,
+            _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
+        },
+        Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {
+            let rank = slices.iter().filter(|s| s.len().is_some()).count();
+            (rank > 2).then(|| format!("a copy of a tile of rank {rank}"))
+        }
+        Op::LoadShared(at) | Op::StoreShared { to: at, .. } if bits(at) => {
+            Some("a tile of bool in shared memory".to_owned())
+        }
+        Op::Unary(f, ..) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
+            Some(format!("`{}` of f64", f.name()))
+        }
+        gpu_ops!(sources elementwise views fragments global shared rings orders control) | Op::WaitMma(..) => None,
+    }
+}
+
+/// True if a function of f64 has instructions; the others are expanded in f32 alone.
+pub(crate) fn is_function_of_f64(op: UnaryOp) -> bool {
+    op.row().exact || matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt)
+}

@@ -1,0 +1,46 @@
+//! `select_cache_hints`: which loads ask the L2 cache to keep their lines.
+//!
+//! Needs: lowered tiles. Establishes: a kernel that reads one tensor and writes another keeps what it reads in
+//! preference to what it writes, so that written lines leave for DRAM early and in long runs. Never: touches loads of
+//! tensors that the kernel writes, or loads that have a hint already. Refuses: nothing.
+//! Constructs: removes nothing; adds hints.
+//!
+//! # Promise
+//! No value changes: a hint says which lines to evict first, and no more.
+//!
+//! # Argument
+//! `EvictLast` becomes an eviction policy of `ld.global`, which the PTX ISA calls a performance hint. The loads keep their
+//! place, their predicates and their bytes. What does rest on a tensor being read-only is elsewhere: `ld.global.nc`,
+//! loads issued early and loads made again (`split_casts`). These hold because the runtime refuses a launch in which a
+//! written tensor shares a byte with another (runtime/src/overlap.rs), and ask the same `is_read_only`.
+//!
+//! # Breaks it
+//! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.
+//! - A written tensor that shares bytes with one that is read: runtime/tests/suite/binding.rs::an_output_shares_no_memory.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{Cache, Kernel, Op};
+use atlas_dsl::ir::Loc;
+
+/// Marks the loads of tensors that are only read.
+pub fn select_cache_hints(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let insts: Vec<_> = k.insts.keys().collect();
+    for inst in insts {
+        if let Op::LoadGlobal { param, cache: Cache::Normal, .. } = k.insts[inst]
+            && k.params[param].kind.is_read_only()
+            && let Op::LoadGlobal { cache, .. } = &mut k.insts[inst]
+        {
+            *cache = Cache::EvictLast;
+        }
+    }
+    for (param, data) in &k.params {
+        let kept = |op: &Op| matches!(op, Op::LoadGlobal { param: p, cache: Cache::EvictLast, .. } if *p == param);
+        if k.insts.values().any(kept) {
+            cx.notes.push(format!("cache {}", data.name), Loc::default(), || {
+                ("its lines leave L2 last".to_owned(), "the kernel only reads it".to_owned())
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! `select_copy_atoms`: by which instruction each copy moves its tile.
+//!
+//! Needs: copies without an atom. Establishes: an atom on each: `cp.async` of as many bytes as fit every row, else element by
+//! element. Never: moves anything, or looks at what reads the copy. Refuses: nothing. Constructs: removes open-copies; adds
+//! nothing.
+//!
+//! # Promise
+//! The same bytes arrive, in other pieces.
+//!
+//! # Argument
+//! A chunk fits if the base, every stride but the innermost, which is 1, and the first column are multiples of it, and no
+//! edge of the tensor divides one: `access_elements` answers that from what the kernel's signature promises, and the
+//! verifier asks it again (444).
+//!
+//! # Breaks it
+//! Rows of an odd pitch, columns that are not contiguous, edges within a chunk: tests/agreement/fitting.rs::
+//! chunks_of_rows_of_any_length and tests/agreement/grids.rs.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{CopyAtom, Kernel, Op, Slice, access_elements};
+use atlas_dsl::Param;
+use atlas_dsl::ir::ParamKind;
+
+/// Gives every copy an atom.
+pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let made = k.insts.iter().filter_map(|(inst, op)| match op {
+        Op::Copy { atom: CopyAtom::Open, param, slices, .. } => Some((inst, *param, atom_for(k, *param, slices))),
+        _ => None,
+    });
+    for (inst, param, made) in made.collect::<Vec<_>>() {
+        if let Op::Copy { atom, .. } = &mut k.insts[inst] {
+            *atom = made;
+        }
+        cx.notes.push(format!("copy {}", k.params[param].name), k.locs[inst], || match made {
+            CopyAtom::CpAsync(bytes) => (made.to_string(), format!("{bytes} bytes fit its strides and edges")),
+            _ => ("element by element".to_owned(), "no 4 bytes fit its strides and edges".to_owned()),
+        });
+    }
+    Ok(())
+}
+
+/// The widest atom that fits a part of a tensor.
+fn atom_for(k: &Kernel, param: Param, slices: &[Slice]) -> CopyAtom {
+    let ParamKind::Tensor { dtype, .. } = k.params[param].kind else { return CopyAtom::Direct };
+    match access_elements(k, param, slices) * dtype.bytes() {
+        bytes @ (4 | 8 | 16) => CopyAtom::CpAsync(bytes),
+        _ => CopyAtom::Direct,
+    }
+}

@@ -1,0 +1,99 @@
+//! `select_swizzles`: buffers that are read and written down their columns alone mix in the rows that differ there.
+//!
+//! Needs: every access of shared memory in place. Establishes: of the swizzles that mix as many bits into a chunk's
+//! number, such a buffer has one under which its accesses meet in the fewest banks. Never: touches buffers that
+//! matrix instructions read, or that anything reads along rows. Refuses: nothing.
+//! Constructs: removes nothing; adds nothing.
+//!
+//! A swizzle mixes the lowest bits of a row's number into that of its 16-byte chunks, so that eight rows one below the other
+//! lie in different banks. A thread that stores a transposed tile by vectors has eight such rows itself, and the lanes of a
+//! warp are eight rows apart: all of them in one bank.
+//!
+//! # Promise
+//! No value changes: a buffer's elements lie in other places, the same for all that touch it.
+//!
+//! # Argument
+//! A swizzle is a permutation of the chunks of a row, whichever bits of the row's number choose it. Copies move whole chunks
+//! of rows, eight of which are in different banks however they are permuted. Everything else asks the buffer's layout.
+//!
+//! # Breaks it
+//! A transpose of ragged and padded tiles in the simulator: the problems of ops/src/transpose.rs. That it pays:
+//! snapshots/bank_conflicts.snap.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{Buffer, Inst, Kernel, Op, SharedRef, accessed};
+use crate::layout::{SharedLayout, Swizzle};
+use atlas_dsl::ir::Loc;
+use std::collections::BTreeSet;
+
+/// Bits of a row's number that are passed over at the most.
+const MOST_SHIFTED: u32 = 4;
+/// Registers of an access that are looked at: the others lie alike.
+const REGISTERS: u32 = 8;
+/// Banks of shared memory, each 4 bytes wide.
+const BANKS: u32 = 32;
+
+/// Chooses the swizzle of every buffer that has one.
+pub fn select_swizzles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    for buffer in k.buffers.keys().collect::<Vec<_>>() {
+        let layout = k.buffers[buffer].layout;
+        let Some(accesses) = down_columns(k, buffer).filter(|_| layout.swizzle.bits > 0) else { continue };
+        let with = |shift: u32| SharedLayout { swizzle: Swizzle { shift, ..layout.swizzle }, ..layout };
+        let cost = |shift: u32| accesses.iter().map(|&(inst, at)| banks_met(k, inst, at, with(shift))).sum::<u32>();
+        let first = layout.swizzle.shift;
+        let Some(best) = (first..=first + MOST_SHIFTED).min_by_key(|&shift| (cost(shift), shift)) else { continue };
+        if best > first {
+            k.buffers[buffer].layout = with(best);
+            cx.notes.push(format!("swizzle {}", k.buffers[buffer].name), Loc::default(), || {
+                (with(best).swizzle.to_string(), "it is read and written down its columns".to_owned())
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The loads and stores of a buffer, if all are down columns and no matrix instruction reads it.
+fn down_columns(k: &Kernel, buffer: Buffer) -> Option<Vec<(Inst, SharedRef)>> {
+    let mut found = Vec::new();
+    for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
+        match &k.insts[inst] {
+            Op::LoadShared(at) | Op::StoreShared { to: at, .. } if at.buffer == buffer => {
+                if !at.transposed {
+                    return None;
+                }
+                found.push((inst, *at));
+            }
+            Op::Copy { .. } | Op::ZeroShared(_) => {}
+            op => {
+                let (read, written) = op.buffers();
+                if read.contains(&buffer) || written.contains(&buffer) {
+                    return None;
+                }
+            }
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Cycles that a warp's access takes by its first registers, under a layout of its buffer.
+fn banks_met(k: &Kernel, inst: Inst, at: SharedRef, layout: SharedLayout) -> u32 {
+    let Some((dtype, fragment)) = accessed(k, inst).and_then(|v| k.values[v].ty.tile()) else { return 0 };
+    if fragment.shape.len() != 2 {
+        return 0;
+    }
+    let cycles = |reg: u32| {
+        let words: BTreeSet<u32> = (0..32.min(fragment.thread_count()))
+            .map(|lane| {
+                let place = fragment.coord(lane, reg);
+                // Transposed: the tile's rows are the buffer's columns.
+                let (row, col) = (place[1] + at.origin.0, place[0] + at.origin.1);
+                layout.offset(row, col, dtype.bytes()) / 4
+            })
+            .collect();
+        let mut banks = [0; BANKS as usize];
+        words.iter().for_each(|word| banks[(word % BANKS) as usize] += 1);
+        banks.into_iter().max().unwrap_or(0)
+    };
+    (0..fragment.reg_count().min(REGISTERS)).map(cycles).sum()
+}

@@ -1,0 +1,47 @@
+//! What a reduction combines elements with.
+
+use crate::{BinaryOp, DType};
+
+/// A row of [`ReduceOp`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction {
+    /// In kernels and in the text forms.
+    pub name: &'static str,
+    /// What two elements become.
+    pub combine: BinaryOp,
+    /// How the element-wise operation of two tiles is written, where it has the reduction's name.
+    pub elementwise: Option<BinaryOp>,
+}
+
+table! {
+    /// What a reduction combines elements with.
+    ReduceOp: Reduction {
+        /// Sum, accumulated in [`DType::accumulator`].
+        Sum = Reduction { name: "sum", combine: BinaryOp::Add, elementwise: None },
+        /// Maximum. NaN propagates.
+        Max = Reduction { name: "max", combine: BinaryOp::Max, elementwise: Some(BinaryOp::Max) },
+        /// Minimum. NaN propagates.
+        Min = Reduction { name: "min", combine: BinaryOp::Min, elementwise: Some(BinaryOp::Min) },
+    }
+}
+
+impl ReduceOp {
+    /// What two elements become.
+    pub const fn combine(self) -> BinaryOp {
+        self.row().combine
+    }
+
+    /// What leaves a reduction unchanged, and what a reduction of nothing gives.
+    pub fn neutral(self, dtype: DType) -> f64 {
+        match (self, dtype) {
+            (ReduceOp::Sum, _) => 0.0,
+            (ReduceOp::Max, DType::I32) => f64::from(i32::MIN),
+            (ReduceOp::Min, DType::I32) => f64::from(i32::MAX),
+            (ReduceOp::Max, DType::I64) => i64::MIN as f64,
+            // The nearest number of f64; a conversion to i64 gives the greatest.
+            (ReduceOp::Min, DType::I64) => i64::MAX as f64,
+            (ReduceOp::Max, _) => f64::NEG_INFINITY,
+            (ReduceOp::Min, _) => f64::INFINITY,
+        }
+    }
+}

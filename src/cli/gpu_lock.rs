@@ -1,0 +1,81 @@
+//! A lock for each GPU: two processes that measure on one GPU at the same time would disturb each other's times.
+
+use super::print::tell;
+use anyhow::{Context, Result};
+use atlas_runtime::Device;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// A name as a part of a file's: `NVIDIA H200` is `nvidia-h200`.
+pub(super) fn slug(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
+}
+
+/// Waits until no other process measures on a GPU, by whatever number that calls it. Held until it is dropped.
+///
+/// # Errors
+/// If the lock cannot be had.
+pub(super) fn acquire(device: &Device) -> Result<File> {
+    let id = device.id().to_string();
+    let of = format!("{} {}", device.name(), device.pci_address().unwrap_or(&id));
+    let path = std::env::temp_dir().join(format!("atlas-tune-{}.lock", slug(&of)));
+    let (path, lock) = match open(&path) {
+        Ok(lock) => (path, lock),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            let own = of_user(&path);
+            tell!(
+                "warning: cannot lock {}: {e}; {} keeps out this user's processes alone",
+                path.display(),
+                own.display()
+            );
+            let lock = open(&own).with_context(|| format!("cannot lock {}", own.display()))?;
+            (own, lock)
+        }
+        Err(e) => return Err(e).with_context(|| format!("cannot lock {}", path.display())),
+    };
+    if lock.try_lock().is_err() {
+        tell!("waiting for another process that measures on {id}");
+        lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    }
+    Ok(lock)
+}
+
+/// A file to lock. One that another user made need not be written.
+fn open(path: &Path) -> Result<File, Error> {
+    File::options().create(true).append(true).open(path).or_else(|e| match e.kind() {
+        ErrorKind::PermissionDenied => File::open(path).map_err(|_| e),
+        _ => Err(e),
+    })
+}
+
+/// A name of the user's own for a lock.
+fn of_user(path: &Path) -> PathBuf {
+    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    path.with_extension(format!("{}.lock", slug(&user.unwrap_or_else(|| "unknown".to_owned()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_locks_are_names_of_files() {
+        assert_eq!(slug("NVIDIA H200 0000:0f:00.0"), "nvidia-h200-0000-0f-00-0");
+        assert!(of_user(Path::new("/tmp/a.lock")).display().to_string().ends_with(".lock"));
+    }
+
+    /// The lock is the same for who may only read its file.
+    #[test]
+    #[cfg(unix)]
+    fn a_lock_that_another_user_made_is_waited_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("atlas-turn-{}.lock", std::process::id()));
+        let first = open(&path).unwrap();
+        first.lock().unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(open(&path).unwrap().try_lock().is_err());
+        std::fs::remove_file(&path).unwrap();
+    }
+}

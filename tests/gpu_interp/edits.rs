@@ -1,0 +1,429 @@
+//! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
+
+use atlas::codegen::gpu::{
+    AccessKind, Accuracy, At, Block, CopyAtom, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
+};
+use atlas::dsl::DType;
+use atlas::dsl::op::{BinaryOp, UnaryOp};
+
+/// A mutant and the place of its mistake.
+pub(crate) type Mutant = (String, Kernel);
+
+/// An instruction in its block, with what is there to edit.
+pub(crate) struct Site<'k> {
+    pub(crate) k: &'k mut Kernel,
+    pub(crate) block: Block,
+    pub(crate) at: usize,
+    pub(crate) inst: Inst,
+}
+
+impl Site<'_> {
+    pub(crate) fn op(&mut self) -> &mut Op {
+        &mut self.k.insts[self.inst]
+    }
+
+    /// Takes the instruction out.
+    pub(crate) fn remove(&mut self) -> bool {
+        self.k.blocks[self.block].insts.remove(self.at);
+        true
+    }
+
+    /// Puts a scalar before the instruction.
+    fn scalar(&mut self, op: Op, dtype: DType) -> Value {
+        let ty = self.k.scalar_type(dtype);
+        let made = self.k.new_inst(op, vec![ty], self.k.locs[self.inst]);
+        self.k.blocks[self.block].insts.insert(self.at, made);
+        self.at += 1;
+        self.k.results[made][0]
+    }
+
+    /// `v + by`, before the instruction.
+    pub(crate) fn plus(&mut self, v: Value, by: f64) -> Value {
+        let by = self.scalar(Op::Const(by), DType::I32);
+        self.scalar(Op::binary(BinaryOp::Add, v, by), DType::I32)
+    }
+
+    pub(crate) fn zero(&mut self) -> Value {
+        self.scalar(Op::Const(0.0), DType::I32)
+    }
+
+    pub(crate) fn not(&mut self, v: Value) -> Value {
+        self.scalar(Op::Unary(UnaryOp::Not, Accuracy::Precise, v), DType::Bool)
+    }
+}
+
+/// Every kernel that an edit makes, which says whether it applies to an instruction.
+pub(crate) fn at_each(k: &Kernel, edit: impl Fn(&mut Site<'_>) -> bool) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    for (block, data) in &k.blocks {
+        for (at, &inst) in data.insts.iter().enumerate() {
+            let mut mutant = k.clone();
+            if edit(&mut Site { k: &mut mutant, block, at, inst }) {
+                mutants.push((format!("{:?} in {block} at {at}", k.insts[inst]), mutant));
+            }
+        }
+    }
+    mutants
+}
+
+/// Takes out what `of` chooses.
+pub(crate) fn without(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
+    at_each(k, |s| of(s.op()) && s.remove())
+}
+
+/// A barrier less: before the wait of a ring, or elsewhere.
+pub(crate) fn without_barriers(k: &Kernel, before_a_wait: bool) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let waits = s.k.blocks[s.block].insts.get(s.at + 1).is_some_and(|&i| matches!(s.k.insts[i], Op::Wait(..)));
+        *s.op() == Op::Barrier && waits == before_a_wait && s.remove()
+    })
+}
+
+/// The number by which a ring is acquired, or waited for, one further.
+pub(crate) fn numbers_further(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let (Op::Acquire(_, at) | Op::Wait(_, at)) = *s.op() else { return false };
+        if !of(s.op()) {
+            return false;
+        }
+        let (At::Iteration(v) | At::Slot(v)) = at;
+        let further = s.plus(v, 1.0);
+        if let Op::Acquire(_, At::Iteration(v) | At::Slot(v)) | Op::Wait(_, At::Iteration(v) | At::Slot(v)) = s.op() {
+            *v = further;
+        }
+        true
+    })
+}
+
+/// Slots that are always the first one.
+pub(crate) fn first_slots(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
+    at_each(k, |s| {
+        if !of(s.op()) || !in_loop_or_branch(s) {
+            return false;
+        }
+        let zero = s.zero();
+        match s.op() {
+            Op::Acquire(_, At::Slot(v)) | Op::Wait(_, At::Slot(v)) => *v = zero,
+            _ => return false,
+        }
+        true
+    })
+}
+
+/// True in a body that stands in the body of a loop, or is one.
+pub(crate) fn in_loop_or_branch(s: &Site<'_>) -> bool {
+    let bodies: Vec<Block> =
+        s.k.insts.values().filter_map(|op| if let Op::Loop { body, .. } = op { Some(*body) } else { None }).collect();
+    bodies.contains(&s.block)
+        || bodies.iter().any(|&b| {
+            s.k.blocks[b].insts.iter().any(|&i| matches!(s.k.insts[i], Op::If(_, inner, _) if inner == s.block))
+        })
+}
+
+/// Rings with a stage less, and their buffers.
+pub(crate) fn shallower_rings(k: &Kernel) -> Vec<Mutant> {
+    let deep = k.rings.iter().filter(|(_, r)| r.stages > 1);
+    let shallower = deep.map(|(ring, _)| {
+        let mut mutant = k.clone();
+        mutant.rings[ring].stages -= 1;
+        for b in mutant.rings[ring].buffers.clone() {
+            mutant.buffers[b].stages -= 1;
+        }
+        (format!("{ring}"), mutant)
+    });
+    shallower.collect()
+}
+
+/// Each pair of buffers at the place of one of them.
+pub(crate) fn overlapping_buffers(k: &Kernel) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    for (a, one) in &k.buffers {
+        for (b, other) in k.buffers.iter().filter(|&(b, _)| b != a) {
+            if one.offset != other.offset && one.offset.is_some_and(|o| o.is_multiple_of(other.layout.alignment())) {
+                let mut mutant = k.clone();
+                mutant.buffers[b].offset = one.offset;
+                mutants.push((format!("`{}` over `{}`", other.name, one.name), mutant));
+            }
+        }
+    }
+    mutants
+}
+
+/// Each commit and the next one of its block exchanged.
+pub(crate) fn exchanged_commits(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::Commit(ring, None) = *s.op() else { return false };
+        let insts = &mut s.k.blocks[s.block].insts;
+        let next = (s.at + 1..insts.len()).find(|&i| matches!(s.k.insts[insts[i]], Op::Commit(r, None) if r != ring));
+        let Some(next) = next else { return false };
+        insts.swap(s.at, next);
+        true
+    })
+}
+
+/// Calls `f` on each slice of an operation until one was changed.
+fn slices_of(op: &mut Op, f: impl FnMut(&mut Slice) -> bool) -> bool {
+    match op {
+        Op::LoadGlobal { slices, .. } | Op::StoreGlobal { slices, .. } | Op::Copy { slices, .. } => {
+            slices.iter_mut().any(f)
+        }
+        Op::MaskInvalid { valid, .. } => valid.iter_mut().map(|v| &mut v.slice).any(f),
+        _ => false,
+    }
+}
+
+/// Tiles that are said to lie inside their tensor, though they may not.
+pub(crate) fn claimed_inside(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        slices_of(s.op(), |slice| match slice {
+            Slice::Tile { reach, .. } if *reach == Reach::PastEnd => {
+                *reach = Reach::Inside;
+                true
+            }
+            _ => false,
+        })
+    })
+}
+
+/// Copies without an instruction.
+pub(crate) fn open_copies(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Copy { atom, .. } if *atom != CopyAtom::Open => {
+            *atom = CopyAtom::Open;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// The tile behind the one that is meant, along an axis.
+pub(crate) fn next_tiles(k: &Kernel, axis: usize) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let (Op::LoadGlobal { slices, .. } | Op::StoreGlobal { slices, .. } | Op::Copy { slices, .. }) = s.op() else {
+            return false;
+        };
+        let Some(Slice::Tile { index, .. }) = slices.get(axis).copied() else { return false };
+        let further = s.plus(index, 1.0);
+        if let Op::LoadGlobal { slices, .. } | Op::StoreGlobal { slices, .. } | Op::Copy { slices, .. } = s.op()
+            && let Slice::Tile { index, reach, .. } = &mut slices[axis]
+        {
+            (*index, *reach) = (further, Reach::Anywhere);
+        }
+        true
+    })
+}
+
+/// Operands that are loaded a step of their instruction further along K, where the buffer reaches that far.
+pub(crate) fn operands_further(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::LoadMatrix { side, from, .. } = *s.op() else { return false };
+        let Some((_, tile)) = s.k.results[s.inst].first().and_then(|&v| s.k.values[v].ty.tile()) else { return false };
+        let (layout, extents) = (s.k.buffers[from.buffer].layout, (tile.shape[0], tile.shape[1]));
+        let along_rows = (side == Side::Right) != from.transposed;
+        let (rows, cols) = if from.transposed { (extents.1, extents.0) } else { extents };
+        let (row, col) = if along_rows { (rows, 0) } else { (0, cols) };
+        let origin = (from.origin.0 + row, from.origin.1 + col);
+        if origin.0 + rows > layout.rows || origin.1 + cols > layout.cols {
+            return false;
+        }
+        if let Op::LoadMatrix { from, .. } = s.op() {
+            from.origin = origin;
+        }
+        true
+    })
+}
+
+/// Bounds of loops one off.
+pub(crate) fn bounds_off(k: &Kernel, upper: bool, by: f64) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::Loop { lo, hi, .. } = *s.op() else { return false };
+        let off = s.plus(if upper { hi } else { lo }, by);
+        if let Op::Loop { lo, hi, .. } = s.op() {
+            *(if upper { hi } else { lo }) = off;
+        }
+        true
+    })
+}
+
+/// Guards the other way round.
+pub(crate) fn inverted_guards(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::If(condition, ..) = *s.op() else { return false };
+        let inverted = s.not(condition);
+        if let Op::If(condition, ..) = s.op() {
+            *condition = inverted;
+        }
+        true
+    })
+}
+
+/// Loops of which a carried tile, by its place, stays what came in instead of what the iteration made.
+pub(crate) fn stale_yields(k: &Kernel, place: usize) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let carried = s.k.blocks[s.block].params.get(place + 1).copied();
+        let tile = |v: &Value| matches!(s.k.values[*v].ty, Type::Fragment { .. });
+        let (Some(stays), Op::Yield(values)) = (carried.filter(tile), &mut s.k.insts[s.inst]) else { return false };
+        let differs = values[place] != stays;
+        values[place] = stays;
+        differs
+    })
+}
+
+/// A release before what reads the stage last.
+pub(crate) fn early_releases(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::Release(token) = *s.op() else { return false };
+        let insts = &mut s.k.blocks[s.block].insts;
+        let reads = |i: &Inst| {
+            let mut found = false;
+            s.k.insts[*i].visit_operands(|v| found |= v == token);
+            found
+        };
+        let Some(last) = insts[..s.at].iter().rposition(reads) else { return false };
+        let release = insts.remove(s.at);
+        insts.insert(last, release);
+        true
+    })
+}
+
+/// Waits that leave one group more on its way.
+pub(crate) fn weaker_copy_waits(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::CopyWait(pending) => {
+            *pending += 1;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Waits that leave a product in flight, the one that they are for.
+pub(crate) fn weaker_product_waits(k: &Kernel) -> Vec<Mutant> {
+    replaced(k, |op| if let Op::WaitMma(v, pending) = op { Some(Op::WaitMma(*v, pending + 1)) } else { None })
+}
+
+/// What `of` makes of an operation in its place; `None` if it does not apply.
+pub(crate) fn replaced(k: &Kernel, of: impl Fn(&Op) -> Option<Op>) -> Vec<Mutant> {
+    at_each(k, |s| match of(s.op()) {
+        Some(op) => {
+            *s.op() = op;
+            true
+        }
+        None => false,
+    })
+}
+
+/// Accesses of another form, of those that have one.
+pub(crate) fn other_forms(k: &Kernel, of: impl Fn(&AccessKind) -> Option<AccessKind>) -> Vec<Mutant> {
+    at_each(k, |s| match s.k.access_kinds[s.inst].as_ref().and_then(&of) {
+        Some(form) => {
+            s.k.access_kinds[s.inst] = Some(form);
+            true
+        }
+        None => false,
+    })
+}
+
+/// Accesses that have lost their form.
+pub(crate) fn without_forms(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| s.k.access_kinds[s.inst].take().is_some())
+}
+
+/// Vectors of twice the bytes.
+pub(crate) fn wider_vectors(k: &Kernel) -> Vec<Mutant> {
+    other_forms(k, |form| match form {
+        AccessKind::Vector { bytes, within } => Some(AccessKind::Vector { bytes: 2 * bytes, within: within.clone() }),
+        AccessKind::Matrix => None,
+    })
+}
+
+/// Coordinates of programs one further.
+pub(crate) fn coordinates_further(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let Op::Coordinate(v, _) = *s.op() else { return false };
+        let further = s.plus(v, 1.0);
+        s.op().replace_operands(|_| further);
+        true
+    })
+}
+
+/// Loops whose last carried number begins one further.
+pub(crate) fn cursors_further(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let last = match s.op() {
+            Op::Loop { inits, .. } => inits.last().copied(),
+            _ => None,
+        };
+        let int = |v: &Value| matches!(&s.k.values[*v].ty, Type::Fragment { dtype: DType::I32, .. });
+        let Some(last) = last.filter(int) else { return false };
+        let further = s.plus(last, 1.0);
+        if let Op::Loop { inits, .. } = s.op()
+            && let Some(last) = inits.last_mut()
+        {
+            *last = further;
+        }
+        true
+    })
+}
+
+/// Products with a right operand elsewhere.
+pub(crate) fn right_operands(k: &Kernel, f: impl Fn(SharedRef) -> SharedRef) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Mma { b: Operand::Shared(b), .. } => {
+            *b = f(*b);
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Products of later columns that read the first ones.
+pub(crate) fn first_columns(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Mma { b: Operand::Shared(b), .. } if b.origin.1 > 0 => {
+            b.origin.1 = 0;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Stores of later columns over the first ones.
+pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::StoreGlobal { slices, .. } => match slices.last_mut() {
+            Some(Slice::Whole { offset, .. }) if *offset > 0 => {
+                *offset = 0;
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// Products that begin at zero.
+pub(crate) fn without_accumulators(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Mma { acc, accumulate, .. } => {
+            *accumulate = None;
+            acc.take().is_some()
+        }
+        _ => false,
+    })
+}
+
+/// Elements outside their tensor left as they are, where they are reduced.
+pub(crate) fn without_refills_of_folds(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let folded = |v: &Value| s.k.insts.values().any(|op| matches!(op, Op::Reduce { value, .. } if value == v));
+        let is_folded = s.k.results[s.inst].iter().any(folded);
+        match *s.op() {
+            Op::MaskInvalid { value, ref valid, .. } if is_folded && !valid.is_empty() => {
+                *s.op() = Op::Rematerialize(value);
+                true
+            }
+            _ => false,
+        }
+    })
+}

@@ -1,0 +1,165 @@
+//! Kernels of `tests/cases/gpu`, written by hand for what no pass makes yet: roles, the copy engine, products in flight.
+
+use crate::gpu_interp::edits::{self, Mutant};
+use crate::gpu_interp::trial::{Trial, manners};
+use crate::kernels::case;
+use atlas::codegen::gpu::{Constructs, Kernel, Op, parse_gpu, verify_gpu};
+use atlas::codegen::notes::Notes;
+use atlas::codegen::{Platform, passes as page};
+use atlas::dsl::{Schedule, Verified, parse_kernel, verify};
+use std::path::Path;
+
+fn hand_written(name: &str) -> Kernel {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/gpu/{name}.gpu"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    parse_gpu(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// Attention without its division, of one head.
+const ATTENTION: &str = "
+kernel @attention(%q: bf16[T, D], %k: bf16[T, D], %v: bf16[T, D], %o: out bf16[T, D])
+dims T: ?64, D = 64
+grid (%m) = (tiles(T, 64)) {
+  %zero = splat 0 : i32
+  %hi = tiles(T, 64)
+  %start = splat 0.0 : f32[64, 64]
+  %qt = load %q[%m : 64, ..] : bf16[64, 64]
+  %acc = loop %j in %zero..%hi carry (%x = %start) {
+    %kt = load %k[%j : 64, ..] : bf16[64, 64]
+    %ktt = transpose %kt : bf16[64, 64]
+    %scores = dot %qt, %ktt : f32[64, 64]
+    %e = exp %scores : f32[64, 64]
+    %eb = cast %e : bf16[64, 64]
+    %vt = load %v[%j : 64, ..] : bf16[64, 64]
+    %y = dot %eb, %vt acc %x : f32[64, 64]
+    yield %y
+  }
+  %out = cast %acc : bf16[64, 64]
+  store %o[%m : 64, ..], %out
+}
+";
+
+fn attention() -> Verified<atlas::dsl::Kernel> {
+    parse_kernel(ATTENTION).and_then(verify).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Whoever runs first, and whenever copies land.
+fn agrees(name: &str, k: &Kernel, trial: &Trial<'_>) {
+    for manner in manners(k, Constructs::BARE_WAITS) {
+        trial.execute(k, manner).unwrap_or_else(|fault| panic!("{name}, {manner:?}: {fault}"));
+    }
+}
+
+#[test]
+fn roles_meet_in_any_order() {
+    let product = case("gemm");
+    let trial = Trial::new(&product, &[("M", 136), ("N", 264), ("K", 328)]);
+    for name in ["gemm_sm80", "gemm_sm90a", "gemm_pingpong_sm90a"] {
+        let k = hand_written(name);
+        assert_eq!(manners(&k, Constructs::BARE_WAITS).len(), if k.roles.len() > 1 { 6 } else { 2 }, "{name}");
+        agrees(name, &k, &trial);
+    }
+    let (attention, name) = (attention(), "attention_overlap_sm90a");
+    agrees(name, &hand_written(name), &Trial::new(&attention, &[("T", 192)]));
+}
+
+/// A copy of square matrices.
+const COPY: &str = "
+kernel @copy(%x: f32[B, N, N], %y: out f32[B, N, N])
+dims B: ?1, N: ?1
+grid (%b, %i, %j) = (B, N, N) {
+  %v = load %x[%b, %i, %j] : f32
+  store %y[%b, %i, %j], %v
+}
+";
+
+/// The same, each program doing a pair of elements that lie across the diagonal.
+const TRIANGLE: &str = "
+gpu @copy sm_80 threads 32 (
+  %x: f32[B, N, N] strides [?1, ?1, 1] align 16,
+  %y: out f32[B, N, N] strides [?1, ?1, 1] align 16,
+)
+dims B: ?1, N: ?1
+programs (%b, %i, %j) = triangular (B, N, N)
+role all scope cta {
+  %0: f32 = load.global %x[%b in_bounds, %i in_bounds, %j in_bounds]
+  store.global %y[%b in_bounds, %i in_bounds, %j in_bounds], %0
+  %1: f32 = load.global %x[%b in_bounds, %j in_bounds, %i in_bounds]
+  store.global %y[%b in_bounds, %j in_bounds, %i in_bounds], %1
+}
+";
+
+/// The kernel with its programs lowered.
+fn with_programs_lowered(mut k: Kernel) -> Kernel {
+    let pass = page::LOWER.iter().find(|p| p.name == "lower_programs").unwrap_or_else(|| panic!("no such pass"));
+    let Platform { target, machine } = k.target.into();
+    let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
+    let cx = &mut page::Cx { schedule, target, machine: &machine, notes };
+    (pass.run)(&mut k, cx).unwrap_or_else(|e| panic!("{e}"));
+    verify_gpu(&k).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!Constructs::of(&k).has(Constructs::PROGRAMS));
+    k
+}
+
+#[test]
+fn programs_become_loops_and_scalars() {
+    let product = case("gemm");
+    let trial = Trial::new(&product, &[("M", 1104), ("N", 520), ("K", 64)]);
+    for name in ["gemm_sm80", "gemm_sm90a", "gemm_pingpong_sm90a"] {
+        agrees(name, &with_programs_lowered(hand_written(name)), &trial);
+    }
+    let copy = parse_kernel(COPY).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let triangle = parse_gpu(TRIANGLE).unwrap_or_else(|e| panic!("{e}"));
+    for n in [1, 2, 19] {
+        let trial = Trial::new(&copy, &[("B", 3), ("N", n)]);
+        agrees("triangle", &triangle, &trial);
+        agrees("triangle", &with_programs_lowered(triangle.clone()), &trial);
+    }
+}
+
+/// A mistake.
+type Edit = fn(&Kernel) -> Vec<Mutant>;
+
+/// What has to be noticed in every kernel.
+const MISTAKES: [(&str, Edit); 7] = [
+    ("a release left out", |k| edits::without(k, |op| matches!(op, Op::Release(_)))),
+    ("a release too early", edits::early_releases),
+    ("a commit left out", |k| edits::without(k, |op| matches!(op, Op::Commit(..)))),
+    ("a copy left out", |k| edits::without(k, |op| matches!(op, Op::Copy { .. }))),
+    ("an awaited number off by one", |k| edits::numbers_further(k, |op| matches!(op, Op::Wait(..)))),
+    ("a wait for a product that leaves one", edits::weaker_product_waits),
+    ("an accumulator dropped", edits::without_accumulators),
+];
+
+/// What the verifier, or else the GPU IR interpreter, says of a mutant.
+fn noticed(trial: &Trial<'_>, mutant: &Kernel) -> Option<String> {
+    let fault = |manner| trial.execute(mutant, manner).err().map(|fault| fault.to_string());
+    let verified = verify_gpu(mutant).err().map(|d| d.to_string());
+    verified.or_else(|| manners(mutant, Constructs::BARE_WAITS).into_iter().find_map(fault))
+}
+
+#[test]
+fn mistakes_between_roles_are_noticed() {
+    let product = case("gemm");
+    let product = Trial::new(&product, &[("M", 136), ("N", 264), ("K", 328)]);
+    let attention = attention();
+    let attention = Trial::new(&attention, &[("T", 192)]);
+    let mut unnoticed = Vec::new();
+    for (name, trial) in
+        [("gemm_sm90a", &product), ("gemm_pingpong_sm90a", &product), ("attention_overlap_sm90a", &attention)]
+    {
+        let k = hand_written(name);
+        for (mistake, mutants) in MISTAKES {
+            let mutants = mutants(&k);
+            assert!(!mutants.is_empty(), "{name}: {mistake}");
+            let missed = mutants.iter().filter(|(_, mutant)| noticed(trial, mutant).is_none());
+            unnoticed.extend(missed.map(|(place, _)| format!("{name}, {mistake}: {place}")));
+        }
+    }
+    // What attention's last iteration started is done by then, and nothing fills the slot that it read again.
+    let harmless = |m: &String| {
+        m.starts_with("attention") && m.contains(" in bb0 ") && (m.contains("Release") || m.contains("WaitMma"))
+    };
+    unnoticed.retain(|m| !harmless(m));
+    assert!(unnoticed.is_empty(), "nobody notices\n{}", unnoticed.join("\n"));
+}

@@ -1,0 +1,316 @@
+//! What passes leave, with a mistake in it: who has to notice, and that somebody does.
+
+use crate::gpu_interp::edits::{self, Mutant};
+use crate::gpu_interp::trial::{Passed, Trial, manners, passes};
+use crate::kernels::{Sizes, exact_case, target};
+use atlas::codegen::gpu::{
+    AccessKind, Kernel, Lowered, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs, verify_gpu,
+};
+use atlas::codegen::notes::Notes;
+use atlas::codegen::{Platform, passes as page};
+use atlas::dsl::diag::Code;
+use atlas::dsl::{Schedule, Verified};
+
+/// Who notices a mistake first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notices {
+    /// The verifier, by this rule.
+    Verifier(u16),
+    /// The GPU IR interpreter: a fault or a wrong number.
+    Executor,
+    /// Neither of them, but the simulator of PTX.
+    Simulator,
+}
+
+/// A mistake of a pass.
+struct Row {
+    name: &'static str,
+    /// The pass that it is a mistake of, or the last one before it.
+    after: &'static str,
+    /// Kernels of `SUBJECTS` that have such places, at all of which it has to be noticed.
+    subjects: Names,
+    by: Notices,
+    mutants: fn(&Kernel) -> Vec<Mutant>,
+}
+
+/// A kernel of `tests/cases/exact` in an element type, with sizes, stages and warps.
+struct Subject {
+    name: &'static str,
+    case: (&'static str, &'static str),
+    sizes: Sizes,
+    schedule: (u32, u32),
+}
+
+const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes, schedule: (u32, u32)) -> Subject {
+    Subject { name, case, sizes, schedule }
+}
+
+impl Subject {
+    fn kernel(&self) -> Verified<atlas::dsl::Kernel> {
+        exact_case(self.case.0, self.case.1)
+    }
+
+    fn schedule(&self) -> Schedule {
+        let (stages, warps) = self.schedule;
+        Schedule { stages, warps, ..Schedule::default() }
+    }
+}
+
+/// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
+const SUBJECTS: [Subject; 14] = [
+    of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
+    of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
+    of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
+    of("groups", ("batched", "bf16"), &[("G", 2), ("M", 300), ("N", 40), ("K", 8)], (1, 2)),
+    of("transposed", ("transposed", "bf16"), &[("M", 24), ("N", 33), ("K", 56)], (2, 4)),
+    of("chained", ("chained", "bf16"), &[("N", 21), ("H", 200)], (3, 2)),
+    of("twice", ("twice", "bf16"), &[("M", 19), ("N", 16), ("K", 72)], (3, 2)),
+    of("edges", ("edges", "bf16"), &[("N", 21), ("K", 37)], (2, 4)),
+    of("sums", ("sums", "bf16"), &[("N", 37), ("T", 3)], (2, 4)),
+    of("steps", ("steps", "bf16"), &[("B", 2)], (2, 4)),
+    of("steps in f32", ("steps", "f32"), &[("B", 2)], (2, 4)),
+    of("masked", ("masked", "bf16"), &[("B", 2)], (2, 2)),
+    of("state", ("state", "bf16"), &[("N", 32), ("K", 64)], (2, 4)),
+    of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
+];
+
+type Names = &'static [&'static str];
+
+/// With loops that copy into a ring and multiply.
+const PRODUCTS: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges"];
+/// Those of them whose copies run ahead.
+const AHEAD: Names = &["product", "two stages", "transposed", "chained", "twice", "edges"];
+/// Those whose first operands are carried over the edge of the loop.
+const CARRIED: Names = &["product", "two stages"];
+/// With copies.
+const COPIES: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges", "masked"];
+/// Whose programs run in groups.
+const GROUPED: Names = &["groups"];
+/// With loops.
+const LOOPS: Names =
+    &["product", "one stage", "transposed", "chained", "twice", "edges", "steps", "steps in f32", "state"];
+
+/// A mistake that has to be noticed in some subjects.
+const fn row(
+    name: &'static str,
+    after: &'static str,
+    by: Notices,
+    subjects: Names,
+    mutants: fn(&Kernel) -> Vec<Mutant>,
+) -> Row {
+    Row { name, after, subjects, by, mutants }
+}
+
+const ROWS: &[Row] = &[
+    row("a wait left out", "interleave_copies", Notices::Verifier(421), COPIES, |k| {
+        edits::without(k, |op| matches!(op, Op::Wait(..)))
+    }),
+    row("a release left out", "interleave_copies", Notices::Executor, PRODUCTS, |k| {
+        edits::without(k, |op| matches!(op, Op::Release(_)))
+    }),
+    row("a release too early", "interleave_copies", Notices::Executor, PRODUCTS, edits::early_releases),
+    row("a guarded fill left out", "expand_loops", Notices::Executor, AHEAD, |k| {
+        edits::without(k, |op| matches!(op, Op::If(..)))
+    }),
+    row("a commit left out", "expand_loops", Notices::Executor, COPIES, |k| {
+        edits::without(k, |op| matches!(op, Op::Commit(..)))
+    }),
+    row("two commits exchanged", "expand_loops", Notices::Executor, &["twice"], edits::exchanged_commits),
+    row("a copy left out", "lower_tiles", Notices::Executor, COPIES, |k| {
+        edits::without(k, |op| matches!(op, Op::Copy { .. }))
+    }),
+    row("a copy left open", "select_copy_atoms", Notices::Verifier(460), COPIES, edits::open_copies),
+    row("a ring of a stage less", "expand_loops", Notices::Executor, AHEAD, edits::shallower_rings),
+    row("an acquired number off by one", "expand_loops", Notices::Executor, COPIES, |k| {
+        edits::numbers_further(k, |op| matches!(op, Op::Acquire(..)))
+    }),
+    row("an awaited number off by one", "expand_loops", Notices::Executor, COPIES, |k| {
+        edits::numbers_further(k, |op| matches!(op, Op::Wait(..)))
+    }),
+    row("an acquired slot that stays", "lower_rings", Notices::Executor, AHEAD, |k| {
+        edits::first_slots(k, |op| matches!(op, Op::Acquire(..)))
+    }),
+    row("an awaited slot that stays", "lower_rings", Notices::Executor, AHEAD, |k| {
+        edits::first_slots(k, |op| matches!(op, Op::Wait(..)))
+    }),
+    row("a cursor one further", "lower_rings", Notices::Executor, AHEAD, edits::cursors_further),
+    row("an inverted guard", "expand_loops", Notices::Executor, AHEAD, edits::inverted_guards),
+    row("a loop that begins late", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, false, 1.0)),
+    row("a loop that ends early", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, true, -1.0)),
+    row("a loop that ends late", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, true, 1.0)),
+    row("a loop that carries what came in", "lower_tiles", Notices::Executor, PRODUCTS, |k| edits::stale_yields(k, 0)),
+    row("a carried operand that stays", "carry_operands", Notices::Executor, CARRIED, |k| edits::stale_yields(k, 2)),
+    row("another one that stays", "carry_operands", Notices::Executor, CARRIED, |k| edits::stale_yields(k, 3)),
+    row("an accumulator dropped", "interleave_copies", Notices::Executor, PRODUCTS, edits::without_accumulators),
+    row(
+        "an operand a step further",
+        "lower_products",
+        Notices::Executor,
+        &["product", "two stages", "chained"],
+        edits::operands_further,
+    ),
+    row("an operand out of its buffer", "lower_tiles", Notices::Verifier(430), COPIES, |k| {
+        edits::right_operands(k, |b| SharedRef { origin: (4096, 0), ..b })
+    }),
+    row("an operand transposed", "lower_tiles", Notices::Executor, &["chained", "twice", "edges"], |k| {
+        edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b })
+    }),
+    row(
+        "an operand transposed out of its buffer",
+        "lower_tiles",
+        Notices::Verifier(430),
+        &["product", "transposed", "steps", "masked"],
+        |k| edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b }),
+    ),
+    row(
+        "a wait for a product that leaves one",
+        "lower_tiles",
+        Notices::Verifier(460),
+        COPIES,
+        edits::weaker_product_waits,
+    ),
+    row("edges left as they are", "lower_tiles", Notices::Executor, &["edges"], edits::without_refills_of_folds),
+    row("a tile that is said to be inside", "lower_tiles", Notices::Executor, PRODUCTS, edits::claimed_inside),
+    row(
+        "a row of tiles further",
+        "lower_tiles",
+        Notices::Executor,
+        &["transposed", "chained", "twice", "edges", "sums", "state"],
+        |k| edits::next_tiles(k, 0),
+    ),
+    row("a column of tiles further", "lower_tiles", Notices::Executor, PRODUCTS, |k| edits::next_tiles(k, 1)),
+    row("a store left out", "lower_tiles", Notices::Executor, LOOPS, |k| {
+        edits::without(k, |op| matches!(op, Op::StoreGlobal { .. }))
+    }),
+    row("a tile not kept", "lower_tiles", Notices::Executor, &["edges", "steps", "steps in f32", "masked"], |k| {
+        edits::without(k, |op| matches!(op, Op::StoreShared { .. }))
+    }),
+    row("zeros left out", "insert_barriers", Notices::Simulator, &["steps in f32"], |k| {
+        edits::without(k, |op| matches!(op, Op::ZeroShared(_)))
+    }),
+    row("a range left out", "split_tiles", Notices::Executor, &["columns"], |k| {
+        edits::without(k, |op| matches!(op, Op::StoreGlobal { .. }))
+    }),
+    row("a range of the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_columns),
+    row("a range stored to the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_stores),
+    row("a layout not changed", "lower_tiles", Notices::Verifier(420), &["chained", "sums"], |k| {
+        edits::replaced(k, |op| if let Op::ConvertLayout(v) = op { Some(Op::Rematerialize(*v)) } else { None })
+    }),
+    row(
+        "buffers that overlap",
+        "allocate_shared",
+        Notices::Verifier(413),
+        &["product", "transposed", "twice", "edges", "steps", "masked"],
+        edits::overlapping_buffers,
+    ),
+    row("a wait for copies left out", "insert_barriers", Notices::Verifier(460), COPIES, |k| {
+        edits::without(k, |op| matches!(op, Op::CopyWait(_)))
+    }),
+    row(
+        "a weaker wait for copies",
+        "insert_barriers",
+        Notices::Executor,
+        &["product", "two stages", "one stage", "transposed", "twice", "edges", "masked"],
+        edits::weaker_copy_waits,
+    ),
+    row("a barrier before a wait left out", "insert_barriers", Notices::Verifier(460), COPIES, |k| {
+        edits::without_barriers(k, true)
+    }),
+    row(
+        "a barrier left out",
+        "insert_barriers",
+        Notices::Simulator,
+        &["one stage", "chained", "edges", "sums", "steps", "steps in f32", "masked"],
+        |k| edits::without_barriers(k, false),
+    ),
+    row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
+    row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
+        edits::other_forms(k, |form| matches!(form, AccessKind::Vector { .. }).then_some(AccessKind::Matrix))
+    }),
+    row("an access without a form", "select_accesses", Notices::Verifier(460), LOOPS, edits::without_forms),
+    row("a coordinate one further", "lower_programs", Notices::Executor, PRODUCTS, edits::coordinates_further),
+    row("a quotient that is not divided", "lower_programs", Notices::Executor, GROUPED, |k| {
+        edits::replaced(k, |op| {
+            if let Op::Unsigned(UnsignedOp::Div, v, _) = op { Some(Op::Rematerialize(*v)) } else { None }
+        })
+    }),
+    row("a last group taken for a whole one", "lower_programs", Notices::Executor, GROUPED, |k| {
+        edits::replaced(k, |op| {
+            if let Op::Unsigned(UnsignedOp::Min, _, v) = op { Some(Op::Rematerialize(*v)) } else { None }
+        })
+    }),
+];
+
+/// Who notices a mutant, and what is said of it; `None` for nobody.
+fn noticed(subject: &Subject, trial: &Trial<'_>, mutant: &Kernel, passed: &Passed) -> Option<(Notices, String)> {
+    let verified = verify_gpu(mutant).and_then(|()| verify_constructs(mutant, passed.constructs));
+    if let Err(d) = verified {
+        let Code(code) = d.0.first().map_or(Code(0), |d| d.code);
+        return Some((Notices::Verifier(code), d.to_string()));
+    }
+    let faults =
+        manners(mutant, passed.constructs).into_iter().filter_map(|manner| trial.execute(mutant, manner).err());
+    if let Some(fault) = faults.map(|f| f.to_string()).next() {
+        return Some((Notices::Executor, fault));
+    }
+    let lowered = finished(subject, mutant, passed.pass)?;
+    simulated(subject, &lowered).map(|said| (Notices::Simulator, said))
+}
+
+/// A mutant after the passes that follow; `None` if it is not of the last phase, or does not get through.
+fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedKernel<Lowered>> {
+    let rest = page::LOWER.iter().position(|p| p.name == after)? + 1;
+    let Platform { target, machine } = mutant.target.into();
+    let (schedule, mut k) = (subject.schedule(), mutant.clone());
+    let cx = &mut page::Cx { schedule: &schedule, target, machine: &machine, notes: &mut Notes::forgotten() };
+    page::LOWER[rest..].iter().try_for_each(|pass| (pass.run)(&mut k, cx)).ok()?;
+    VerifiedKernel::verify(k).ok()
+}
+
+/// What the simulator says of a subject's mutant.
+#[cfg(feature = "llvm")]
+fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<String> {
+    let kernel = subject.kernel();
+    let image = atlas::codegen::emit(lowered).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+    let trial = crate::exact::Trial::new(&kernel, subject.sizes);
+    let wanted = trial.reference().unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+    match trial.simulate(&image, &trial.dims) {
+        Err(fault) => Some(fault),
+        Ok(found) => (found != wanted).then(|| "a wrong number".to_owned()),
+    }
+}
+
+/// Without LLVM what gets so far is left to the simulator.
+#[cfg(not(feature = "llvm"))]
+fn simulated(_: &Subject, _: &VerifiedKernel<Lowered>) -> Option<String> {
+    Some("nothing yet".to_owned())
+}
+
+#[test]
+fn each_mistake_is_noticed() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for subject in &SUBJECTS {
+        let (kernel, sizes, schedule) = (subject.kernel(), subject.sizes, subject.schedule());
+        let trial = Trial::new(&kernel, sizes);
+        let all = passes(&kernel, &schedule, target("sm_90")).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+        for row in ROWS.iter().filter(|row| row.subjects.contains(&subject.name)) {
+            let at = format!("{}, {}", row.name, subject.name);
+            let Some(passed) = all.iter().find(|p| p.pass == row.after) else { panic!("{at}: no {}", row.after) };
+            let mutants = (row.mutants)(&passed.kernel);
+            if mutants.is_empty() {
+                wrong.push(format!("{at}: no such place"));
+            }
+            for (place, mutant) in mutants {
+                count += 1;
+                match noticed(subject, &trial, &mutant, passed) {
+                    Some((by, _)) if by == row.by => {}
+                    Some((by, said)) => wrong.push(format!("{at}, {place}: {by:?}, not {:?}: {said}", row.by)),
+                    None => wrong.push(format!("{at}, {place}: nobody notices")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 300, "{count}");
+}

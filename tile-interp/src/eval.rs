@@ -1,0 +1,113 @@
+//! One program: its environment of tiles, and the match on operations.
+
+use crate::error::InterpError;
+use crate::stored::Stored;
+use crate::tile::Tile;
+use crate::{Arg, Mode};
+use atlas_dsl::validity::Validity;
+use atlas_dsl::{Block, Inst, Kernel, Op, Value};
+use std::sync::Arc;
+
+/// What all programs of a launch share.
+pub(crate) struct LaunchState<'m> {
+    pub(crate) kernel: &'m Kernel,
+    pub(crate) mode: Mode,
+    /// Size per dim.
+    pub(crate) dims: &'m [u64],
+    /// Argument per parameter.
+    pub(crate) args: &'m [Arg<'m>],
+    /// Per value: a transpose that `dot` alone uses, and reads by its strides.
+    pub(crate) deferred: &'m [bool],
+    /// What makes elements of each value invalid.
+    pub(crate) validity: &'m Validity,
+}
+
+/// One point of the grid being run.
+pub(crate) struct Program<'m> {
+    pub(crate) launch: &'m LaunchState<'m>,
+    tiles: Vec<Option<Arc<Tile>>>,
+    /// What the program stored so far, in order.
+    pub(crate) stores: Vec<Stored>,
+}
+
+impl<'m> Program<'m> {
+    pub(crate) fn new(launch: &'m LaunchState<'m>) -> Program<'m> {
+        Program { launch, tiles: vec![None; launch.kernel.values.len()], stores: Vec::new() }
+    }
+
+    /// Runs the kernel's body at these grid coordinates and returns what it stores.
+    pub(crate) fn run(mut self, coordinates: &[i32]) -> Result<Vec<Stored>, InterpError> {
+        let kernel = self.launch.kernel;
+        for (axis, &at) in kernel.grid.iter().zip(coordinates) {
+            self.set(axis.coord, Arc::new(Tile::index(at)));
+        }
+        self.block(kernel.body)?;
+        Ok(self.stores)
+    }
+
+    /// Runs a block; returns what it yields, if it ends in `yield`.
+    pub(crate) fn block(&mut self, block: Block) -> Result<Vec<Arc<Tile>>, InterpError> {
+        let kernel = self.launch.kernel;
+        for &inst in &kernel.blocks[block].insts {
+            if let Op::Yield(values) = &kernel.insts[inst] {
+                return values.iter().map(|&v| self.tile(v)).collect();
+            }
+            self.inst(inst).map_err(|e| e.at(kernel.locs[inst]))?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// The tile that a value stands for.
+    pub(crate) fn tile(&self, v: Value) -> Result<Arc<Tile>, InterpError> {
+        let tile = self.tiles.get(v.as_u32() as usize).and_then(Option::clone);
+        tile.ok_or_else(|| InterpError::kernel(format!("{v} is used before it is defined")))
+    }
+
+    pub(crate) fn set(&mut self, v: Value, tile: Arc<Tile>) {
+        self.tiles[v.as_u32() as usize] = Some(tile);
+    }
+
+    /// The value of an i32 scalar.
+    pub(crate) fn index(&self, v: Value) -> Result<i32, InterpError> {
+        self.tile(v)?.as_index()
+    }
+
+    fn inst(&mut self, inst: Inst) -> Result<(), InterpError> {
+        let kernel = self.launch.kernel;
+        let results = &kernel.results[inst];
+        let tile = match &kernel.insts[inst] {
+            Op::Loop { lo, hi, inits, body, .. } => {
+                let tiles = self.run_loop(*lo, *hi, inits, *body)?;
+                results.iter().zip(tiles).for_each(|(&v, tile)| self.set(v, tile));
+                return Ok(());
+            }
+            Op::Store { param, slices, value } => return self.store(*param, slices, *value),
+            Op::Transpose(_) if results.first().is_some_and(|v| self.launch.deferred[v.as_u32() as usize]) => {
+                return Ok(());
+            }
+            Op::Yield(_) => return Ok(()),
+            Op::Splat { value, dtype, shape } => self.splat(*value, *dtype, shape),
+            Op::Iota { shape, axis } => self.iota(shape, *axis),
+            Op::DimSize(dim) => self.dim_size(*dim),
+            Op::DimTiles { dim, size } => self.dim_tiles(*dim, *size),
+            Op::ScalarParam(param) => self.scalar_param(*param)?,
+            Op::TableGet { table, indices } => self.table_get(*table, indices)?,
+            Op::Unary(op, x) => self.unary(*op, *x)?,
+            Op::Binary(op, x, y) => self.binary(*op, *x, *y)?,
+            Op::Compare(p, x, y) => self.compare(*p, *x, *y)?,
+            Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
+            Op::Cast(dtype, x) => self.cast(*dtype, *x)?,
+            Op::Other { value, other, axes } => self.other(*value, *other, axes)?,
+            Op::Broadcast { value, shape } => self.broadcast(*value, shape)?,
+            Op::Reshape { value, axes } => self.reshape(*value, axes)?,
+            Op::Transpose(x) => self.transpose(*x)?,
+            Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes)?,
+            Op::Dot { a, b, acc, precision } => self.dot(*a, *b, *acc, *precision)?,
+            Op::Load { param, slices } => self.load(*param, slices)?,
+        };
+        if let Some(&v) = results.first() {
+            self.set(v, Arc::new(tile));
+        }
+        Ok(())
+    }
+}

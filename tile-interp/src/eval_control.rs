@@ -1,0 +1,70 @@
+//! Loops, and the transposes that need not be carried out.
+
+use crate::error::InterpError;
+use crate::eval::Program;
+use crate::tile::{Tile, common};
+use atlas_dsl::{Block, Kernel, Op, Value};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Program<'_> {
+    /// Runs a loop; returns the values it carries out.
+    pub(crate) fn run_loop(
+        &mut self,
+        lo: Value,
+        hi: Value,
+        inits: &[Value],
+        body: Block,
+    ) -> Result<Vec<Arc<Tile>>, InterpError> {
+        let (lo, hi) = (self.index(lo)?, self.index(hi)?);
+        let mut carried = inits.iter().map(|&v| self.tile(v)).collect::<Result<Vec<_>, _>>()?;
+        let params = &self.launch.kernel.blocks[body].params;
+        let Some((&index, params)) = params.split_first() else {
+            return Err(InterpError::kernel("a loop body has no index"));
+        };
+        // What is carried is valid where both what it starts as and what the body leaves are.
+        let validity = self.launch.validity;
+        let valid = |tile: &Arc<Tile>, &param: &Value| self.valid_part(&tile.ty, validity.constraints(param));
+        let valid =
+            carried.iter().zip(params).map(|(tile, param)| valid(tile, param)).collect::<Result<Vec<_>, _>>()?;
+        narrow(&mut carried, &valid);
+        for i in lo..hi {
+            self.set(index, Arc::new(Tile::index(i)));
+            for (&param, tile) in params.iter().zip(carried) {
+                self.set(param, tile);
+            }
+            carried = self.block(body)?;
+            narrow(&mut carried, &valid);
+        }
+        Ok(carried)
+    }
+}
+
+/// Takes from the valid part of each tile what lies outside the given one.
+fn narrow(tiles: &mut [Arc<Tile>], valid: &[Vec<Range<u32>>]) {
+    for (tile, valid) in tiles.iter_mut().zip(valid) {
+        let both = common(&tile.valid, valid);
+        if both != tile.valid {
+            Arc::make_mut(tile).valid = both;
+        }
+    }
+}
+
+/// Per value: is it a transpose whose every use is an operand of a `dot`? Those read the original by
+/// its strides. The original outlives such a use, since it is defined where the transpose is or outside.
+pub(crate) fn deferred_transposes(kernel: &Kernel) -> Vec<bool> {
+    let mut deferred = vec![false; kernel.values.len()];
+    for (inst, op) in kernel.insts.iter() {
+        if let (Op::Transpose(_), [v]) = (op, &kernel.results[inst][..]) {
+            deferred[v.as_u32() as usize] = true;
+        }
+    }
+    for op in kernel.insts.values() {
+        if let Op::Dot { acc, .. } = op {
+            acc.iter().for_each(|v| deferred[v.as_u32() as usize] = false);
+        } else {
+            op.visit_operands(|v| deferred[v.as_u32() as usize] = false);
+        }
+    }
+    deferred
+}

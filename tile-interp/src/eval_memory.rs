@@ -1,0 +1,128 @@
+//! Loads, and stores that are kept until the program has ended. What is not valid is stored as 0.
+
+use crate::Arg;
+use crate::error::InterpError;
+use crate::eval::Program;
+use crate::memory::Region;
+use crate::stored::Stored;
+use crate::tile::{Data, Tile, mismatch};
+use crate::walk::Walk;
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::op::Slice;
+use atlas_dsl::reach::constant;
+use atlas_dsl::validity::Constraint;
+use atlas_dsl::{Dim, Param, TileType, Value};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a load or store goes.
+struct Access {
+    region: Region,
+    /// The tile that the region is: axes addressed by one element are dropped.
+    ty: TileType,
+    /// The part of each axis of the tile that lies in the tensor.
+    valid: Vec<Range<u32>>,
+}
+
+impl Program<'_> {
+    fn access(&self, param: Param, slices: &[Slice]) -> Result<Access, InterpError> {
+        let ParamKind::Tensor { dtype, dims, .. } = &self.launch.kernel.params[param].kind else {
+            return Err(InterpError::kernel(format!("{param} is no tensor")));
+        };
+        if dims.len() != slices.len() {
+            return Err(InterpError::kernel(format!("{param} has rank {}, but {} indices", dims.len(), slices.len())));
+        }
+        let mut region = Region { start: Vec::with_capacity(dims.len()), extent: Vec::with_capacity(dims.len()) };
+        let (mut shape, mut valid) = (Vec::new(), Vec::new());
+        for (slice, &dim) in slices.iter().zip(dims) {
+            let (start, extent, inside) = self.slice(*slice, dim)?;
+            if !matches!(slice, Slice::At(_)) {
+                shape.push(extent);
+                valid.push(inside);
+            }
+            region.start.push(start);
+            region.extent.push(extent);
+        }
+        Ok(Access { region, ty: TileType::new(*dtype, shape), valid })
+    }
+
+    /// The first element of a slice in its dim, its extent, and the part of it that lies inside the dim.
+    fn slice(&self, slice: Slice, dim: Dim) -> Result<(i64, u32, Range<u32>), InterpError> {
+        let size = self.launch.dims[dim.as_u32() as usize] as i64;
+        // Constants are read off the kernel: their values may be defined inside the loop that asks for them.
+        let index = |v: Value| match constant(self.launch.kernel, v) {
+            Some(i) => Ok(i),
+            None => self.index(v).map(i64::from),
+        };
+        let (start, extent) = match slice {
+            Slice::At(v) => (index(v)?, 1),
+            Slice::Tile { index: i, size } => (index(i)? * i64::from(size), size),
+            Slice::Span { start, len } => (index(start)?, len),
+            Slice::Whole => (0, size as u32),
+        };
+        let inside = |at: i64| at.clamp(0, i64::from(extent)) as u32;
+        let first = inside(-start);
+        Ok((start, extent, first..inside(size - start).max(first)))
+    }
+
+    /// The valid part of each axis of a tile under some constraints.
+    pub(crate) fn valid_part(&self, ty: &TileType, constraints: &[Constraint]) -> Result<Vec<Range<u32>>, InterpError> {
+        let mut valid: Vec<Range<u32>> = ty.shape.iter().map(|&e| 0..e).collect();
+        for c in constraints {
+            let (_, _, mut inside) = self.slice(c.slice, c.dim)?;
+            let Some(axis) = valid.get_mut(usize::from(c.axis)) else { return Err(mismatch("load")) };
+            if c.whole_axis {
+                inside = if inside.is_empty() { 0..0 } else { axis.clone() };
+            }
+            let start = axis.start.max(inside.start);
+            *axis = start..axis.end.min(inside.end).max(start);
+        }
+        Ok(valid)
+    }
+
+    pub(crate) fn load(&self, param: Param, slices: &[Slice]) -> Result<Tile, InterpError> {
+        let Access { region, ty, valid } = self.access(param, slices)?;
+        let mut data = Data::filled(ty.dtype, self.launch.mode, ty.elements() as usize, 0.0);
+        let index = param.as_u32() as usize;
+        match self.launch.args.get(index) {
+            Some(Arg::In(view)) => view.read(&region, &mut data)?,
+            Some(Arg::Out(view)) => {
+                view.read(&region, &mut data)?;
+                // What this program stored lies on top; a store past the end of a dim left nothing there.
+                let dims = view.dims();
+                for stored in self.stores.iter().filter(|s| s.param == index) {
+                    if let Some(walk) = region.walk_shared(&stored.region, dims) {
+                        overlay(&walk, &mut data, &stored.tile.data)?;
+                    }
+                }
+            }
+            _ => return Err(InterpError::kernel(format!("{param} is no tensor"))),
+        }
+        Ok(Tile { ty, valid, data })
+    }
+
+    pub(crate) fn store(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), InterpError> {
+        let tile = self.tile(value)?;
+        let Access { region, ty, .. } = self.access(param, slices)?;
+        if tile.ty != ty {
+            return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
+        }
+        let tile = if tile.is_valid() { tile } else { Arc::new(tile.with_zeros()?) };
+        self.stores.push(Stored { param: param.as_u32() as usize, region, tile });
+        Ok(())
+    }
+}
+
+/// Copies the walk's box of one tile onto another of its type.
+pub(crate) fn overlay(walk: &Walk, to: &mut Data, from: &Data) -> Result<(), InterpError> {
+    match (to, from) {
+        (Data::Bool(to), Data::Bool(from)) => walk.copy(to, from),
+        (Data::I32(to), Data::I32(from)) => walk.copy(to, from),
+        (Data::I64(to), Data::I64(from)) => walk.copy(to, from),
+        (Data::F32(to), Data::F32(from)) => walk.copy(to, from),
+        (Data::F64(to), Data::F64(from)) => walk.copy(to, from),
+        (Data::Ring(to), Data::Ring(from)) => walk.copy(to, from),
+        _ => return Err(mismatch("load")),
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Checks the arguments, runs the grid on all cores and applies what the programs store.
+
+use crate::error::InterpError;
+use crate::eval::{LaunchState, Program};
+use crate::eval_control::deferred_transposes;
+use crate::pool::Threads;
+use crate::ring::check_ring;
+use crate::stored::Stored;
+use crate::{Arg, Mode, Scalar};
+use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
+use atlas_dsl::validity::Validity;
+use atlas_dsl::{DType, Kernel};
+
+/// Bytes of stored tiles that a batch of programs may hold before they are applied.
+const BATCH_BYTES: u64 = 64 << 20;
+
+/// Runs `kernel` with one size per dim and one argument per parameter, both in the kernel's order.
+///
+/// A grid without programs is no error: nothing runs.
+pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mode) -> Result<(), InterpError> {
+    check_dims(kernel, dim_sizes)?;
+    check_args(kernel, dim_sizes, &args, mode)?;
+    if mode == Mode::Ring {
+        check_ring(kernel)?;
+    }
+    let axes: Vec<GridExtent> = kernel.grid.iter().map(|axis| axis.extent).collect();
+    let programs = GridExtent::programs(&axes, dim_sizes);
+    if programs == u64::MAX {
+        return Err(InterpError::argument(&kernel.name, "the grid has over 2^64 programs"));
+    }
+    let deferred = deferred_transposes(kernel);
+    let validity = Validity::of(kernel);
+    let threads = Threads::here();
+    let count = threads.count();
+    let (mut first, mut batch) = (0, count * 2);
+    while first < programs {
+        let last = first.saturating_add(batch).min(programs);
+        let stores = {
+            let launch =
+                LaunchState { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred, validity: &validity };
+            let run = |index| Program::new(&launch).run(&coordinates(&axes, dim_sizes, index));
+            threads.map(first..last, run)?
+        };
+        let bytes: u64 = stores.iter().flatten().map(Stored::bytes).sum();
+        for stored in stores.into_iter().flatten() {
+            if let Some(Arg::Out(view)) = args.get_mut(stored.param) {
+                view.write(&stored.region, &stored.tile.data)?;
+            }
+        }
+        let mean = (bytes / (last - first)).max(1024);
+        batch = (BATCH_BYTES / mean).max(count);
+        first = last;
+    }
+    Ok(())
+}
+
+/// The grid coordinates of the `index`-th program; the last axis is the fastest, and pairs are counted row by row.
+fn coordinates(axes: &[GridExtent], dims: &[u64], mut index: u64) -> Vec<i32> {
+    let mut at = vec![0; axes.len()];
+    let mut left = axes.len();
+    if let [.., GridExtent::UpTo { .. }] = axes {
+        left -= 2;
+        let pairs = GridExtent::programs(&axes[left..], dims);
+        let pair = index % pairs;
+        let row = ((8 * pair + 1).isqrt() - 1) / 2;
+        (at[left], at[left + 1]) = (row as i32, (pair - row * (row + 1) / 2) as i32);
+        index /= pairs;
+    }
+    for (c, axis) in at[..left].iter_mut().zip(axes).rev() {
+        let count = axis.count(dims);
+        *c = (index % count) as i32;
+        index /= count;
+    }
+    at
+}
+
+fn check_dims(kernel: &Kernel, sizes: &[u64]) -> Result<(), InterpError> {
+    if sizes.len() != kernel.dims.len() {
+        let message = format!("has {} dims, but {} sizes are given", kernel.dims.len(), sizes.len());
+        return Err(InterpError::argument(&kernel.name, message));
+    }
+    for (dim, &size) in kernel.dims.values().zip(sizes) {
+        let wrong = match dim.size {
+            _ if size > i32::MAX as u64 => Some("more than 2^31 - 1".to_owned()),
+            DimSize::Const(n) if n != size => Some(format!("but the kernel is built for {n}")),
+            DimSize::Dynamic { divisor } if size % u64::from(divisor.max(1)) != 0 => {
+                Some(format!("but the kernel is built for multiples of {divisor}"))
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(InterpError::argument(&dim.name, format!("the size is {size}, {wrong}")));
+        }
+    }
+    Ok(())
+}
+
+fn check_args(kernel: &Kernel, sizes: &[u64], args: &[Arg<'_>], mode: Mode) -> Result<(), InterpError> {
+    if args.len() != kernel.params.len() {
+        let message = format!("has {} parameters, but {} arguments are given", kernel.params.len(), args.len());
+        return Err(InterpError::argument(&kernel.name, message));
+    }
+    for (param, arg) in kernel.params.values().zip(args) {
+        let fail = |message: String| Err(InterpError::argument(&param.name, message));
+        let (found, dims, written) = match arg {
+            Arg::In(view) => (view.dtype(), view.dims(), Access::In),
+            Arg::Out(view) => (view.dtype(), view.dims(), Access::Out),
+            Arg::Scalar(scalar) => {
+                let ParamKind::Scalar { dtype } = param.kind else {
+                    return fail("a tensor is wanted, but a scalar is given".to_owned());
+                };
+                if !fits(*scalar, dtype) {
+                    return fail(format!("a scalar {dtype} is wanted, but {scalar:?} is given"));
+                }
+                continue;
+            }
+        };
+        let ParamKind::Tensor { dtype, dims: wanted, access, .. } = &param.kind else {
+            return fail("a scalar is wanted, but a tensor is given".to_owned());
+        };
+        if *access != written {
+            let wanted = if *access == Access::In { "read" } else { "written" };
+            return fail(format!("a tensor that is {wanted} must be given as such"));
+        }
+        let any_float = mode == Mode::F64 && dtype.is_float() && found.is_float();
+        if found != *dtype && !any_float {
+            return fail(format!("a tensor of {dtype} is wanted, but one of {found} is given"));
+        }
+        let wanted: Vec<u64> = wanted.iter().map(|d| sizes[d.as_u32() as usize]).collect();
+        if dims != wanted {
+            return fail(format!("dims {wanted:?} are wanted, but {dims:?} are given"));
+        }
+    }
+    Ok(())
+}
+
+fn fits(scalar: Scalar, dtype: DType) -> bool {
+    match scalar {
+        Scalar::I32(_) => dtype.is_int(),
+        Scalar::I64(_) => dtype == DType::I64,
+        Scalar::F32(_) | Scalar::F64(_) => dtype.is_float(),
+    }
+}

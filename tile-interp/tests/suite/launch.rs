@@ -1,0 +1,72 @@
+//! What `run` refuses, and grids of every size.
+
+use crate::support::{Buffer, kernel};
+use atlas_dsl::DType;
+use atlas_tile_interp::{Arg, InterpError, Mode, Scalar, run};
+
+const F32: DType = DType::F32;
+
+const SCALE: &str = "kernel @scale(%x: f32[G, N], %a: f32, %y: out f32[G, N])
+    dims G: ?1, N: ?4
+    grid (%g, %n) = (G, tiles(N, 4)) {
+      %t = load %x[%g, %n : 4]
+      %s = scalar %a
+      %b = broadcast %s : f32[4]
+      %r = mul %t, %b
+      store %y[%g, %n : 4], %r
+    }";
+
+#[test]
+fn grids_of_every_size() {
+    let kernel = kernel(SCALE);
+    for dims in [[0, 4], [3, 0], [0, 0], [1, 4], [1, 400], [300, 4], [777, 40]] {
+        let count = (dims[0] * dims[1]) as usize;
+        let x = Buffer::new(F32, &(0..count).map(|i| i as f64).collect::<Vec<_>>());
+        let mut y = Buffer::poison(F32, count);
+        let args = vec![Arg::In(x.view(&dims)), Arg::Scalar(Scalar::F64(2.0)), Arg::Out(y.view_mut(&dims))];
+        run(&kernel, &dims, args, Mode::Native).unwrap();
+        assert_eq!(y.values(), (0..count).map(|i| 2.0 * i as f64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn refused_arguments() {
+    let kernel = kernel(SCALE);
+    let x = Buffer::new(F32, &[1.0; 8]);
+    let halves = Buffer::new(DType::F16, &[1.0; 8]);
+    let dims = [2, 4];
+    let mut y = x.clone();
+    let mut message = |sizes: &[u64], first: Arg<'_>, scalar: Arg<'_>| {
+        let args = vec![first, scalar, Arg::Out(y.view_mut(&dims))];
+        run(&kernel, sizes, args, Mode::Native).unwrap_err().to_string()
+    };
+    let scalar = || Arg::Scalar(Scalar::F32(1.0));
+    assert_eq!(message(&[2], Arg::In(x.view(&dims)), scalar()), "`scale`: has 2 dims, but 1 sizes are given");
+    assert_eq!(
+        message(&[2, 6], Arg::In(x.view(&dims)), scalar()),
+        "`N`: the size is 6, but the kernel is built for multiples of 4"
+    );
+    assert_eq!(
+        message(&[2, 4], Arg::In(x.view(&[4, 2])), scalar()),
+        "`x`: dims [2, 4] are wanted, but [4, 2] are given"
+    );
+    assert_eq!(
+        message(&[2, 4], Arg::In(halves.view(&dims)), scalar()),
+        "`x`: a tensor of f32 is wanted, but one of f16 is given"
+    );
+    assert_eq!(message(&[2, 4], scalar(), scalar()), "`x`: a tensor is wanted, but a scalar is given");
+    assert_eq!(
+        message(&[2, 4], Arg::In(x.view(&dims)), Arg::In(x.view(&dims))),
+        "`a`: a scalar is wanted, but a tensor is given"
+    );
+    assert_eq!(
+        message(&[2, 4], Arg::In(x.view(&dims)), Arg::Scalar(Scalar::I32(1))),
+        "`a`: a scalar f32 is wanted, but I32(1) is given"
+    );
+    let e = run(&kernel, &[2, 4], vec![], Mode::Native).unwrap_err();
+    assert_eq!(e.to_string(), "`scale`: has 3 parameters, but 0 arguments are given");
+    assert!(matches!(e, InterpError::Argument { .. }));
+    let args = vec![Arg::In(x.view(&dims)), scalar(), Arg::In(x.view(&dims))];
+    let e = run(&kernel, &[2, 4], args, Mode::Native).unwrap_err();
+    assert_eq!(e.to_string(), "`y`: a tensor that is written must be given as such");
+}
