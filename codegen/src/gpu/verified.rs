@@ -1,4 +1,4 @@
-//! The ticket of a phase: a kernel that has passed the verifier with the constructs of that phase.
+//! Proof that a kernel verified and contains only the constructs that its phase allows.
 //!
 //! | phase | a kernel |
 //! |---|---|
@@ -60,7 +60,7 @@ pub struct VerifiedKernel<P> {
 }
 
 impl<P: Phase> VerifiedKernel<P> {
-    /// Gives the ticket to a kernel that keeps every rule and in which nothing stands but what the phase has.
+    /// Verifies a kernel: it keeps every rule and contains only the constructs that the phase allows.
     ///
     /// # Errors
     /// Every rule that is broken.
@@ -69,7 +69,7 @@ impl<P: Phase> VerifiedKernel<P> {
         Ok(VerifiedKernel { kernel, phase: PhantomData })
     }
 
-    /// The kernel, to change it; the ticket is gone.
+    /// The kernel, to change it. It has to be verified again.
     pub fn into_kernel(self) -> Kernel {
         self.kernel
     }

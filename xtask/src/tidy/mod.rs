@@ -8,12 +8,14 @@
 //! | `circles` | imports in a circle |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
+//! | `glossary` | names that were given up |
 //! | `prose` | words and paths that belong to nobody's reader |
 
 mod arrows;
 mod circles;
 mod codes;
 mod files;
+mod glossary;
 mod invariants;
 mod map;
 mod prose;
@@ -51,7 +53,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 19] = [
+const CHECKS: [Check; 20] = [
     files::headers,
     files::sizes,
     files::names,
@@ -69,6 +71,7 @@ const CHECKS: [Check; 19] = [
     invariants::intrinsics,
     invariants::ordered_output,
     codes::tested,
+    glossary::given_up_names,
     prose::marks,
     prose::homes,
 ];

@@ -1,0 +1,65 @@
+//! Names that the glossary of CONTRIBUTING.md gives up do not come back.
+
+use super::Finding;
+use super::tree::Tree;
+
+/// The document, and the heading of its table: old names in backticks, then the new one.
+const DOCUMENT: &str = "CONTRIBUTING.md";
+const HEADING: &str = "## Names given up";
+
+/// Where old names may stand: the table, the history, and the parts of the repository that nobody wrote by hand.
+fn may_name(path: &str) -> bool {
+    path == DOCUMENT
+        || path == "CHANGELOG.md"
+        || path.ends_with(".lock")
+        || ["benches/results/", "ops/records/", "xtask/src/tidy/glossary.rs"].iter().any(|p| path.starts_with(p))
+}
+
+/// Old names in the order of the table, each with what replaces it.
+fn given_up(document: &str) -> Vec<(&str, &str)> {
+    let table = document.split_once(HEADING).map_or("", |(_, rest)| rest);
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    // Names stand between backticks: every second piece.
+    rows.flat_map(|(old, new)| old.split('`').skip(1).step_by(2).map(move |name| (name, new))).collect()
+}
+
+/// Uses of a name that was given up.
+pub(crate) fn given_up_names(tree: &Tree) -> Vec<Finding> {
+    let Some(document) = tree.get(DOCUMENT) else { return Vec::new() };
+    let names = given_up(document);
+    let mut out = Vec::new();
+    for (path, text) in tree.all().filter(|(path, _)| !may_name(path)) {
+        for (n, line) in text.lines().enumerate() {
+            let found = names.iter().filter(|(old, _)| has_name(line, old));
+            out.extend(found.map(|(old, new)| Finding::new(path, n + 1, format!("`{old}` was given up for {new}"))));
+        }
+    }
+    out
+}
+
+/// True if a line has these words, not as a part of longer ones.
+fn has_name(line: &str, name: &str) -> bool {
+    let inner = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name).any(|(at, _)| !line[..at].ends_with(inner) && !line[at + name.len()..].starts_with(inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plant::{fails, passes};
+    use super::given_up_names;
+
+    const TABLE: &str =
+        "## Names given up\n\n| old | new |\n|---|---|\n| `Op::Again`, `an iterate` | a better name |\n";
+
+    #[test]
+    fn names_given_up_are_found() {
+        let table = ("CONTRIBUTING.md", TABLE);
+        passes(given_up_names, &[table, ("a.rs", "Op::Against, an iterated map"), ("CHANGELOG.md", "Op::Again")]);
+        fails(given_up_names, &[table, ("a.rs", "match op { Op::Again(x) => x }")], "a.rs", "a better name");
+        fails(given_up_names, &[table, ("a.md", "once in an iterate.")], "a.md", "an iterate");
+        // The table ends where the next heading begins.
+        let ended = format!("{TABLE}\n## Terms\n| `Op::Fine` | it stays |\n");
+        passes(given_up_names, &[("CONTRIBUTING.md", &ended), ("a.rs", "Op::Fine")]);
+    }
+}
