@@ -2,7 +2,7 @@
 
 use crate::kernels::{build, case, case_names, target, try_build};
 use atlas::codegen::analysis::{Bounds, Placement, Uses, tile_registers};
-use atlas::codegen::machine::{Machine, Platform};
+use atlas::codegen::arch::{Machine, Platform};
 use atlas::codegen::pipeline;
 use atlas::dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas::ops::cases;

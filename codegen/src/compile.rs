@@ -1,9 +1,9 @@
 //! One call from verified Tile IR to a kernel image, and the same with every stage as text.
 
+use crate::arch::Platform;
 use crate::error::CompileError;
 use crate::gpu::{Lowered, VerifiedKernel};
 use crate::image::KernelImage;
-use crate::machine::Platform;
 use crate::mutation::carried;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
@@ -147,7 +147,10 @@ fn emit_here(
     let mut since = Instant::now();
     let mut lap = || std::mem::replace(&mut since, Instant::now()).elapsed();
     let target = gpu.target;
-    let ptx_version = target.ptx_version().max(gpu.ptx_version());
+    let known = target
+        .ptx_version()
+        .ok_or_else(|| CompileError::bug(format!("code for {target}, which is not in the table")))?;
+    let ptx_version = known.max(gpu.ptx_version());
     let emitter = ptx::machine(target, ptx_version)?;
     let cx = Context::create();
     let module = ptx::module(&cx, &gpu.name, &emitter);

@@ -1,8 +1,8 @@
 //! What passes read, and where they say what they decided.
 
-use crate::machine::Machine;
+use crate::arch::Machine;
+use crate::arch::Target;
 use crate::notes::Notes;
-use crate::target::Target;
 use atlas_dsl::Schedule;
 
 /// What every pass may read, and where it says what it decided.

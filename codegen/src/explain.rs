@@ -1,8 +1,8 @@
 //! What the compiler decided for a kernel and why, as text for people.
 
+use crate::arch::Platform;
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
-use crate::machine::Platform;
 use crate::notes::{Note, Notes, place};
 use crate::pipeline;
 use atlas_dsl::{Schedule, Verified};

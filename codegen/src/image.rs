@@ -2,7 +2,7 @@
 //!
 //! The parameter list is the whole calling convention; only the runtime and the simulator read it.
 
-use crate::target::Target;
+use crate::arch::Target;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
 

@@ -3,6 +3,7 @@
 //! | folder | holds |
 //! |---|---|
 //! | `analysis` | facts about Tile IR: uses, extents, placement |
+//! | `arch` | targets, machines and cards: what instruction sets have, what GPUs hold and how fast they are |
 //! | `layout` | the layout algebra |
 //! | `gpu` | GPU IR, its atoms, text form and verifier |
 //! | `passes`, `pipeline` | Tile IR to GPU IR, and GPU IR to GPU IR |
@@ -22,7 +23,7 @@ compile_error!(
 );
 
 pub mod analysis;
-pub mod card;
+pub mod arch;
 #[cfg(feature = "llvm")]
 mod compile;
 mod context;
@@ -32,7 +33,6 @@ pub mod gpu;
 pub mod image;
 pub mod layout;
 mod limits;
-pub mod machine;
 
 #[cfg(feature = "llvm")]
 #[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]
@@ -45,14 +45,11 @@ pub mod passes;
 pub mod pipeline;
 #[cfg(feature = "llvm")]
 mod ptx;
-pub mod target;
 pub mod toolchain;
 
-pub use card::Card;
+pub use arch::{Capability, Card, Machine, Platform, Target};
 #[cfg(feature = "llvm")]
 pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, compile_with_lines, emit};
 pub use error::CompileError;
 pub use explain::{Explained, explain};
 pub use image::{AbiParam, KernelImage};
-pub use machine::{Machine, Platform};
-pub use target::Target;

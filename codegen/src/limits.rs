@@ -1,7 +1,7 @@
 //! What a config may take of a machine, and how one that wants more is refused: both numbers, and what would help.
 
+use crate::arch::Machine;
 use crate::error::CompileError;
-use crate::machine::Machine;
 use atlas_dsl::Schedule;
 
 /// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.

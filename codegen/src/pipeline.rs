@@ -1,8 +1,8 @@
 //! Runs the passes of each phase, and verifies what they leave.
 
+use crate::arch::Platform;
 use crate::error::CompileError;
 use crate::gpu::{self, Constructs, Kernel, Lowered, Phase, Placed, Scheduled, VerifiedKernel};
-use crate::machine::Platform;
 use crate::notes::Notes;
 use crate::passes::{Cx, FIRST, LOWER, MADE, PLACE, Pass, SCHEDULE, lower_tiles};
 use atlas_dsl::{Schedule, Verified};

@@ -1,8 +1,8 @@
 //! LLVM module to PTX text.
 
+use crate::arch::Target;
 use crate::error::CompileError;
 use crate::llvm::start;
-use crate::target::Target;
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn ptx_that_no_driver_would_link_is_a_defect_of_the_compiler() {
         let target = Target { sm: 80, specific: false };
-        let machine = machine(target, target.ptx_version()).unwrap();
+        let machine = machine(target, target.ptx_version().unwrap()).unwrap();
         let cx = Context::create();
         let error = to_ptx(&calls_nothing(&cx, &machine), &machine).unwrap_err();
         let want = "error[ATL501]: this is a defect of Atlas, please report it: \
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_module_that_llvm_rejects_is_a_defect_of_the_compiler() {
         let target = Target { sm: 80, specific: false };
-        let machine = machine(target, target.ptx_version()).unwrap();
+        let machine = machine(target, target.ptx_version().unwrap()).unwrap();
         let cx = Context::create();
         let module = module(&cx, "broken", &machine);
         let f = module.add_function("broken", cx.void_type().fn_type(&[], false), None);

@@ -1,13 +1,16 @@
 //! Typed ids. A handle is a short noun; its `Display` is its spelling in the text form.
 
-use cranelift_entity::entity_impl;
+#[doc(hidden)]
+pub use cranelift_entity::entity_impl;
 
+/// Declares typed ids: each a number, spelled with its prefix.
+#[macro_export]
 macro_rules! ids {
     ($($(#[$m:meta])* $name:ident = $prefix:literal),+ $(,)?) => {$(
         $(#[$m])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(u32);
-        entity_impl!($name, $prefix);
+        $crate::entity::entity_impl!($name, $prefix);
     )+};
 }
 

@@ -387,7 +387,7 @@ impl Cta<'_> {
         let Op::Mma { atom, shape: (m, n, depth), .. } = self.k.insts[flight.inst] else {
             return Err("no product".to_owned());
         };
-        let info = atom.info();
+        let info = atom.row();
         let padded = depth.next_multiple_of(info.shape.2);
         let [a, b] = &flight.sides;
         let a = self.side(a, (m, depth), padded, true)?;

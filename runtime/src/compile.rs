@@ -27,7 +27,8 @@ pub fn kernel_key(kernel: &Kernel, schedule: Schedule, target: Target) -> Kernel
         tile_ir: &kernel.to_string(),
         schedule,
         target,
-        ptx_version: target.ptx_version(),
+        // A target that the compiler does not lower for has no code to keep.
+        ptx_version: target.ptx_version().unwrap_or_default(),
         toolchain: &atlas_codegen::toolchain::toolchain_id(),
     })
 }

@@ -28,46 +28,14 @@
 
 use atlas_codegen::Machine;
 use atlas_codegen::analysis::{Counts, Prefetched, Read, Sample, Work};
+use atlas_codegen::arch::Rates;
 use atlas_dsl::ir::GridExtent;
 
 /// Which cost model this is. Records correct the model by how it erred, so that cycles of another are of no use: it changes with
 /// every change of cycles here or of what is counted for them, and `atlas tune --recount` has records follow.
 pub const MODEL: u32 = 4;
 
-/// What an SM of a generation does in a clock, and how many programs it tracks.
-struct Rates {
-    sm: u32,
-    /// Fused multiply-adds of `mma.sync` on 16-bit operands into f32, as many as real code gets.
-    tensor: f64,
-    /// Its share of DRAM and of L2, in bytes.
-    dram_bytes: f64,
-    l2_bytes: f64,
-    programs: u32,
-}
-
-/// Of data sheets, but for Hopper's, which are fitted as all numbers below are: to the times of all configs of 54 kernels at
-/// 1044 sizes on an H200 (`benches/results/h200-tune` has 72 at 1440), so that what is chosen is the least slower than what is
-/// best. Of DRAM a generation gets the share of its data sheet that Hopper gets of its own, where there is a comment. Kernels use no
-/// instruction that tensor cores of data centres have gained since Hopper, so that those count as Hopper's.
-const RATES: [Rates; 9] = [
-    Rates { sm: 80, tensor: 920.0, dram_bytes: 12.0, l2_bytes: 28.0, programs: 32 },
-    // A10: 600 GB/s for 72 at 1.70 GHz.
-    Rates { sm: 86, tensor: 460.0, dram_bytes: 4.3, l2_bytes: 16.0, programs: 16 },
-    // Orin: 205 GB/s for 16 at 1.3 GHz.
-    Rates { sm: 87, tensor: 920.0, dram_bytes: 8.0, l2_bytes: 28.0, programs: 16 },
-    Rates { sm: 89, tensor: 230.0, dram_bytes: 3.0, l2_bytes: 16.0, programs: 24 },
-    Rates { sm: 90, tensor: 1600.0, dram_bytes: 16.3, l2_bytes: 60.0, programs: 32 },
-    // B200 and B300: 8 TB/s for 148 at 1.97 GHz.
-    Rates { sm: 100, tensor: 1600.0, dram_bytes: 21.7, l2_bytes: 60.0, programs: 32 },
-    // Thor: 273 GB/s for 20 at 1.57 GHz.
-    Rates { sm: 110, tensor: 1600.0, dram_bytes: 6.8, l2_bytes: 60.0, programs: 24 },
-    // RTX 5090: 1.79 TB/s for 170 at 2.41 GHz; half rate where sums are single precision, as on 89.
-    Rates { sm: 120, tensor: 230.0, dram_bytes: 3.5, l2_bytes: 16.0, programs: 24 },
-    // GB10: 273 GB/s for 48 at 2.4 GHz.
-    Rates { sm: 121, tensor: 230.0, dram_bytes: 1.9, l2_bytes: 16.0, programs: 24 },
-];
-
-/// The same in every generation, per clock and as far as real code gets: rates of single precision, of other instructions and of
+/// As in every generation, per clock and as far as real code gets: rates of single precision, of other instructions and of
 /// the unit for special functions, bytes of shared memory, and bytes that an SM can take in.
 const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 66.0;
@@ -76,7 +44,7 @@ const SHARED_BYTES: f64 = 91.0;
 const PORT_BYTES: f64 = 94.0;
 /// What of a tensor an SM's L1 cache may be trusted to keep.
 const L1_BYTES: f64 = 64e3;
-/// Shared memory that the driver takes of each CTA_START.
+/// Shared memory that the driver takes of each CTA.
 const SHARED_RESERVED: u32 = 1024;
 /// Warps that keep an SM's units busy when alone.
 const BUSY_WARPS: f64 = 5.5;
@@ -160,7 +128,7 @@ pub(crate) struct Terms {
 impl Terms {
     /// The terms of a kernel's work on a machine.
     pub(crate) fn of(work: &Work, machine: &Machine) -> Terms {
-        let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap_or(&RATES[0]);
+        let rates = &machine.rates;
         let sms = u64::from(machine.sms.max(1));
         let ctas_per_sm = ctas_per_sm(work, machine, rates);
         let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
@@ -248,13 +216,13 @@ fn ctas_per_sm(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
     let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
     let by_shared = machine.sm_shared_bytes / (work.shared_bytes + SHARED_RESERVED);
     let by_registers = machine.sm_registers / registers;
-    let most = rates.programs.min(by_shared).min(by_registers).min(machine.sm_threads / threads);
+    let most = rates.ctas.min(by_shared).min(by_registers).min(machine.sm_threads / threads);
     u64::from(most.max(1))
 }
 
 /// Cycles of an SM's own units.
 fn busy(c: &Counts, rates: &Rates) -> f64 {
-    let tensor = c.tensor / rates.tensor;
+    let tensor = c.tensor / f64::from(rates.tensor);
     tensor.max(c.shared / SHARED_BYTES).max(c.special / SPECIAL) + c.fma / FMA + c.element_wise / ELEMENT_WISE
 }
 
@@ -285,7 +253,7 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, ctas_per_sm: u64) -> f64 
     let hot = HOT_LINE * sms as f64 * passes.fold(0.0, f64::max);
     let share = (sms as f64 / programs).max(1.0);
     let time = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
-    time(dram, rates.dram_bytes).max(time(l2, rates.l2_bytes)).max(hot)
+    time(dram, f64::from(rates.dram_tenths) / 10.0).max(time(l2, f64::from(rates.l2_bytes))).max(hot)
 }
 
 #[cfg(test)]
@@ -342,11 +310,9 @@ mod tests {
     /// What moves data takes the longer the fewer bytes DRAM has for each clock.
     #[test]
     fn each_generation_has_its_rates() {
-        assert!(RATES.is_sorted_by_key(|r| r.sm));
         let cycles = |arch: &str| {
             let machine: Machine = arch.parse().unwrap();
-            let rates = RATES.iter().rev().find(|r| r.sm <= machine.sm).unwrap();
-            data(&rows(100_000), &machine, rates, 5)
+            data(&rows(100_000), &machine, &machine.rates, 5)
         };
         let slower = ["sm_100", "sm_90", "sm_80", "sm_87", "sm_110", "sm_86", "sm_120", "sm_89", "sm_121"].map(cycles);
         assert!(slower.is_sorted(), "{slower:?}");

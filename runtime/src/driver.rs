@@ -183,8 +183,9 @@ struct Limits {
 fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
     let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
     let target = Target::for_capability(major, minor).ok_or_else(unsupported)?;
+    let sm = major * 10 + minor;
     Ok(Machine {
-        sm: major * 10 + minor,
+        sm,
         // A later GPU may hold more than the verifier lets code of this target use.
         cta_shared_bytes: l.cta_shared_bytes.min(Machine::most_shared_bytes(target)),
         sm_shared_bytes: l.sm_shared_bytes,
@@ -192,6 +193,7 @@ fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result:
         sm_registers: l.sm_registers,
         sms: l.sms,
         l2_bytes: u64::from(l.l2_bytes),
+        rates: Machine::nearest(sm).ok_or_else(unsupported)?.rates,
     })
 }
 

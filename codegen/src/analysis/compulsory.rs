@@ -289,7 +289,7 @@ impl Count<'_> {
         let k = self.k;
         let Op::Mma { atom, shape, .. } = &k.insts[inst] else { return None };
         let (_, layout) = k.results[inst].first().and_then(|&v| k.values[v].ty.tile())?;
-        let (info, is_tensor_core) = (atom.info(), atom.is_tensor_core());
+        let (info, is_tensor_core) = (atom.row(), atom.is_tensor_core());
         let is_f64 = info.operand == DType::F64;
         let time = if is_tensor_core && !is_f64 { f64::from(info.time) } else { 1.0 };
         let elements = f64::from(k.threads) * f64::from(layout.reg_count());

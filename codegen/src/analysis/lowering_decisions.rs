@@ -4,11 +4,11 @@
 //! warps make them, what that takes at the least, in which order programs run. The passes obey.
 
 use super::{Approximations, Bounds, Extents, Placement, Uses, order, refuse_unencodable};
+use crate::arch::Machine;
+use crate::arch::Target;
 use crate::error::CompileError;
 use crate::gpu::IndexMap;
 use crate::limits::Limits;
-use crate::machine::Machine;
-use crate::target::Target;
 use atlas_dsl::{Kernel, Schedule};
 
 /// The decisions.

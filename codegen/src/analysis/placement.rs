@@ -45,11 +45,11 @@ use super::Uses;
 use super::ahead::{inner_extent, running_ahead};
 use super::sources::root;
 use super::splits::splits;
+use crate::arch::Target;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, vector_elements};
 use crate::layout::Fragment;
-use crate::target::Target;
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -444,7 +444,7 @@ impl Placement {
         let computed = !matches!(kernel.def_op(a), Some((_, Op::Load { .. } | Op::Transpose(_))) | None)
             && !matches!(kernel.def_op(a), Some((_, Op::Loop { .. })));
         let elsewhere = matches!(self.homes[a], Some(Home::Copied(_) | Home::Carried | Home::Anywhere));
-        if !computed || elsewhere || !atom.is_tensor_core() || !atom.info().operand.is_half() {
+        if !computed || elsewhere || !atom.is_tensor_core() || !atom.row().operand.is_half() {
             return false;
         }
         let (m, k) = (kernel.ty(a).shape[0], kernel.ty(a).shape[1]);

@@ -369,7 +369,7 @@ impl<'k> Walk<'k> {
             regs.iter().filter(|m| m.axis == Some(axis)).map(|m| m.extent).product()
         };
         // Operand quads of the rows and columns that a thread holds.
-        4 * (count(0) + count(1)) * atom.info().operand.bytes() / 4
+        4 * (count(0) + count(1)) * atom.row().operand.bytes() / 4
     }
 
     /// Registers for the addresses of a copy in narrow chunks, as rows that are not aligned need.

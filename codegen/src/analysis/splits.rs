@@ -102,7 +102,7 @@ fn products(
         let (left, made) = (&kernel.ty(a).shape, &kernel.ty(result).shape);
         let computed = matches!(kernel.def_op(a), Some((_, op)) if !matches!(op, Op::Load { .. } | Op::Transpose(_) | Op::Loop { .. }));
         let class = classes[a.index()];
-        let handed = computed && atom.is_tensor_core() && atom.info().operand.is_half() && of_product(class);
+        let handed = computed && atom.is_tensor_core() && atom.row().operand.is_half() && of_product(class);
         out.push(Product {
             inst,
             atom,
@@ -146,7 +146,7 @@ impl Product {
     fn reads(&self, left: Option<WarpGrid>, warps: u32, split: Split) -> u64 {
         let (m, n, k) = self.shape;
         let grid = self.grid(warps, split);
-        let steps = u64::from(k.div_ceil(self.atom.info().shape.2));
+        let steps = u64::from(k.div_ceil(self.atom.row().shape.2));
         let (rows, cols) = self.atom.warp_blocks(grid, m, n);
         let in_registers = left.is_some_and(|l| l.cols == 1 && l.rows == grid.rows);
         if in_registers {

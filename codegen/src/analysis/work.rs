@@ -419,7 +419,7 @@ impl Walk<'_> {
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {
                 let Some((_, layout)) = tile else { return c };
-                let info = atom.info();
+                let info = atom.row();
                 let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
                 if atom.is_tensor_core() {
                     c.tensor = elements * depth * f64::from(info.time);

@@ -29,6 +29,7 @@
 
 use super::vectors::access_elements;
 use super::{Inst, Kernel, Op, SharedRef, Value};
+use crate::arch::Capability;
 use crate::layout::{Fragment, Mode};
 
 /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2, which may be padded, else
@@ -92,7 +93,7 @@ pub fn moves_by_matrix(k: &Kernel, inst: Inst) -> bool {
             Op::LoadMatrix { .. } => true,
             Op::LoadShared(from) => is_blocks(from, layout, &writable(k, from, layout)),
             Op::StoreShared { to, .. } => {
-                k.target.has_stmatrix() && !repeats() && is_blocks(to, layout, &writable(k, to, layout))
+                k.target.has(Capability::Stmatrix) && !repeats() && is_blocks(to, layout, &writable(k, to, layout))
             }
             _ => false,
         }

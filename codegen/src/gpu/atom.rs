@@ -1,29 +1,10 @@
 //! The table of matrix atoms: PTX form, shape, operand layouts, and what a target must offer.
 
 use super::warp_grid::{Split, WarpGrid, warp_grid_of};
+use crate::arch::{Capability, Target};
 use crate::layout::{Fragment, Mode};
-use crate::target::Target;
-use atlas_dsl::DType;
 use atlas_dsl::op::Precision;
-
-/// A matrix instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MmaAtom {
-    /// `mma.sync.m16n8k16` on bf16.
-    M16N8K16Bf16,
-    /// `mma.sync.m16n8k16` on f16.
-    M16N8K16F16,
-    /// `mma.sync.m16n8k8` on tf32.
-    M16N8K8Tf32,
-    /// `mma.sync.m16n8k8` on f64.
-    M16N8K8F64,
-    /// Fused multiply-add of f32, one element at a time.
-    FmaF32,
-    /// Fused multiply-add of f64, one element at a time.
-    FmaF64,
-    /// `wgmma.mma_async.m64nNk16` on bf16.
-    WgmmaBf16,
-}
+use atlas_dsl::{DType, table};
 
 /// An operand of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,11 +36,9 @@ impl Side {
     }
 }
 
-/// One row of the table.
+/// One row of the table of matrix atoms.
 #[derive(Clone, Copy, Debug)]
 pub struct MmaInfo {
-    /// The atom.
-    pub atom: MmaAtom,
     /// Spelling in the text form.
     pub name: &'static str,
     /// Element type of both operands in memory.
@@ -68,99 +47,82 @@ pub struct MmaInfo {
     pub accumulator: DType,
     /// Extents of one instruction: M, N, K.
     pub shape: (u32, u32, u32),
-    /// Lowest sm that has it.
-    pub sm: u32,
-    /// True if only the architecture-specific target (`sm_90a`) has it.
-    pub specific: bool,
+    /// What a target needs to have it; nothing if each has it.
+    pub needs: Option<Capability>,
     /// Multiply-adds of 16-bit operands that tensor cores do in the time of one.
     pub time: u32,
 }
 
-/// Every matrix atom.
-pub const MMA_ATOMS: &[MmaInfo] = &[
-    MmaInfo {
-        atom: MmaAtom::M16N8K16Bf16,
-        name: "mma.m16n8k16.bf16",
-        operand: DType::Bf16,
-        accumulator: DType::F32,
-        shape: (16, 8, 16),
-        sm: 80,
-        specific: false,
-        time: 1,
-    },
-    MmaInfo {
-        atom: MmaAtom::M16N8K16F16,
-        name: "mma.m16n8k16.f16",
-        operand: DType::F16,
-        accumulator: DType::F32,
-        shape: (16, 8, 16),
-        sm: 80,
-        specific: false,
-        time: 1,
-    },
-    MmaInfo {
-        atom: MmaAtom::M16N8K8Tf32,
-        name: "mma.m16n8k8.tf32",
-        operand: DType::F32,
-        accumulator: DType::F32,
-        shape: (16, 8, 8),
-        sm: 80,
-        specific: false,
-        time: 2,
-    },
-    MmaInfo {
-        atom: MmaAtom::M16N8K8F64,
-        name: "mma.m16n8k8.f64",
-        operand: DType::F64,
-        accumulator: DType::F64,
-        shape: (16, 8, 8),
-        sm: 90,
-        specific: false,
-        time: 16,
-    },
-    MmaInfo {
-        atom: MmaAtom::FmaF32,
-        name: "fma.f32",
-        operand: DType::F32,
-        accumulator: DType::F32,
-        shape: (1, 1, 1),
-        sm: 70,
-        specific: false,
-        time: 1,
-    },
-    MmaInfo {
-        atom: MmaAtom::FmaF64,
-        name: "fma.f64",
-        operand: DType::F64,
-        accumulator: DType::F64,
-        shape: (1, 1, 1),
-        sm: 70,
-        specific: false,
-        time: 1,
-    },
-    MmaInfo {
-        atom: MmaAtom::WgmmaBf16,
-        name: "wgmma.m64k16.bf16",
-        operand: DType::Bf16,
-        accumulator: DType::F32,
-        shape: (64, 8, 16),
-        sm: 90,
-        specific: true,
-        time: 1,
-    },
-];
+table! {
+    /// A matrix instruction.
+    MmaAtom: MmaInfo {
+        /// `mma.sync.m16n8k16` on bf16.
+        M16N8K16Bf16 = MmaInfo {
+            name: "mma.m16n8k16.bf16",
+            operand: DType::Bf16,
+            accumulator: DType::F32,
+            shape: (16, 8, 16),
+            needs: Some(Capability::MmaHalf),
+            time: 1,
+        },
+        /// `mma.sync.m16n8k16` on f16.
+        M16N8K16F16 = MmaInfo {
+            name: "mma.m16n8k16.f16",
+            operand: DType::F16,
+            accumulator: DType::F32,
+            shape: (16, 8, 16),
+            needs: Some(Capability::MmaHalf),
+            time: 1,
+        },
+        /// `mma.sync.m16n8k8` on tf32.
+        M16N8K8Tf32 = MmaInfo {
+            name: "mma.m16n8k8.tf32",
+            operand: DType::F32,
+            accumulator: DType::F32,
+            shape: (16, 8, 8),
+            needs: Some(Capability::MmaTf32),
+            time: 2,
+        },
+        /// `mma.sync.m16n8k8` on f64.
+        M16N8K8F64 = MmaInfo {
+            name: "mma.m16n8k8.f64",
+            operand: DType::F64,
+            accumulator: DType::F64,
+            shape: (16, 8, 8),
+            needs: Some(Capability::MmaF64),
+            time: 16,
+        },
+        /// Fused multiply-add of f32, one element at a time.
+        FmaF32 = MmaInfo {
+            name: "fma.f32",
+            operand: DType::F32,
+            accumulator: DType::F32,
+            shape: (1, 1, 1),
+            needs: None,
+            time: 1,
+        },
+        /// Fused multiply-add of f64, one element at a time.
+        FmaF64 = MmaInfo {
+            name: "fma.f64",
+            operand: DType::F64,
+            accumulator: DType::F64,
+            shape: (1, 1, 1),
+            needs: None,
+            time: 1,
+        },
+        /// `wgmma.mma_async.m64nNk16` on bf16.
+        WgmmaBf16 = MmaInfo {
+            name: "wgmma.m64k16.bf16",
+            operand: DType::Bf16,
+            accumulator: DType::F32,
+            shape: (64, 8, 16),
+            needs: Some(Capability::Wgmma),
+            time: 1,
+        },
+    }
+}
 
 impl MmaAtom {
-    /// The atom's row.
-    pub fn info(self) -> &'static MmaInfo {
-        MMA_ATOMS.iter().find(|i| i.atom == self).unwrap_or(&MMA_ATOMS[0])
-    }
-
-    /// The atom of a name.
-    pub fn from_name(name: &str) -> Option<MmaAtom> {
-        MMA_ATOMS.iter().find(|i| i.name == name).map(|i| i.atom)
-    }
-
     /// The synchronous atom that multiplies `operand` at a precision on a target.
     pub fn select(operand: DType, precision: Precision, target: Target) -> Option<MmaAtom> {
         let atom = match (operand, precision) {
@@ -168,11 +130,16 @@ impl MmaAtom {
             (DType::F16, _) => MmaAtom::M16N8K16F16,
             (DType::F32, Precision::Tf32) => MmaAtom::M16N8K8Tf32,
             (DType::F32, _) => MmaAtom::FmaF32,
-            (DType::F64, _) if target.sm >= MmaAtom::M16N8K8F64.info().sm => MmaAtom::M16N8K8F64,
+            (DType::F64, _) if MmaAtom::M16N8K8F64.is_on(target) => MmaAtom::M16N8K8F64,
             (DType::F64, _) => MmaAtom::FmaF64,
             _ => return None,
         };
-        (atom.info().sm <= target.sm).then_some(atom)
+        atom.is_on(target).then_some(atom)
+    }
+
+    /// True if code for a target may use it.
+    pub fn is_on(self, target: Target) -> bool {
+        self.row().needs.is_none_or(|c| target.has(c))
     }
 
     /// The grid of `warps` warps over a tile `[m, n]`: the one that is given, else fewest products first, then as asked.
@@ -220,7 +187,7 @@ impl MmaAtom {
 
     /// True for tensor-core atoms.
     pub fn is_tensor_core(self) -> bool {
-        self.info().shape != (1, 1, 1)
+        self.row().shape != (1, 1, 1)
     }
 
     /// The accumulator's layout for a tile `[m, n]` over `warps` warps, which share it by a grid.
@@ -253,7 +220,7 @@ impl MmaAtom {
     /// 16 bits, and elements `t` of each 4 if of more (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A).
     pub fn left_operand(self, m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let rows = Mode::new(2, 8, 0);
-        let (lanes, held) = match self.info().operand {
+        let (lanes, held) = match self.row().operand {
             DType::F32 | DType::F64 => {
                 (Mode::new(4, 1, 1), [rows, Mode::new(2 * k.div_ceil(8), 4, 1), Mode::new(1, 1, 1)])
             }
@@ -275,7 +242,7 @@ impl MmaAtom {
     /// Lane `4g + t` holds column `g` of each 8 columns, and along K what a lane of the left operand does (PTX ISA,
     /// mma.m16n8k16 and mma.m16n8k8, fragments of B).
     pub fn right_operand(self, k: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
-        let (lanes, held) = match self.info().operand {
+        let (lanes, held) = match self.row().operand {
             DType::F32 | DType::F64 => (Mode::new(4, 1, 0), [Mode::new(2, 4, 0), Mode::new(1, 1, 0)]),
             _ => (Mode::new(4, 2, 0), [Mode::new(2, 1, 0), Mode::new(2, 8, 0)]),
         };

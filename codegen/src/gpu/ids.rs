@@ -1,15 +1,6 @@
 //! The names of what a kernel of GPU IR consists of.
 
-use cranelift_entity::entity_impl;
-
-macro_rules! ids {
-    ($($(#[$m:meta])* $name:ident = $prefix:literal),+ $(,)?) => {$(
-        $(#[$m])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(u32);
-        entity_impl!($name, $prefix);
-    )+};
-}
+use atlas_dsl::ids;
 
 ids! {
     /// An SSA value of GPU IR.

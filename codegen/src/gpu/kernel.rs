@@ -2,8 +2,8 @@
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, Value};
 use super::{AccessKind, Cache, Op};
+use crate::arch::Target;
 use crate::layout::{Fragment, SharedLayout};
-use crate::target::Target;
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};

@@ -12,8 +12,8 @@ use super::{
     AccessKind, Block, BlockData, Buffer, BufferData, IndexMap, Kernel, Owner, Ring, RingData, RoleData, Scope, Type,
     Value,
 };
+use crate::arch::Target;
 use crate::layout::{Fragment, Mode, SharedLayout, Swizzle};
-use crate::target::Target;
 use atlas_dsl::text::head::{HeadMut, Parsed, dtype};
 use atlas_dsl::text::{Cursor, Token, TokenKind as T};
 use atlas_dsl::{DType, Diagnostic, Diagnostics, Dim, Param, Table};

@@ -187,7 +187,7 @@ texts! {
         let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `left` or `right`"));
         Side::from_word(token.text).ok_or_else(unknown)
     };
-    MmaAtom: |x, _p, f| f.write_str(x.info().name), |p| {
+    MmaAtom: |x, _p, f| f.write_str(x.row().name), |p| {
         let loc = p.text.peek().loc;
         let name = p.text.dotted()?;
         let unknown = || Diagnostic::new(5, loc, format!("there is no matrix atom `{name}`"));

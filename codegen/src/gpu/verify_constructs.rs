@@ -142,7 +142,7 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
 fn is_whole_product(op: &Op) -> bool {
     let Op::Mma { a, b, atom, shape, .. } = op else { return false };
     let in_registers = |o: &Operand| matches!(o, Operand::Fragment(_));
-    let is_step = shape.2 == atom.info().shape.2 && in_registers(a) && in_registers(b);
+    let is_step = shape.2 == atom.row().shape.2 && in_registers(a) && in_registers(b);
     atom.is_tensor_core() && *atom != MmaAtom::WgmmaBf16 && !is_step
 }
 
@@ -155,7 +155,7 @@ fn unencodable(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
             (MmaAtom::WgmmaBf16, ..) => None,
             (atom, ..) if atom.is_tensor_core() => None,
             (_, Operand::Shared(_), Operand::Shared(_)) => None,
-            _ => Some(format!("an operand of `{}` that is not in shared memory", atom.info().name)),
+            _ => Some(format!("an operand of `{}` that is not in shared memory", atom.row().name)),
         },
         Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, slices, .. } => {
             let rank = slices.iter().filter(|s| s.len().is_some()).count();

@@ -2,7 +2,7 @@
 
 use super::verify::{Verifier, index_map_error};
 use super::{BufferData, CopyAtom, Kernel, Op, Role, RoleData, Scope};
-use crate::machine::Machine;
+use crate::arch::{Capability, Machine};
 use atlas_dsl::DType;
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind, Stride};
 use std::collections::BTreeSet;
@@ -120,7 +120,7 @@ impl Verifier<'_> {
         let ctas = u64::from(x) * u64::from(y);
         if ctas == 0 || ctas > 8 || !ctas.is_power_of_two() {
             self.error(407, at, format!("a cluster of ({x}, {y}) CTAs"));
-        } else if ctas > 1 && k.target.sm < 90 {
+        } else if ctas > 1 && !k.target.has(Capability::Clusters) {
             self.error(407, at, format!("{} has no clusters", k.target));
         }
     }
@@ -238,7 +238,7 @@ impl Verifier<'_> {
                 let message = format!("the role `{}` sets registers, but is not of whole warpgroups", role.name);
                 self.error(415, at, message);
             }
-            if k.target.sm < 90 || !k.target.specific {
+            if !k.target.has(Capability::SetMaxNReg) {
                 self.error(415, at, format!("the role `{}` sets registers, which {} cannot", role.name, k.target));
             }
         }

@@ -5,12 +5,14 @@ use super::extract_slice::slice_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
+use crate::arch::{Capability, Target};
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 use crate::math::{divides_approximately, has_approximate};
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind};
 use atlas_dsl::types::broadcast_shapes;
 use atlas_dsl::{DType, Param};
+use std::fmt::Display;
 
 /// True if two layouts hold the same elements in the same places. Every thread holds a scalar, whoever asks.
 fn same_layout(a: &Fragment, b: &Fragment) -> bool {
@@ -326,6 +328,14 @@ impl<'k> Verifier<'k> {
         }
     }
 
+    /// 443: the kernel's target has what an instruction needs.
+    fn needs(&mut self, capability: Option<Capability>, instruction: &dyn Display, loc: Loc) {
+        let target = self.kernel.target;
+        let Some(lacking) = capability.filter(|&c| !target.has(c)) else { return };
+        let having = Target::first_with(lacking).map_or(String::new(), |t| format!("; {t} has"));
+        self.error(443, loc, format!("{target} has no {instruction}{having}"));
+    }
+
     /// 443 and 444.
     pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: &SharedRef, loc: Loc) {
         let k = self.kernel;
@@ -334,14 +344,12 @@ impl<'k> Verifier<'k> {
             let message = format!("a copy fills a buffer from its beginning, not from {:?} on", to.origin);
             self.error(444, loc, message);
         }
-        let sm = match atom {
-            CopyAtom::Open | CopyAtom::Direct => 0,
-            CopyAtom::CpAsync(_) => 80,
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 90,
+        let needs = match atom {
+            CopyAtom::Open | CopyAtom::Direct => None,
+            CopyAtom::CpAsync(_) => Some(Capability::CpAsync),
+            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => Some(Capability::Tma),
         };
-        if k.target.sm < sm {
-            self.error(443, loc, format!("{} has no {atom}; sm_{sm} has", k.target));
-        }
+        self.needs(needs, &atom, loc);
         if let CopyAtom::CpAsync(bytes) = atom {
             let (element, row) = (buffer.dtype.bytes(), buffer.layout.cols * buffer.dtype.bytes());
             if !matches!(bytes, 4 | 8 | 16) {
@@ -365,11 +373,8 @@ impl<'k> Verifier<'k> {
     pub(super) fn mma(&mut self, inst: Inst, op: &'k Op, loc: Loc) {
         let k = self.kernel;
         let Op::Mma { a, b, acc, atom, shape, accumulate } = op else { return };
-        let info = atom.info();
-        if k.target.sm < info.sm || (info.specific && !k.target.specific) {
-            let wanted = crate::target::Target { sm: info.sm, specific: info.specific };
-            self.error(443, loc, format!("{} has no {}; {wanted} has", k.target, info.name));
-        }
+        let info = atom.row();
+        self.needs(info.needs, &info.name, loc);
         let (m, n, depth) = *shape;
         let is_wgmma = *atom == MmaAtom::WgmmaBf16;
         let fits = !is_wgmma || (m.is_multiple_of(64) && n.is_multiple_of(8) && n <= 256 && depth.is_multiple_of(16));
@@ -413,13 +418,13 @@ impl<'k> Verifier<'k> {
             atom => same_layout(layout, &atom.operand(side, shape, accumulator)),
         };
         if !fits {
-            let (side, name) = (side.name(), mma.atom.info().name);
+            let (side, name) = (side.name(), mma.atom.row().name);
             self.error(442, loc, format!("the {side} operand {layout} is not in the layout of {name}"));
         }
     }
 
     fn accumulator(&mut self, mma: &MmaText<'_>, result: Value, loc: Loc) {
-        let info = mma.atom.info();
+        let info = mma.atom.row();
         let (m, n, _) = mma.shape;
         let fits = mma.result.is_some_and(|(d, l)| d == info.accumulator && l.shape == [m, n]);
         if !fits {
@@ -439,7 +444,7 @@ impl<'k> Verifier<'k> {
     }
 
     fn mma_operand(&mut self, mma: &MmaText<'_>, operand: &Operand, shape: [u32; 2], loc: Loc) {
-        let wanted = mma.atom.info().operand;
+        let wanted = mma.atom.row().operand;
         match operand {
             Operand::Shared(r) => {
                 self.shared(r, &shape, loc);
@@ -449,14 +454,14 @@ impl<'k> Verifier<'k> {
                     self.error(
                         442,
                         loc,
-                        format!("{} multiplies {wanted}, but `{name}` holds {found}", mma.atom.info().name),
+                        format!("{} multiplies {wanted}, but `{name}` holds {found}", mma.atom.row().name),
                     );
                 }
             }
             Operand::Fragment(v) => {
                 if !self.fragment(*v).is_some_and(|(d, l)| d == wanted && l.shape == shape) {
                     let found = self.ty(*v);
-                    self.error(442, loc, format!("{} takes {wanted}{shape:?}, found {found}", mma.atom.info().name));
+                    self.error(442, loc, format!("{} takes {wanted}{shape:?}, found {found}", mma.atom.row().name));
                 }
             }
         }

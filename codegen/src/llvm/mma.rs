@@ -28,7 +28,7 @@ impl<'c> Emitter<'c, '_> {
             (_, Operand::Shared(a), Operand::Shared(b)) if !atom.is_tensor_core() => {
                 self.fma(a, b, start, shape, &layout, dtype)
             }
-            _ => Err(CompileError::bug(format!("operands that {} does not take", atom.info().name))),
+            _ => Err(CompileError::bug(format!("operands that {} does not take", atom.row().name))),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'c> Emitter<'c, '_> {
         b: &[BasicValueEnum<'c>],
         c: &[BasicValueEnum<'c>],
     ) -> R<Vec<BasicValueEnum<'c>>> {
-        let info = atom.info();
+        let info = atom.row();
         let types = match info.operand {
             DType::Bf16 => "bf16",
             DType::F16 => "f32.f32",

@@ -4,11 +4,11 @@
 //! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
 //! Constructs: removes unplaced; adds offsets.
 
+use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, Op};
 use crate::limits::Limits;
-use crate::machine::Machine;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
 

@@ -96,7 +96,7 @@ impl Product {
 
     /// Appends the steps; returns the sum.
     fn lower(&self, k: &mut Kernel, out: &mut Vec<Inst>) -> Result<Value, CompileError> {
-        let step = self.atom.info().shape.2;
+        let step = self.atom.row().shape.2;
         let steps = self.shape.2.div_ceil(step);
         // What a ring may be refilled behind stands in line.
         let first = u32::from(self.b.token.is_some());
@@ -120,7 +120,7 @@ impl Product {
     fn is_long(&self, steps: u32) -> bool {
         let instructions = self.layout.reg_count() / 4;
         matches!(self.a, Operand::Shared(_))
-            && self.atom.info().operand.is_half()
+            && self.atom.row().operand.is_half()
             && steps * instructions >= MOST_IN_LINE
     }
 
@@ -144,7 +144,7 @@ impl Product {
         let index = k.push_block_param(body, int);
         let mut acc = k.push_block_param(body, self.sum());
         let mut inside = Vec::new();
-        let step = self.atom.info().shape.2;
+        let step = self.atom.row().shape.2;
         for n in 0..STEPS_AT_ONCE {
             let further = Some((index, STEPS_AT_ONCE * step));
             acc = self.step(k, from + n * step, further, Some(acc), &mut inside)?;
@@ -165,7 +165,7 @@ impl Product {
         out: &mut Vec<Inst>,
     ) -> Result<Value, CompileError> {
         let (m, n, _) = self.shape;
-        let step = self.atom.info().shape.2;
+        let step = self.atom.row().shape.2;
         let a = match self.a {
             Operand::Shared(from) => self.load(k, Side::Left, from.further(0, at), [m, step], further, out),
             Operand::Fragment(v) if self.shape.2 == step => v,
@@ -194,7 +194,7 @@ impl Product {
         out: &mut Vec<Inst>,
     ) -> Value {
         let layout = self.atom.operand(side, shape, &self.layout);
-        let dtype = self.atom.info().operand;
+        let dtype = self.atom.row().operand;
         self.push(k, Op::LoadMatrix { side, from, further }, Type::Fragment { dtype, layout }, out)
     }
 

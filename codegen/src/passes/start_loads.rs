@@ -20,11 +20,11 @@
 //! Copies counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use crate::analysis::words;
+use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
-use crate::machine::Machine;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 

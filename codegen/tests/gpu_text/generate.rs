@@ -1,7 +1,7 @@
 //! Random GPU kernels whose text is well formed. They need not keep the verifier's rules.
 
 use atlas_codegen::Target;
-use atlas_codegen::gpu::atom::MMA_ATOMS;
+use atlas_codegen::gpu::atom::MmaAtom;
 use atlas_codegen::gpu::{
     AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op,
     Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value,
@@ -155,7 +155,7 @@ impl Generator {
         match self.below(3) {
             0 => Fragment::blocked(&[16, 64], 4, 4),
             1 => {
-                let atom = MMA_ATOMS[self.below(MMA_ATOMS.len())].atom;
+                let atom = MmaAtom::ALL[self.below(MmaAtom::ALL.len())];
                 atom.accumulator(64, 32, WarpGrid { rows: 2, cols: 2 }, 4)
             }
             _ => Fragment { shape, threads, regs },
@@ -318,7 +318,7 @@ impl Generator {
                 let (a, b) = (self.operand(), self.operand());
                 let acc = self.coin().then(|| self.value());
                 let accumulate = self.coin().then(|| self.value());
-                let atom = MMA_ATOMS[self.below(MMA_ATOMS.len())].atom;
+                let atom = MmaAtom::ALL[self.below(MmaAtom::ALL.len())];
                 Op::Mma { a, b, acc, atom, shape: (self.int(), self.int(), self.int()), accumulate }
             }
             25 => Op::WaitMma(v, self.int()),

@@ -1,6 +1,7 @@
 //! What makes an enum of a table: a variant for each row, found by its name.
 
 /// Declares an enum whose variants are the rows of a table. A row has a field `name`.
+#[macro_export]
 macro_rules! table {
     ($(#[$m:meta])* $name:ident: $row:ident { $($(#[$vm:meta])* $variant:ident = $value:expr,)+ }) => {
         $(#[$m])*

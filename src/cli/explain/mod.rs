@@ -171,7 +171,8 @@ fn place(args: &Args) -> Result<(Platform, &'static Card)> {
             card.sm
         );
     }
-    Ok((on, named.filter(here).unwrap_or_else(|| Card::usual(&on.machine))))
+    let card = named.filter(here).or_else(|| Card::usual(&on.machine));
+    Ok((on, card.with_context(|| format!("no GPU like {on} is in the table of cards"))?))
 }
 
 /// Times at the sizes of a sweep.

@@ -131,7 +131,7 @@ pub(super) fn check_target(file: &Path, machine: Machine) -> Result<()> {
         let entry = bundle.entry(name).transpose()?.unwrap_or_default();
         targets.extend(entry.classes.iter().flat_map(|c| &c.variants).map(|v| v.target.clone()));
     }
-    let on = |t: Target| if t.specific { t.sm == machine.sm } else { t.sm <= machine.sm };
+    let on = |t: Target| t.runs_on(machine.sm);
     let runs = |text: &String| text.parse().is_ok_and(on);
     if !targets.is_empty() && !targets.iter().any(runs) {
         let targets: Vec<String> = targets.into_iter().collect();

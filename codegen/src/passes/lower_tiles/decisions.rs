@@ -95,7 +95,7 @@ impl Lower<'_> {
                 Operand::Shared(_) => ("shared memory", "A is not computed in the operand's layout"),
             };
             let pinned = if self.schedule.warp_grid.is_some() { " (the config)" } else { "" };
-            let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}{pinned}, A from {left}", atom.info().name);
+            let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}{pinned}, A from {left}", atom.row().name);
             (what, format!("{} operands on {}; {why}", self.tile.ty(a).dtype, self.k.target))
         });
     }

@@ -9,7 +9,7 @@ use crate::tensor::descriptor::{Descriptor, Major};
 use crate::tensor::element;
 use crate::tensor::layout::operand_offset;
 use crate::tensor::swizzle::Swizzle;
-use crate::tensor::wgmma::{SharedOperand, Operand, WARP_ROWS, accumulator, check, left, wgmma};
+use crate::tensor::wgmma::{Operand, SharedOperand, WARP_ROWS, accumulator, check, left, wgmma};
 use rand::Rng;
 
 /// Reads chunks of a slice.

@@ -8,7 +8,7 @@
 //! the technical briefs of Jetson AGX Orin, Jetson Thor and DGX Spark, and the whitepapers of the architectures of GeForce RTX 30,
 //! 40 and 50. Where these give a rate with sparsity alone, it is halved.
 
-use crate::machine::Machine;
+use super::Machine;
 
 /// A GPU by its name, as the driver gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,10 +76,10 @@ impl Card {
         CARDS.iter().find(|c| c.name == name)
     }
 
-    /// The usual card of a machine.
-    pub fn usual(machine: &Machine) -> &'static Card {
+    /// The usual card of a machine, or of the latest generation before it; none if there is no card of either.
+    pub fn usual(machine: &Machine) -> Option<&'static Card> {
         let own = CARDS.iter().find(|c| c.sm == machine.sm);
-        own.or_else(|| CARDS.iter().rev().find(|c| c.sm <= machine.sm)).unwrap_or(&CARDS[0])
+        own.or_else(|| CARDS.iter().rev().find(|c| c.sm <= machine.sm))
     }
 
     /// The machine that it is, as the table of machines has it.
@@ -96,7 +96,7 @@ mod tests {
     fn each_machine_has_a_card() {
         assert!(CARDS.is_sorted_by_key(|c| c.sm));
         for machine in Machine::all() {
-            assert_eq!(Card::usual(&machine).machine(), Some(machine));
+            assert_eq!(Card::usual(&machine).and_then(Card::machine), Some(machine));
         }
         assert!(CARDS.iter().all(|c| Card::named(c.name) == Some(c) && c.machine().is_some()));
     }

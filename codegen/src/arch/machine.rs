@@ -1,10 +1,10 @@
-//! What a GPU holds: memory, threads and registers, from its driver or from the table of GPUs that exist.
+//! What a GPU holds and how fast it is, from its driver or from the table of GPUs that exist.
 //!
 //! A machine decides which configs are refused and which is chosen, never which instruction is legal. What a kernel is
 //! compiled to follows from the [`Target`] alone, so one compiled kernel serves every machine that does not refuse it. A
-//! [`Platform`] is the two together: what a kernel is compiled for.
+//! [`Platform`](super::Platform) is the two together: what a kernel is compiled for.
 
-use crate::target::Target;
+use super::Target;
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,6 +25,21 @@ pub struct Machine {
     pub sms: u32,
     /// Size of the L2 cache, in bytes.
     pub l2_bytes: u64,
+    /// What a multiprocessor does in a clock.
+    pub rates: Rates,
+}
+
+/// What a multiprocessor of a generation does in a clock, and how many CTAs it tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rates {
+    /// Fused multiply-adds of `mma.sync` on 16-bit operands into f32, as many as real code gets.
+    pub tensor: u32,
+    /// Its share of DRAM, in tenths of a byte.
+    pub dram_tenths: u32,
+    /// Its share of L2, in bytes.
+    pub l2_bytes: u32,
+    /// CTAs that it tracks.
+    pub ctas: u32,
 }
 
 /// One row per compute capability: what its GPUs hold, with the multiprocessors and the L2 cache of the usual one.
@@ -35,31 +50,51 @@ struct Row {
     threads: u32,
     sms: u32,
     l2: u64,
+    rates: Rates,
 }
 
-/// V100, T4, A100, A10, Orin, RTX 4090, H100, B200, B300, Thor, RTX 5090, GB10.
-const ROWS: [Row; 12] = [
-    Row { sm: 70, shared: (96, 96), threads: 2048, sms: 80, l2: 6_291_456 },
-    Row { sm: 75, shared: (64, 64), threads: 1024, sms: 40, l2: 4_194_304 },
-    Row { sm: 80, shared: (163, 164), threads: 2048, sms: 108, l2: 41_943_040 },
-    Row { sm: 86, shared: (99, 100), threads: 1536, sms: 72, l2: 6_291_456 },
-    Row { sm: 87, shared: (163, 164), threads: 1536, sms: 16, l2: 4_194_304 },
-    Row { sm: 89, shared: (99, 100), threads: 1536, sms: 128, l2: 75_497_472 },
-    Row { sm: 90, shared: (227, 228), threads: 2048, sms: 132, l2: 52_428_800 },
-    Row { sm: 100, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864 },
-    Row { sm: 103, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864 },
-    Row { sm: 110, shared: (227, 228), threads: 2048, sms: 20, l2: 33_554_432 },
-    Row { sm: 120, shared: (99, 100), threads: 1536, sms: 170, l2: 100_663_296 },
-    Row { sm: 121, shared: (99, 100), threads: 1536, sms: 48, l2: 25_165_824 },
+const fn rates(tensor: u32, dram_tenths: u32, l2_bytes: u32, ctas: u32) -> Rates {
+    Rates { tensor, dram_tenths, l2_bytes, ctas }
+}
+
+/// A100, A10, Orin, RTX 4090, H100, B200, B300, Thor, RTX 5090, GB10; sorted by compute capability.
+///
+/// Rates come from data sheets, except Hopper's, which are fitted to H200 measurements (`runtime/src/cost.rs` says how). A
+/// generation gets the share of its data sheet's DRAM bandwidth that Hopper gets of its own, for the clock and the number of
+/// multiprocessors that stand beside it. Kernels use no tensor core instruction of data centers that came after Hopper, so
+/// those count as Hopper's.
+const ROWS: [Row; 10] = [
+    Row { sm: 80, shared: (163, 164), threads: 2048, sms: 108, l2: 41_943_040, rates: rates(920, 120, 28, 32) },
+    // 600 GB/s for 72 at 1.70 GHz.
+    Row { sm: 86, shared: (99, 100), threads: 1536, sms: 72, l2: 6_291_456, rates: rates(460, 43, 16, 16) },
+    // 205 GB/s for 16 at 1.3 GHz.
+    Row { sm: 87, shared: (163, 164), threads: 1536, sms: 16, l2: 4_194_304, rates: rates(920, 80, 28, 16) },
+    Row { sm: 89, shared: (99, 100), threads: 1536, sms: 128, l2: 75_497_472, rates: rates(230, 30, 16, 24) },
+    Row { sm: 90, shared: (227, 228), threads: 2048, sms: 132, l2: 52_428_800, rates: rates(1600, 163, 60, 32) },
+    // 8 TB/s for 148 at 1.97 GHz, and so the next.
+    Row { sm: 100, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864, rates: rates(1600, 217, 60, 32) },
+    Row { sm: 103, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864, rates: rates(1600, 217, 60, 32) },
+    // 273 GB/s for 20 at 1.57 GHz.
+    Row { sm: 110, shared: (227, 228), threads: 2048, sms: 20, l2: 33_554_432, rates: rates(1600, 68, 60, 24) },
+    // 1.79 TB/s for 170 at 2.41 GHz; half rate where sums are single precision, as on 89.
+    Row { sm: 120, shared: (99, 100), threads: 1536, sms: 170, l2: 100_663_296, rates: rates(230, 35, 16, 24) },
+    // 273 GB/s for 48 at 2.4 GHz.
+    Row { sm: 121, shared: (99, 100), threads: 1536, sms: 48, l2: 25_165_824, rates: rates(230, 19, 16, 24) },
 ];
 
 /// 32-bit registers of a multiprocessor, in every generation so far.
 const REGISTERS: u32 = 65536;
 
 impl Machine {
-    /// The GPUs of the table that some target runs on.
+    /// The GPUs of the table.
     pub fn all() -> Vec<Machine> {
-        ROWS.iter().filter_map(Row::machine).collect()
+        ROWS.iter().map(Row::machine).collect()
+    }
+
+    /// The GPU of the table that is nearest to one of this compute capability (times ten): the latest that is not later.
+    /// None if all are later.
+    pub fn nearest(sm: u32) -> Option<Machine> {
+        ROWS.iter().rev().find(|r| r.sm <= sm).map(Row::machine)
     }
 
     /// The most shared memory that one CTA has on any GPU that runs this target, in bytes: what code for it may use
@@ -80,15 +115,13 @@ impl Machine {
     }
 
     fn running(target: Target) -> impl Iterator<Item = Machine> {
-        let runs = move |m: &Machine| if target.specific { m.sm == target.sm } else { m.sm >= target.sm };
-        Machine::all().into_iter().filter(runs)
+        Machine::all().into_iter().filter(move |m| target.runs_on(m.sm))
     }
 }
 
 impl Row {
-    fn machine(&self) -> Option<Machine> {
-        Target::for_capability(self.sm / 10, self.sm % 10)?;
-        Some(Machine {
+    fn machine(&self) -> Machine {
+        Machine {
             sm: self.sm,
             cta_shared_bytes: self.shared.0 * 1024,
             sm_shared_bytes: self.shared.1 * 1024,
@@ -96,15 +129,16 @@ impl Row {
             sm_registers: REGISTERS,
             sms: self.sms,
             l2_bytes: self.l2,
-        })
+            rates: self.rates,
+        }
     }
 }
 
 impl From<Target> for Machine {
-    /// The usual GPU of the target's own generation.
+    /// The usual GPU of the target's own generation; of a target that is older than all, which nothing is compiled for, the
+    /// oldest.
     fn from(target: Target) -> Machine {
-        let all = Machine::all();
-        *all.iter().rev().find(|m| m.sm <= target.sm).unwrap_or(&all[0])
+        Machine::nearest(target.sm).unwrap_or_else(|| ROWS[0].machine())
     }
 }
 
@@ -126,53 +160,19 @@ impl FromStr for Machine {
     }
 }
 
-/// What a kernel is compiled for: what its code may say, and the limits that its config has to keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Platform {
-    /// What code may say.
-    pub target: Target,
-    /// What the GPU holds.
-    pub machine: Machine,
-}
-
-impl From<Machine> for Platform {
-    fn from(machine: Machine) -> Platform {
-        Platform { target: machine.target(), machine }
-    }
-}
-
-impl From<Target> for Platform {
-    /// Exactly that target, on the usual GPU of its generation.
-    fn from(target: Target) -> Platform {
-        Platform { target, machine: target.into() }
-    }
-}
-
-impl fmt::Display for Platform {
-    /// Its arch: the machine's, or a target that only this machine runs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.target.specific { self.target.fmt(f) } else { self.machine.fmt(f) }
-    }
-}
-
-impl FromStr for Platform {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Platform, String> {
-        match (text.parse::<Target>(), text.parse::<Machine>()) {
-            (Ok(target), _) if target.specific => Ok(target.into()),
-            (_, Ok(machine)) => Ok(machine.into()),
-            (_, Err(e)) => {
-                let specific: Vec<String> = Target::specific().map(|t| t.to_string()).collect();
-                Err(format!("{e}, {}", specific.join(", ")))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_each_row_runs_a_target() {
+        assert!(ROWS.is_sorted_by_key(|r| r.sm));
+        for machine in Machine::all() {
+            assert!(machine.target().is_known() && Machine::nearest(machine.sm) == Some(machine));
+        }
+        assert_eq!(Machine::nearest(101).map(|m| m.sm), Some(100));
+        assert_eq!(Machine::nearest(75), None);
+    }
 
     #[test]
     fn a_gpu_holds_less_than_the_target_that_it_runs() {
@@ -204,22 +204,6 @@ mod tests {
             assert_eq!((machine.sm, machine.target()), (target.sm, target));
             assert_eq!(Ok(machine), target.to_string().parse());
         }
-    }
-
-    #[test]
-    fn a_platform_is_a_machine_or_a_target_of_its_own() {
-        let read = |text: &str| text.parse::<Platform>().map(|p| (p.to_string(), p.target.to_string(), p.machine.sm));
-        let row = |text: &str, target: &str, sm| Ok((text.to_owned(), target.to_owned(), sm));
-        assert_eq!(read("sm_86"), row("sm_86", "sm_80", 86));
-        assert_eq!(read("sm_90"), row("sm_90", "sm_90", 90));
-        assert_eq!(read("sm_90a"), row("sm_90a", "sm_90a", 90));
-        assert_eq!(read("sm_120a"), row("sm_120a", "sm_120a", 120));
-        let wrong = read("sm_86a");
-        assert!(
-            wrong.is_err_and(
-                |e| e.starts_with("unknown arch `sm_86a`") && e.ends_with("sm_121, sm_90a, sm_100a, sm_120a")
-            )
-        );
     }
 
     #[test]

@@ -1,0 +1,187 @@
+//! Instruction sets: which instructions code for a target may use. What a GPU holds is a [`Machine`](super::Machine).
+
+use super::{Capabilities, Capability};
+use Capability::{Clusters, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05, Tma, Wgmma};
+use std::fmt;
+use std::str::FromStr;
+
+/// A compilation target, spelled `sm_80` or `sm_90a`: the instruction set, and so all that decides which instruction is
+/// legal. It is part of a kernel's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// Compute capability times ten: 80, 89, 90.
+    pub sm: u32,
+    /// True for the architecture-specific target (`sm_90a`), which runs on that capability alone.
+    pub specific: bool,
+}
+
+/// What is known of a target.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    target: Target,
+    /// Lowest PTX version that knows it.
+    ptx: (u32, u32),
+    has: Capabilities,
+}
+
+const fn row(sm: u32, specific: bool, ptx: (u32, u32), has: Capabilities) -> Row {
+    Row { target: Target { sm, specific }, ptx, has }
+}
+
+const AMPERE: Capabilities = Capabilities::of(&[CpAsync, MmaHalf, MmaTf32]);
+const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, Clusters, Tma]);
+
+/// The targets that the code generator lowers for, those that only one capability runs last.
+///
+/// `wgmma` is in no target but `sm_90a`, `tcgen05` in that of data-center Blackwell alone: a later number is not a larger
+/// instruction set (PTX ISA 8.7, target notes of each instruction).
+const ROWS: [Row; 6] = [
+    row(80, false, (7, 1), AMPERE),
+    row(89, false, (7, 8), AMPERE),
+    row(90, false, (7, 8), HOPPER),
+    row(90, true, (8, 0), HOPPER.and(&[SetMaxNReg, Wgmma])),
+    row(100, true, (8, 6), HOPPER.and(&[SetMaxNReg, Tcgen05])),
+    row(120, true, (8, 7), HOPPER.and(&[SetMaxNReg])),
+];
+
+impl Target {
+    /// Every target of the table, in its order.
+    pub fn known() -> impl Iterator<Item = Target> {
+        rows().map(|r| r.target)
+    }
+
+    /// Every target whose code runs on later GPUs too: what kernels are compiled to where nobody asks for another.
+    pub fn all() -> Vec<Target> {
+        Target::known().filter(|t| !t.specific).collect()
+    }
+
+    /// The targets whose code one capability alone runs.
+    pub fn specific() -> impl Iterator<Item = Target> {
+        Target::known().filter(|t| t.specific)
+    }
+
+    /// The best of [`Target::all`] for a device of this compute capability: the highest not above it.
+    pub fn for_capability(major: u32, minor: u32) -> Option<Target> {
+        Target::all().into_iter().filter(|t| t.sm <= major * 10 + minor).max()
+    }
+
+    /// True if the code generator lowers for it.
+    pub fn is_known(self) -> bool {
+        self.row().is_some()
+    }
+
+    /// True if code for it may use this. A target that is not in the table has nothing.
+    pub fn has(self, capability: Capability) -> bool {
+        self.row().is_some_and(|r| r.has.has(capability))
+    }
+
+    /// The first target of the table that has this, if any has.
+    pub fn first_with(capability: Capability) -> Option<Target> {
+        Target::known().find(|t| t.has(capability))
+    }
+
+    /// True if a GPU of this compute capability (times ten) runs its code.
+    pub fn runs_on(self, sm: u32) -> bool {
+        if self.specific { sm == self.sm } else { sm >= self.sm }
+    }
+
+    /// The lowest PTX ISA version that knows this target; none if the table does not.
+    pub fn ptx_version(self) -> Option<(u32, u32)> {
+        self.row().map(|r| r.ptx)
+    }
+
+    fn row(self) -> Option<Row> {
+        rows().find(|r| r.target == self)
+    }
+}
+
+#[cfg(not(test))]
+fn rows() -> impl Iterator<Item = Row> {
+    ROWS.into_iter()
+}
+
+/// The table, and the row that a test makes up.
+#[cfg(test)]
+fn rows() -> impl Iterator<Item = Row> {
+    ROWS.into_iter().chain(tests::MADE_UP.get())
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.sm, if self.specific { "a" } else { "" })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let known = || Target::known().map(|t| t.to_string()).collect::<Vec<_>>().join(", ");
+        let found = Target::known().find(|t| t.to_string() == text);
+        found.ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{Machine, Platform};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// A target that no vendor has.
+        pub(super) static MADE_UP: Cell<Option<Row>> = const { Cell::new(None) };
+    }
+
+    #[test]
+    fn every_target_is_read_as_it_is_printed() {
+        for text in ["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), text);
+            assert!(target.is_known());
+        }
+        for text in ["sm_70", "sm_80a", "sm_100", "sm_090", "90a", "sm_", ""] {
+            let error = text.parse::<Target>().unwrap_err();
+            let known = "this compiler lowers for sm_80, sm_89, sm_90, sm_90a, sm_100a, sm_120a";
+            assert_eq!(error, format!("unknown arch `{text}`; {known}"));
+        }
+    }
+
+    /// Code for one capability alone is never what a device gets unasked.
+    #[test]
+    fn devices_get_code_that_later_ones_run_too() {
+        for (capability, target) in [((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_90"), ((12, 1), "sm_90")] {
+            let best = Target::for_capability(capability.0, capability.1);
+            assert_eq!(best, target.parse().ok());
+        }
+        assert_eq!(Target::for_capability(7, 5), None);
+    }
+
+    #[test]
+    fn a_later_number_is_not_a_larger_instruction_set() {
+        let having = |c: Capability| Target::known().filter(|t| t.has(c)).map(|t| t.to_string()).collect::<Vec<_>>();
+        assert_eq!(having(Wgmma), ["sm_90a"]);
+        assert_eq!(having(Tcgen05), ["sm_100a"]);
+        assert_eq!(having(SetMaxNReg), ["sm_90a", "sm_100a", "sm_120a"]);
+        assert_eq!(having(Stmatrix), ["sm_90", "sm_90a", "sm_100a", "sm_120a"]);
+        assert!(Target::known().all(|t| t.has(CpAsync)));
+        assert!(Capability::ALL.iter().all(|&c| Target::first_with(c).is_some()));
+        let unknown = Target { sm: 75, specific: false };
+        assert!(Capability::ALL.iter().all(|&c| !unknown.has(c)) && unknown.ptx_version().is_none());
+    }
+
+    /// A new target is a row and nothing else: it is parsed, chosen for its devices, and has what its row says.
+    #[test]
+    fn a_made_up_target_is_one_row() {
+        let made = row(86, false, (7, 1), AMPERE.and(&[Stmatrix]));
+        assert_eq!(Target::for_capability(8, 6), "sm_80".parse().ok());
+        MADE_UP.set(Some(made));
+        let target: Target = "sm_86".parse().unwrap();
+        assert_eq!(Target::for_capability(8, 7), Some(target));
+        assert_eq!(("sm_86".parse::<Machine>().unwrap()).target(), target);
+        assert_eq!("sm_86".parse::<Platform>().unwrap().target, target);
+        assert!(target.has(Stmatrix) && !target.has(Tma));
+        MADE_UP.set(None);
+        assert!(!target.is_known());
+    }
+}
