@@ -9,6 +9,7 @@
 
 use super::formula::{Formula, Formulas, Numbers};
 use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
+use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
@@ -156,17 +157,19 @@ impl Expected<'_> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
         match self.k.insts[inst] {
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.divisor(x),
-            Op::Binary(BinaryOp::Div, _, _, by) => match self.k.values[by].def {
-                ValueDef::Result(inst, _) => match self.k.insts[inst] {
-                    Op::Const(extent) if extent >= 1.0 => Some(extent),
-                    _ => None,
-                },
-                _ => None,
-            },
+            Op::Binary(BinaryOp::Div, _, _, by) => {
+                let ValueDef::Result(inst, _) = self.k.values[by].def else { return None };
+                let Op::Const(extent) = self.k.insts[inst] else { return None };
+                (extent >= 1.0).then_some(extent)
+            }
             Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b)
             | Op::Select(_, a, b) => self.divisor(a).or_else(|| self.divisor(b)),
             Op::DimTiles(_, size) | Op::Coordinate(_, GridExtent::Tiles { size, .. }) => Some(f64::from(size)),
-            _ => None,
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Rematerialize(_) => None,
+            Op::Transpose(_) | Op::ExtractSlice { .. } => None,
+            Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::CtaNumber | Op::CtaCount => None,
+            Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
+            gpu_ops!(fragments global shared products rings orders control) => None,
         }
     }
 
@@ -223,7 +226,10 @@ impl Expected<'_> {
                     op.visit_operands(|x| operands.push(x));
                     Some(operands.into_iter().fold(0, |all, x| all | e.unknowns(x)))
                 }
-                _ => None,
+                Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
+                Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+                Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
+                gpu_ops!(global products rings orders control) => None,
             }
         });
         let made = made.unwrap_or(own);
@@ -331,27 +337,29 @@ impl Expected<'_> {
                     },
                 }
             }
-            _ => None,
+            Op::ScalarParam(_) | Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
+            Op::Unary(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,
+            Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+            Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
+            gpu_ops!(global products rings orders control) => None,
         }
     }
 
     /// Whether it is a number below 0 that the kernel has written down.
     fn is_negative(&self, v: Value) -> bool {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
-        match self.k.insts[inst] {
-            Op::Const(x) => x < 0.0,
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => {
-                matches!(self.k.values[x].def, ValueDef::Result(of, _) if matches!(self.k.insts[of], Op::Const(x) if x < 0.0))
-            }
-            _ => false,
+        let is_below = |of: Inst| matches!(self.k.insts[of], Op::Const(x) if x < 0.0);
+        if let Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) = self.k.insts[inst] {
+            return matches!(self.k.values[x].def, ValueDef::Result(of, _) if is_below(of));
         }
+        is_below(inst)
     }
 
     /// What was written to a place of shared memory that one store alone writes.
     fn stored(&self, from: SharedRef) -> Option<Value> {
-        let mut stores = self.k.insts.values().filter_map(|op| match op {
-            Op::StoreShared { to, value } if to.buffer == from.buffer => Some(*value),
-            _ => None,
+        let mut stores = self.k.insts.values().filter_map(|op| {
+            let Op::StoreShared { to, value } = op else { return None };
+            (to.buffer == from.buffer).then_some(*value)
         });
         let first = stores.next()?;
         stores.next().is_none().then_some(first)

@@ -228,15 +228,14 @@ impl<'k> Walk<'k> {
         for &inst in self.k.blocks[block].insts.iter().rev() {
             let op = &self.k.insts[inst];
             let results = &self.k.results[inst];
-            match op {
-                Op::Loop { body, .. } | Op::If(_, body, _) | Op::Programs(body) => {
-                    // A loop's results are what its body carries, which is counted there.
-                    results.iter().for_each(|&r| self.drop(r, &mut live));
-                    // What the body uses from outside is live throughout it.
-                    self.outer_uses(*body, &mut live);
-                    self.block(*body, live.clone());
-                }
-                _ => self.peak = self.peak.max(live.registers + self.scratch(inst)),
+            if let Some(body) = op.body() {
+                // A loop's results are what its body carries, which is counted there.
+                results.iter().for_each(|&r| self.drop(r, &mut live));
+                // What the body uses from outside is live throughout it.
+                self.outer_uses(body, &mut live);
+                self.block(body, live.clone());
+            } else {
+                self.peak = self.peak.max(live.registers + self.scratch(inst));
             }
             results.iter().for_each(|&r| self.drop(r, &mut live));
             if !results.iter().any(|&r| self.passes[r]) {

@@ -275,10 +275,9 @@ impl Walk<'_> {
                     part.fixed.latency_waits += self.latency_wait();
                 }
                 Op::CopyWait(_) => part.fixed.latency_waits += self.latency_wait(),
-                Op::LoadGlobal { .. } | Op::StoreGlobal { .. } | Op::Copy { .. } => {
-                    self.global(inst, ahead, &mut part);
-                }
-                _ => part.fixed += self.inst(inst),
+                gpu_ops!(global) => self.global(inst, ahead, &mut part),
+                Op::Programs(_) | Op::Yield(_) | Op::Fence(_) => part.fixed += self.inst(inst),
+                gpu_ops!(sources elementwise views fragments shared products rings) => part.fixed += self.inst(inst),
             }
         }
         part
@@ -287,9 +286,9 @@ impl Walk<'_> {
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
         let bounds = self.expected.bounds(&mut self.formulas, lo, hi);
         part.fixed.latency_waits += self.latency_wait();
-        let stages = self.k.blocks[body].insts.iter().filter_map(|&i| match self.k.insts[i] {
-            Op::Wait(ring, _) => Some(self.k.rings[ring].stages),
-            _ => None,
+        let stages = self.k.blocks[body].insts.iter().filter_map(|&i| {
+            let Op::Wait(ring, _) = self.k.insts[i] else { return None };
+            Some(self.k.rings[ring].stages)
         });
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
         let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
@@ -369,7 +368,7 @@ impl Walk<'_> {
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
             }
-            _ => {}
+            gpu_ops!(sources elementwise views fragments shared products rings orders control) => {}
         }
     }
 

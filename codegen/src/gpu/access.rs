@@ -30,6 +30,7 @@
 use super::vectors::access_elements;
 use super::{Inst, Kernel, Op, SharedRef, Value};
 use crate::arch::Capability;
+use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 
 /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2, which may be padded, else
@@ -55,32 +56,33 @@ pub fn accessed(k: &Kernel, inst: Inst) -> Option<Value> {
     match &k.insts[inst] {
         Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::LoadMatrix { .. } => k.results[inst].first().copied(),
         Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
-        _ => None,
+        Op::Copy { .. } | Op::ZeroShared(_) => None,
+        gpu_ops!(sources elementwise views fragments products rings orders control) => None,
     }
 }
 
 /// Bytes of the widest vectors by which a load or a store can move its fragment; `None` for what is neither.
 pub fn widest(k: &Kernel, inst: Inst) -> Option<u32> {
     let (dtype, layout) = k.values[accessed(k, inst)?].ty.tile()?;
-    let elements = match (&k.insts[inst], layout.shape.len().checked_sub(1)) {
-        (Op::LoadGlobal { param, slices, .. } | Op::StoreGlobal { param, slices, .. }, Some(last)) => {
-            layout.run(last as u8, access_elements(k, *param, slices))
-        }
-        (Op::LoadShared(at) | Op::StoreShared { to: at, .. }, Some(last)) => {
+    let mut elements = 1;
+    if let Some(last) = layout.shape.len().checked_sub(1) {
+        if let Op::LoadGlobal { param, slices, .. } | Op::StoreGlobal { param, slices, .. } = &k.insts[inst] {
+            elements = layout.run(last as u8, access_elements(k, *param, slices));
+        } else if let Op::LoadShared(at) | Op::StoreShared { to: at, .. } = &k.insts[inst] {
             let along = if at.transposed { 0 } else { last };
-            let mut run = layout.run(along as u8, 16 / dtype.bytes());
+            elements = layout.run(along as u8, 16 / dtype.bytes());
             let pitch = k.buffers[at.buffer].layout.pitch;
             let extent = writable(k, at, layout)[along];
             let is_cut = |run: u32| layout.cover(along as u8) > extent && !extent.is_multiple_of(run);
-            while run > 1
-                && (is_cut(run) || !at.origin.1.is_multiple_of(run) || !pitch.is_multiple_of(run * dtype.bytes()))
+            while elements > 1
+                && (is_cut(elements)
+                    || !at.origin.1.is_multiple_of(elements)
+                    || !pitch.is_multiple_of(elements * dtype.bytes()))
             {
-                run /= 2;
+                elements /= 2;
             }
-            run
         }
-        _ => 1,
-    };
+    }
     Some(elements * dtype.bytes())
 }
 
@@ -95,7 +97,9 @@ pub fn moves_by_matrix(k: &Kernel, inst: Inst) -> bool {
             Op::StoreShared { to, .. } => {
                 k.target.has(Capability::Stmatrix) && !repeats() && is_blocks(to, layout, &writable(k, to, layout))
             }
-            _ => false,
+            Op::ZeroShared(_) | gpu_ops!(sources elementwise views fragments global products rings orders control) => {
+                false
+            }
         }
 }
 

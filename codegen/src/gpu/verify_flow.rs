@@ -45,7 +45,9 @@ impl<'k> Verifier<'k> {
                 Op::Acquire(..) => return Some(TokenKind::Acquired),
                 Op::Wait(..) => return Some(TokenKind::Awaited),
                 Op::Loop { inits, .. } => v = *inits.get(carried)?,
-                _ => return None,
+                Op::Commit(..) | Op::Release(_) | Op::Drain(_) => return None,
+                Op::If(..) | Op::Programs(_) | Op::Yield(_) => return None,
+                gpu_ops!(sources elementwise views fragments global shared products orders) => return None,
             }
         }
         None
@@ -310,7 +312,8 @@ impl<'k> Verifier<'k> {
                     }
                 }
             }
-            _ => {}
+            Op::If(..) | Op::Programs(_) => {}
+            gpu_ops!(sources elementwise views fragments global shared products rings orders) => {}
         }
     }
 
@@ -359,7 +362,8 @@ impl<'k> Verifier<'k> {
                 Op::ZeroShared(b) if *b == r.buffer => {
                     self.error(441, loc, format!("writes to `{name}`, which an `mma` in flight reads"));
                 }
-                _ => {}
+                gpu_ops!(global shared rings) => {}
+                gpu_ops!(sources elementwise views fragments products orders control) => {}
             }
         }
         if let Some(body) = op.body() {

@@ -3,6 +3,7 @@
 use super::verify::{Verifier, index_map_error};
 use super::{BufferData, CopyAtom, Kernel, Op, Role, RoleData, Scope};
 use crate::arch::{Capability, Machine};
+use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::ir::{DimSize, GridExtent, Loc, ParamKind, Stride};
 use std::collections::BTreeSet;
@@ -199,7 +200,10 @@ impl Verifier<'_> {
                 | Op::StoreShared { to, .. } => {
                     by_threads |= ring.buffers.contains(&to.buffer);
                 }
-                _ => {}
+                // A copy that the engine makes fills no stage of another ring, and a store by it fills none.
+                Op::Copy { .. } | Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => {}
+                Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) => {}
+                gpu_ops!(sources elementwise views fragments products rings orders control) => {}
             }
         }
         if by_engine.is_empty() != (ring.tx_bytes == 0) {

@@ -40,6 +40,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{copy, is_plain, remove_unread, slice, visit_deep};
 use crate::gpu::{Block, BlockData, Buffer, Inst, Kernel, Op, Type, Value};
+use crate::gpu_ops;
 use crate::limits::registers_with_operands;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -91,8 +92,24 @@ impl Head {
                 Op::Wait(..) => waits.push(i),
                 Op::LoadMatrix { further: None, .. } => loads.push(i),
                 Op::Const(_) => {}
-                _ if is_plain(k, i) => {}
-                _ => return None,
+                Op::Iota { .. }
+                | Op::DimSize(_)
+                | Op::DimTiles(..)
+                | Op::CtaNumber
+                | Op::CtaCount
+                | Op::Unsigned(..)
+                | Op::Coordinate(..)
+                | Op::ScalarParam(_)
+                | Op::TableGet(..)
+                | gpu_ops!(elementwise views fragments global shared products orders control)
+                | Op::Acquire(..)
+                | Op::Commit(..)
+                | Op::Release(_)
+                | Op::Drain(_) => {
+                    if !is_plain(k, i) {
+                        return None;
+                    }
+                }
             }
         }
         let ([wait], false) = (waits.as_slice(), loads.is_empty()) else { return None };
@@ -222,7 +239,11 @@ fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
         | Op::Release(_)
         | Op::Yield(_) => true,
         Op::If(_, body, _) | Op::Loop { body, .. } => blocks(body),
-        _ => is_plain(k, inst),
+        gpu_ops!(sources elementwise) => is_plain(k, inst),
+        Op::Broadcast(_) | Op::Reshape(_) | Op::Transpose(_) | Op::Wait(..) | Op::Drain(_) | Op::Programs(_) => false,
+        Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => false,
+        Op::LoadShared(_) | Op::StoreShared { .. } | Op::ZeroShared(_) => false,
+        gpu_ops!(fragments orders) => false,
     }
 }
 

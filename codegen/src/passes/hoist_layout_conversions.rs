@@ -54,10 +54,8 @@ fn take_fixed(k: &mut Kernel, body: Block) -> Vec<Inst> {
     }
     let (mut fixed, mut rest) = (Vec::new(), Vec::new());
     for inst in std::mem::take(&mut k.blocks[body].insts) {
-        let is_fixed = match k.insts[inst] {
-            Op::ConvertLayout(v) => !defined.contains(&v) && words(k.tile(k.results[inst][0])) <= FEW,
-            _ => false,
-        };
+        let is_fixed = matches!(k.insts[inst], Op::ConvertLayout(v)
+            if !defined.contains(&v) && words(k.tile(k.results[inst][0])) <= FEW);
         if is_fixed {
             k.results[inst].iter().for_each(|v| _ = defined.remove(v));
             fixed.push(inst);

@@ -78,9 +78,10 @@ impl Walk<'_> {
             self.stand_in(coords, number);
         }
         for inst in insts {
-            match self.k.insts[inst] {
-                Op::Programs(body) => self.programs(inst, body),
-                _ => self.out.push(inst),
+            if let Op::Programs(body) = self.k.insts[inst] {
+                self.programs(inst, body);
+            } else {
+                self.out.push(inst);
             }
         }
     }

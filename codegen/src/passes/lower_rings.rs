@@ -21,6 +21,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{At, Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef};
+use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 
@@ -74,7 +75,12 @@ impl Walk<'_> {
                     }
                 }
                 Op::If(_, body, _) | Op::Programs(body) => self.block(body),
-                _ => {}
+                Op::Acquire(_, At::Slot(_))
+                | Op::Wait(_, At::Slot(_))
+                | Op::Commit(..)
+                | Op::Release(_)
+                | Op::Drain(_) => {}
+                Op::Yield(_) | gpu_ops!(sources elementwise views fragments global shared products orders) => {}
             }
             out.push(inst);
         }
@@ -146,7 +152,9 @@ impl Walk<'_> {
                     _ => None,
                 }
             }
-            _ => None,
+            Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => None,
+            Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
+            gpu_ops!(elementwise views fragments global shared products rings orders control) => None,
         }
     }
 

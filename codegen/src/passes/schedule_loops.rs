@@ -38,10 +38,7 @@ pub fn schedule_loops(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
 
 /// The body of a pipelined loop.
 fn pipelined(op: &Op) -> Option<Block> {
-    match *op {
-        Op::Loop { kind: LoopKind::Pipeline, body, .. } => Some(body),
-        _ => None,
-    }
+    if let Op::Loop { kind: LoopKind::Pipeline, body, .. } = *op { Some(body) } else { None }
 }
 
 /// The rings that a block fills itself, by the number of the iteration: one that is filled as for the first each time is filled
@@ -49,9 +46,9 @@ fn pipelined(op: &Op) -> Option<Block> {
 fn filled_in(k: &Kernel, block: Block) -> Vec<Ring> {
     let counts =
         |v: Value| !matches!(k.values[v].def, ValueDef::Result(inst, _) if matches!(k.insts[inst], Op::Const(_)));
-    let filled = |op: &Op| match *op {
-        Op::Acquire(ring, At::Iteration(n)) if counts(n) => Some(ring),
-        _ => None,
+    let filled = |op: &Op| {
+        let Op::Acquire(ring, At::Iteration(n)) = *op else { return None };
+        counts(n).then_some(ring)
     };
     k.blocks[block].insts.iter().filter_map(|&i| filled(&k.insts[i])).collect()
 }

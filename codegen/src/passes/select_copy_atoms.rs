@@ -24,9 +24,9 @@ use atlas_dsl::ir::ParamKind;
 
 /// Gives every copy an atom.
 pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    let made = k.insts.iter().filter_map(|(inst, op)| match op {
-        Op::Copy { atom: CopyAtom::Open, param, slices, .. } => Some((inst, *param, atom_for(k, *param, slices))),
-        _ => None,
+    let made = k.insts.iter().filter_map(|(inst, op)| {
+        let Op::Copy { atom: CopyAtom::Open, param, slices, .. } = op else { return None };
+        Some((inst, *param, atom_for(k, *param, slices)))
     });
     for (inst, param, made) in made.collect::<Vec<_>>() {
         if let Op::Copy { atom, .. } = &mut k.insts[inst] {

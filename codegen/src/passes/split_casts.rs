@@ -74,15 +74,13 @@ fn split(k: &mut Kernel, block: Block) {
         if simple {
             k.insts[inst].replace_operands(|v| remakes.get(&v).copied().unwrap_or(v));
         }
-        match k.insts[inst] {
-            Op::Reduce { .. } => reductions += 1,
-            Op::Cast(narrow) => {
-                let v = k.results[inst][0];
-                if widens(k, narrow, v) {
-                    made.insert(v, (reductions, narrow, v));
-                }
+        if let Op::Reduce { .. } = k.insts[inst] {
+            reductions += 1;
+        } else if let Op::Cast(narrow) = k.insts[inst] {
+            let v = k.results[inst][0];
+            if widens(k, narrow, v) {
+                made.insert(v, (reductions, narrow, v));
             }
-            _ => {}
         }
         out.push(inst);
     }
@@ -93,12 +91,13 @@ fn split(k: &mut Kernel, block: Block) {
 /// is loaded outside of a loop would be loaded in each of its iterations.
 fn remake(k: &Kernel, narrow: Value, here: &[Inst]) -> Op {
     let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Rematerialize(narrow) };
-    match &k.insts[def] {
-        Op::LoadGlobal { param, slices, .. } if here.contains(&def) && k.params[*param].kind.is_read_only() => {
-            Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::EvictFirst }
-        }
-        _ => Op::Rematerialize(narrow),
+    if let Op::LoadGlobal { param, slices, .. } = &k.insts[def]
+        && here.contains(&def)
+        && k.params[*param].kind.is_read_only()
+    {
+        return Op::LoadGlobal { param: *param, slices: slices.clone(), cache: Cache::EvictFirst };
     }
+    Op::Rematerialize(narrow)
 }
 
 fn widens(k: &Kernel, narrow: Value, wide: Value) -> bool {

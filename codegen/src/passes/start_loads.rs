@@ -25,6 +25,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
+use crate::gpu_ops;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
@@ -60,22 +61,20 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     let end = insts.iter().position(|&i| body_of_loop(&k.insts[i]).is_some()).unwrap_or(insts.len());
     let (mut held, mut copied) = (0, 0);
     for at in fixed..end {
-        match &k.insts[insts[at]] {
-            Op::LoadGlobal { param, slices, .. } => {
-                let words = words(k.tile(k.results[insts[at]][0]));
-                let fits = held + words <= AHEAD_BUDGET;
-                if fits && !is_part_of_several(k, &insts, insts[at], *param, slices) && head.take(&insts[at..=at]) {
-                    held += words;
-                }
+        if let Op::LoadGlobal { param, slices, .. } = &k.insts[insts[at]] {
+            let words = words(k.tile(k.results[insts[at]][0]));
+            let fits = held + words <= AHEAD_BUDGET;
+            if fits && !is_part_of_several(k, &insts, insts[at], *param, slices) && head.take(&insts[at..=at]) {
+                held += words;
             }
-            Op::Acquire(ring, _) if !in_loop => {
-                let bytes: u32 = k.rings[*ring].buffers.iter().map(|&b| k.buffers[b].bytes()).sum();
-                let last = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..))).unwrap_or(0);
-                if copied + bytes <= room && head.take(&insts[at..=at + last]) {
-                    copied += bytes;
-                }
+        } else if let Op::Acquire(ring, _) = &k.insts[insts[at]]
+            && !in_loop
+        {
+            let bytes: u32 = k.rings[*ring].buffers.iter().map(|&b| k.buffers[b].bytes()).sum();
+            let last = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..))).unwrap_or(0);
+            if copied + bytes <= room && head.take(&insts[at..=at + last]) {
+                copied += bytes;
             }
-            _ => {}
         }
     }
     // One loop's stages are enough in flight.
@@ -118,8 +117,11 @@ impl Head<'_> {
 fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     match &k.insts[inst] {
         Op::LoadGlobal { param, .. } | Op::Copy { param, .. } => k.params[*param].kind.is_read_only(),
-        Op::If(_, block, _) => k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i)),
-        _ => true,
+        Op::If(_, block, _) | Op::Loop { body: block, .. } | Op::Programs(block) => {
+            k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i))
+        }
+        Op::StoreGlobal { .. } | Op::Yield(_) => true,
+        gpu_ops!(sources elementwise views fragments shared products rings orders) => true,
     }
 }
 
@@ -147,19 +149,13 @@ fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slic
         slices.iter().map(coordinate).collect()
     };
     let mut before = true;
-    insts.iter().any(|&i| match &k.insts[i] {
-        _ if i == load => {
+    insts.iter().any(|&i| {
+        if i == load {
             before = false;
-            false
+            return false;
         }
-        Op::LoadGlobal { param: p, slices: s, .. } if *p == param => {
-            if s == slices {
-                before
-            } else {
-                place(s) == place(slices)
-            }
-        }
-        _ => false,
+        let Op::LoadGlobal { param: p, slices: s, .. } = &k.insts[i] else { return false };
+        *p == param && if s == slices { before } else { place(s) == place(slices) }
     })
 }
 

@@ -9,6 +9,7 @@
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
 //! | `glossary` | names that were given up |
+//! | `matches` | matches over operations of GPU IR list them all |
 //! | `prose` | words and paths that belong to nobody's reader |
 
 mod arrows;
@@ -18,6 +19,7 @@ mod files;
 mod glossary;
 mod invariants;
 mod map;
+mod matches;
 mod prose;
 mod tokens;
 mod tree;
@@ -53,7 +55,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 20] = [
+const CHECKS: [Check; 21] = [
     files::headers,
     files::sizes,
     files::names,
@@ -70,6 +72,7 @@ const CHECKS: [Check; 20] = [
     invariants::machines_in_tile_ir,
     invariants::intrinsics,
     invariants::ordered_output,
+    matches::wildcards,
     codes::tested,
     glossary::given_up_names,
     prose::marks,

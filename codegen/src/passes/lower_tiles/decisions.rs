@@ -82,9 +82,9 @@ impl Lower<'_> {
         let loc = self.tile.locs[dot];
         let Some(atom) = self.placement.product(dot) else { return };
         let Op::Dot { a, .. } = self.tile.insts[dot] else { return };
-        let made = self.k.insts.iter().find_map(|(i, op)| match op {
-            GpuOp::Mma { a, shape, .. } if self.k.locs[i] == loc => Some((i, *a, *shape)),
-            _ => None,
+        let made = self.k.insts.iter().find_map(|(i, op)| {
+            let GpuOp::Mma { a, shape, .. } = op else { return None };
+            (self.k.locs[i] == loc).then_some((i, *a, *shape))
         });
         let Some((inst, left, (m, n, k))) = made else { return };
         let Some((_, layout)) = self.k.values[self.k.results[inst][0]].ty.tile() else { return };

@@ -47,6 +47,7 @@ use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::remove_unread;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value, WarpGrid};
+use crate::gpu_ops;
 use crate::layout::Fragment;
 use crate::limits::registers_per_thread;
 use crate::mutation::{Mutation, is_planted};
@@ -104,7 +105,10 @@ fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
             let last = k.tile(*value).1.shape.len().checked_sub(1)?;
             axes.contains(&(last as u8)).then_some(*value)
         }
-        _ => None,
+        Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+        Op::LoadGlobal { .. } | Op::Copy { .. } => None,
+        Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) => None,
+        gpu_ops!(sources elementwise views products rings orders control) => None,
     }
 }
 
@@ -133,13 +137,13 @@ fn plans(k: &Kernel, block: Block, budget: u32, given: Option<WarpGrid>) -> BTre
         let len = another.map_or(cols / pieces, |plan| plan.len);
         let Some(layouts) = tree.layouts(k, inst, (cols, len), given) else { continue };
         let cols = another.map_or(cols, |plan| plan.cols);
-        let zeroed = match &k.insts[inst] {
-            Op::StoreShared { to, value } if program.is_first_write(k, inst, to.buffer) => {
-                let whole = k.tile(*value).1;
-                layouts.get(whole).is_some_and(|cut| cut.cover(0) < whole.cover(0)).then_some(to.buffer)
-            }
-            _ => None,
-        };
+        let mut zeroed = None;
+        if let Op::StoreShared { to, value } = &k.insts[inst]
+            && program.is_first_write(k, inst, to.buffer)
+        {
+            let whole = k.tile(*value).1;
+            zeroed = layouts.get(whole).is_some_and(|cut| cut.cover(0) < whole.cover(0)).then_some(to.buffer);
+        }
         counted.extend(tree.all());
         plans.insert(inst, Plan { tree, widest, budget, len, cols, layouts, zeroed });
     }
@@ -148,10 +152,7 @@ fn plans(k: &Kernel, block: Block, budget: u32, given: Option<WarpGrid>) -> BTre
 
 /// Puts stores to shared memory that stand in a row in an order in which none overwrites what a later one reads.
 fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) {
-    let buffer = |i: Inst| match k.insts[i] {
-        Op::StoreShared { to, .. } => Some(to.buffer),
-        _ => None,
-    };
+    let buffer = |i: Inst| if let Op::StoreShared { to, .. } = k.insts[i] { Some(to.buffer) } else { None };
     let mut out = Vec::new();
     for row in k.blocks[block].insts.chunk_by(|&a, &b| buffer(a).is_some() && buffer(b).is_some()) {
         let buffers: BTreeSet<Buffer> = row.iter().filter_map(|&i| buffer(i)).collect();
@@ -210,9 +211,11 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut
 
 /// What a root is called in notes.
 fn subject(k: &Kernel, root: Inst) -> String {
-    match &k.insts[root] {
-        Op::StoreGlobal { param, .. } => format!("store {}", k.params[*param].name),
-        Op::StoreShared { to, .. } => format!("tile {}", k.buffers[to.buffer].name),
-        _ => "reduction".to_owned(),
+    if let Op::StoreGlobal { param, .. } = &k.insts[root] {
+        format!("store {}", k.params[*param].name)
+    } else if let Op::StoreShared { to, .. } = &k.insts[root] {
+        format!("tile {}", k.buffers[to.buffer].name)
+    } else {
+        "reduction".to_owned()
     }
 }

@@ -26,17 +26,14 @@ impl<'k> Ranges<'k> {
     /// Makes columns of what a root takes and does with them what it does. A reduction adds what came before and gives the sum.
     pub(super) fn root(&mut self, root: Inst, before: Option<Value>) -> Option<Value> {
         let mut op = self.k.insts[root].clone();
-        match &mut op {
-            Op::StoreGlobal { slices, value, .. } => {
-                *value = self.columns(*value);
-                self.narrow(slices);
-            }
-            Op::StoreShared { to, value } => {
-                *value = self.without_new_padding(*value);
-                *to = to.further(0, self.first);
-            }
-            Op::Reduce { value, .. } => *value = self.columns(*value),
-            _ => {}
+        if let Op::StoreGlobal { slices, value, .. } = &mut op {
+            *value = self.columns(*value);
+            self.narrow(slices);
+        } else if let Op::StoreShared { to, value } = &mut op {
+            *value = self.without_new_padding(*value);
+            *to = to.further(0, self.first);
+        } else if let Op::Reduce { value, .. } = &mut op {
+            *value = self.columns(*value);
         }
         let combine = if let Op::Reduce { op, .. } = op { Some(op.combine()) } else { None };
         let types = self.k.results[root].iter().map(|&v| self.k.values[v].ty.clone()).collect::<Vec<_>>();

@@ -5,6 +5,7 @@ use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
     Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
 };
+use crate::gpu_ops;
 use crate::layout::Fragment;
 use atlas_dsl::op::UnaryOp;
 use cranelift_entity::SecondaryMap;
@@ -44,9 +45,10 @@ impl Tree {
         let (mut widest, mut loaded) = (0, 0);
         for &inst in self.operations.difference(counted) {
             let words = k.values[k.results[inst][0]].ty.tile().map_or(0, words);
-            match k.insts[inst] {
-                Op::LoadGlobal { .. } => loaded += words,
-                _ => widest = widest.max(words),
+            if matches!(k.insts[inst], Op::LoadGlobal { .. }) {
+                loaded += words;
+            } else {
+                widest = widest.max(words);
             }
         }
         widest + loaded
@@ -66,26 +68,23 @@ impl Tree {
             if whole.shape.last() != Some(&cols) {
                 return None;
             }
-            match &k.insts[inst] {
-                Op::Mma { atom, a, .. } => {
-                    let cut = accumulator(*atom, whole, len, given);
-                    // A left operand in registers is laid out for the grid.
-                    if matches!(a, Operand::Fragment(_)) && warp_grid_of(&cut) != warp_grid_of(whole) {
-                        return None;
-                    }
-                    layouts.insert(whole.clone(), cut);
+            if let Op::Mma { atom, a, .. } = &k.insts[inst] {
+                let cut = accumulator(*atom, whole, len, given);
+                // A left operand in registers is laid out for the grid.
+                if matches!(a, Operand::Fragment(_)) && warp_grid_of(&cut) != warp_grid_of(whole) {
+                    return None;
                 }
-                _ => _ = layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len)),
+                layouts.insert(whole.clone(), cut);
+            } else {
+                layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len));
             }
         }
-        match &k.insts[root] {
-            // What ranges are reduced to meets in one layout.
-            Op::Reduce { value, .. } => {
-                let whole = k.tile(*value).1;
-                (layouts.get(whole) == whole.narrowed(len).as_ref()).then_some(layouts)
-            }
-            _ => Some(layouts),
+        // What ranges are reduced to meets in one layout.
+        if let Op::Reduce { value, .. } = &k.insts[root] {
+            let whole = k.tile(*value).1;
+            return (layouts.get(whole) == whole.narrowed(len).as_ref()).then_some(layouts);
         }
+        Some(layouts)
     }
 }
 
@@ -128,7 +127,9 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
         Op::LoadGlobal { param, .. } if k.params[*param].kind.is_read_only() => vec![],
         Op::Broadcast(v) if is_column(k, *v) => vec![],
         Op::Broadcast(v) => vec![*v],
-        _ => return None,
+        Op::Reshape(_) | Op::Transpose(_) | Op::ExtractSlice { .. } | Op::Reduce { .. } => return None,
+        Op::Mma { .. } | Op::WaitMma(..) => return None,
+        gpu_ops!(sources elementwise global shared rings orders control) => return None,
     })
 }
 
@@ -218,11 +219,14 @@ impl Program {
         let mut v = v;
         while let ValueDef::Result(inst, _) = k.values[v].def {
             let is_here = |v: Value| self.users[v].iter().all(|&u| self.block[u] == self.block[root]);
-            match k.insts[inst] {
-                Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } => return true,
-                Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a) if is_here(v) => v = a,
-                _ => return false,
+            if let Op::LoadShared(_) | Op::Const(_) | Op::Iota { .. } = k.insts[inst] {
+                return true;
             }
+            let (Op::Cast(a) | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _, a)) = k.insts[inst] else { return false };
+            if !is_here(v) {
+                return false;
+            }
+            v = a;
         }
         false
     }
@@ -235,12 +239,12 @@ impl Program {
     /// True if a tree reads in shared memory, when its root does, what it read in its place, also range by range.
     pub(super) fn is_kept(&self, k: &Kernel, tree: &Tree, root: Inst) -> bool {
         tree.reads.iter().all(|read| {
-            let own = match k.insts[root] {
-                Op::StoreShared { to, .. } if to.buffer == read.from.buffer => {
-                    read.columns && !read.from.transposed && read.from.origin.1 == to.origin.1
-                }
-                _ => true,
-            };
+            let mut own = true;
+            if let Op::StoreShared { to, .. } = k.insts[root]
+                && to.buffer == read.from.buffer
+            {
+                own = read.columns && !read.from.transposed && read.from.origin.1 == to.origin.1;
+            }
             let here = self.block[read.by] == self.block[root];
             // A loop around the root runs all of it again.
             let until = if here { self.place[root] } else { self.order.len() };
