@@ -109,3 +109,14 @@ pub mod prelude {
     /// Numbers for kernels, where an upper-case name is a Rust constant in scope.
     pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
 }
+
+/// The code of the documents, which `cargo test --doc` compiles.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../dsl/LANGUAGE.md")]
+    struct Language;
+    #[doc = include_str!("../docs/src/lessons.md")]
+    struct Lessons;
+}

@@ -70,13 +70,18 @@ use quote::quote;
 /// Declares tile fns and kernels. The language is described in `dsl/LANGUAGE.md`.
 #[proc_macro]
 pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    declared(input.into(), root).into()
+}
+
+/// What `atlas_kernel!` emits: an error for each mistake, then the items.
+fn declared(input: TokenStream, root: impl FnOnce(Option<syn::Path>) -> TokenStream) -> TokenStream {
     let mut errors = error::Errors::default();
-    let (named, items) = parse::parse(input.into(), &mut errors);
+    let (named, items) = parse::parse(input, &mut errors);
     let mut file = resolve::resolve(items, &mut errors);
     check::check(&mut file, &mut errors);
     let mut out = errors.into_tokens();
     out.extend(expand::expand(&file, &root(named)));
-    out.into()
+    out
 }
 
 /// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
@@ -112,4 +117,46 @@ fn root(named: Option<syn::Path>) -> TokenStream {
         }
     }
     quote!(::atlas::__macro)
+}
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::{TokenStream, TokenTree};
+    use quote::quote;
+
+    /// The codes of the errors that the kernels of a Rust text give.
+    fn codes(text: &str) -> Vec<String> {
+        let tokens: Vec<TokenTree> = text.parse::<TokenStream>().unwrap().into_iter().collect();
+        let kernels = tokens.windows(3).filter_map(|w| match w {
+            [TokenTree::Ident(name), TokenTree::Punct(bang), TokenTree::Group(items)]
+                if name == "atlas_kernel" && bang.as_char() == '!' =>
+            {
+                Some(items.stream())
+            }
+            _ => None,
+        });
+        let emitted = kernels.map(|items| super::declared(items, |_| quote!(atlas)).to_string()).collect::<String>();
+        let errors = emitted.split("compile_error").skip(1);
+        errors.filter_map(|e| Some(e.split_once("ATL")?.1[..3].to_owned())).collect()
+    }
+
+    /// A block of the language page that is marked with a code fails with it, and every other one has no mistake.
+    #[test]
+    fn blocks_of_the_language_page_are_what_they_say() {
+        let page = include_str!("../../LANGUAGE.md");
+        let mut failing = 0;
+        for block in page.split("```rust").skip(1) {
+            let (tag, text) = block.split_once('\n').unwrap();
+            let text = text.split("```").next().unwrap();
+            match tag.strip_prefix(",compile_fail,ATL") {
+                Some(code) => {
+                    assert!(codes(text).contains(&code.to_owned()), "{:?} for ATL{code}:\n{text}", codes(text));
+                    failing += 1;
+                }
+                None if tag.is_empty() => assert_eq!(codes(text), Vec::<String>::new(), "{text}"),
+                None => assert_eq!(tag, ",ignore"),
+            }
+        }
+        assert!(failing >= 7, "{failing} blocks that fail");
+    }
 }
