@@ -50,6 +50,7 @@ mod names;
 mod nesting;
 mod parse;
 mod parse_loop;
+mod parse_tokens;
 mod parse_tune;
 mod parse_type;
 mod parse_unsupported;
