@@ -107,7 +107,7 @@ pub(crate) fn refuse_attributes(tokens: &TokenStream, errors: &mut Errors) {
 }
 
 fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
-    let name = group.stream().into_iter().next().map_or(String::new(), |name| name.to_string());
+    let name = first_word(group.stream());
     let message = match name.as_str() {
         "doc" => "what a statement does is said behind `//`; documentation stands before a kernel or a tile fn".to_owned(),
         "cfg" | "cfg_attr" => format!(
@@ -116,4 +116,13 @@ fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
         _ => format!("`{name}` has no meaning on part of a kernel; write it before the kernel or the tile fn"),
     };
     errors.push(20, crate::error::SourceRange { start, end: group.span_close() }, message);
+}
+
+/// The word that tokens begin with, also where they are a `$m:meta` of a macro of the user's.
+fn first_word(tokens: TokenStream) -> String {
+    match tokens.into_iter().next() {
+        Some(TokenTree::Group(group)) => first_word(group.stream()),
+        Some(word) => word.to_string(),
+        None => String::new(),
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
                 errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
             } else if (params.len(), results) != (before.params.len(), before.results) {
                 let message = format!(
-                    "tile fn `{}` is defined twice, under a `cfg`: both take as many arguments, and give as many tiles",
+                    "tile fn `{}` has two versions under `cfg`s, which must take as many arguments and give as many tiles",
                     f.name
                 );
                 errors.push(4, f.name.span(), message);

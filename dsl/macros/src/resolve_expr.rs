@@ -519,15 +519,16 @@ impl Resolver<'_> {
                     self.dims[i].whole = true;
                     return Extent::Dim(i);
                 }
-                if self.params.iter().any(|p| p.name == *name) {
-                    let message =
-                        format!("`{name}` is a parameter, known at a launch; an extent is known when a kernel is built");
-                    self.errors.push(31, e.place, message);
-                    return Extent::Bad;
-                }
                 if is_const_name(name) {
                     return match self.knob(name) {
                         Some(i) => Extent::Knob(i),
+                        None if self.params.iter().any(|p| p.name == *name) => {
+                            let message = format!(
+                                "`{name}` is a parameter, known at a launch; an extent is known when a kernel is built"
+                            );
+                            self.errors.push(31, e.place, message);
+                            Extent::Bad
+                        }
                         None => Extent::Const(const_path(name)),
                     };
                 }

@@ -28,7 +28,7 @@ atlas_kernel! {
 }
 
 macro_rules! given {
-    ($(#[$m:meta])* $s:stmt) => {
+    ($(#[$m:meta])*: $s:stmt) => {
         atlas_kernel! {
             pub kernel by_statement(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
                 for n in grid(tiles(N, 64)) { store(y[n], load(x[n])); $(#[$m])* $s; }
@@ -36,6 +36,6 @@ macro_rules! given {
         }
     };
 }
-given!(#[cfg(any())] store(y[n], 0.0));
+given!(#[cfg(any())]: store(y[n], 0.0));
 
 fn main() {}

@@ -34,11 +34,6 @@ atlas_kernel! {
     tile fn f(x, y) { x + y }
 
     #[cfg(any())]
-    tile fn g(x) { x }
-    #[cfg(not(any()))]
-    tile fn g(x) { sum(x, axis = 0) }
-
-    #[cfg(any())]
     tile fn h(x) { x }
     #[cfg(not(any()))]
     tile fn h(x) { h(x) }
