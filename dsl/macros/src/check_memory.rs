@@ -86,7 +86,8 @@ impl Checker<'_> {
                 (Some(zero), Some(one)) => format!(
                     "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`",
                     edge.load,
-                    number(BinaryOp::Max).map_or("one above none of the elements".to_owned(), |least| format!("`{least}`"))
+                    number(BinaryOp::Max)
+                        .map_or("one above none of the elements".to_owned(), |least| format!("`{least}`"))
                 ),
                 _ => format!("`{}.or(v)`", edge.load),
             };

@@ -155,7 +155,11 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
             None => quote!(__atlas_b.grid_points(#d)),
             Some(size) => {
                 let size = w.extent(size, axis_span(k, axis.coord), &mut out);
-                if axis.up_to { quote!(__atlas_b.grid_up_to(#d, #size)) } else { quote!(__atlas_b.grid_tiles(#d, #size)) }
+                if axis.up_to {
+                    quote!(__atlas_b.grid_up_to(#d, #size))
+                } else {
+                    quote!(__atlas_b.grid_tiles(#d, #size))
+                }
             }
         };
         out.extend(quote!(let #coord: #root::Operand = #make;));

@@ -9,8 +9,7 @@ const SILU: &str = "`x * sigmoid(x)`";
 const SELECT: &str = "`select(condition, a, b)`";
 const NOTHING: &str = "";
 /// By `gelu`, which keeps its digits below 0.
-const ERFC: &str =
-    "`select(x > 0.5, gelu(-1.4142135623730951 * x) * (-1.4142135623730951 / x), 1 - erf(x))`, in f32 right to 5 digits";
+const ERFC: &str = "`select(x > 0.5, gelu(-1.4142135623730951 * x) * (-1.4142135623730951 / x), 1 - erf(x))`, in f32 right to 5 digits";
 
 /// How what other languages call so is written here; [`NOTHING`] where it cannot be, so that no near name is proposed.
 const WRITTEN: [(&str, &str); 48] = [

@@ -109,7 +109,9 @@ pub(crate) fn refuse_attributes(tokens: &TokenStream, errors: &mut Errors) {
 fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
     let name = first_word(group.stream());
     let message = match name.as_str() {
-        "doc" => "what a statement does is said behind `//`; documentation stands before a kernel or a tile fn".to_owned(),
+        "doc" => {
+            "what a statement does is said behind `//`; documentation stands before a kernel or a tile fn".to_owned()
+        }
         "cfg" | "cfg_attr" => format!(
             "`{name}` has no meaning on part of a kernel: write two kernels or tile fns, each with its `#[cfg(..)]`, or choose by a const, as in `select(FLAG == 1, a, b)` with `const FLAG: u32 = cfg!(..) as u32;`"
         ),

@@ -146,7 +146,11 @@ fn shared_name(ast: &ast::Kernel, name: &Ident, dims: &[Dim], errors: &mut Error
         return;
     };
     let lower = name.to_string().to_lowercase();
-    errors.push(4, name.span(), format!("`{name}` names a parameter and {other}; rename the parameter, as in `{lower}`"));
+    errors.push(
+        4,
+        name.span(),
+        format!("`{name}` names a parameter and {other}; rename the parameter, as in `{lower}`"),
+    );
 }
 
 fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {

@@ -136,7 +136,9 @@ impl Size {
                 Size::Named { name: knob.name.to_string(), only }
             }
             (Extent::Dim(i), Some(k)) => Size::dim(*i, k),
-            (Extent::Const(path), _) => Size::Open(path.path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            (Extent::Const(path), _) => {
+                Size::Open(path.path.segments.last().map_or(String::new(), |s| s.ident.to_string()))
+            }
             (Extent::Combined(op, a, b), _) => {
                 let side = |e: &Extent| {
                     let text = Size::of(e, kernel).to_string();
