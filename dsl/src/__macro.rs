@@ -14,6 +14,39 @@ pub use crate::specialization::Specialization;
 pub use crate::types::DType;
 pub use inventory;
 
+/// A Rust const that is a number.
+#[diagnostic::on_unimplemented(
+    message = "a const of type `{Self}` is no number of a kernel",
+    label = "a number is a const of an integer type up to 64 bits, or of `f16`, `bf16`, `f32` or `f64`"
+)]
+pub trait ConstNumber {
+    /// The number, a whole one if it is of an integer type.
+    fn number(self) -> Operand;
+}
+
+macro_rules! whole_numbers {
+    ($($integer:ty),*) => {
+        $(impl ConstNumber for $integer {
+            fn number(self) -> Operand {
+                // What is too large is refused by every integer type, and rounded by floats.
+                i64::try_from(self).map_or(Operand::Literal(self as f64), Operand::Whole)
+            }
+        })*
+    };
+}
+whole_numbers!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
+
+macro_rules! floats {
+    ($($float:ty),*) => {
+        $(impl ConstNumber for $float {
+            fn number(self) -> Operand {
+                Operand::Literal(f64::from(self))
+            }
+        })*
+    };
+}
+floats!(half::f16, half::bf16, f32, f64);
+
 /// A Rust const array that a kernel indexes, `TABLE[i][j]`.
 #[diagnostic::on_unimplemented(
     message = "a const of type `{Self}` is no table of a kernel",
@@ -21,23 +54,23 @@ pub use inventory;
 )]
 pub trait ConstTable {
     /// Extents, outermost first, and the elements in row-major order.
-    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>);
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f64>);
 }
 
 impl ConstTable for f32 {
-    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
-        (Vec::new(), vec![*self])
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f64>) {
+        (Vec::new(), vec![f64::from(*self)])
     }
 }
 
 impl ConstTable for f64 {
-    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
-        (Vec::new(), vec![*self as f32])
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f64>) {
+        (Vec::new(), vec![*self])
     }
 }
 
 impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
-    fn shape_and_values(&self) -> (Vec<u32>, Vec<f32>) {
+    fn shape_and_values(&self) -> (Vec<u32>, Vec<f64>) {
         let rows: Vec<_> = self.iter().map(ConstTable::shape_and_values).collect();
         let mut shape = vec![N as u32];
         shape.extend(rows.iter().take(1).flat_map(|(inner, _)| inner));

@@ -1,7 +1,7 @@
 //! What diagnostics propose, applied: the results are those that were meant. dsl/macros/tests/ui/advice.rs has the messages.
 
 use super::{agrees_with, input, output, random};
-use atlas::dsl::DType::{Bf16, F32, I32};
+use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
 
 atlas_kernel! {
@@ -77,6 +77,65 @@ atlas_kernel! {
                 total += load(x[e]);
             }
             store(y[r], total);
+        }
+    }
+
+    /// ATL005: functions of other languages, near where they lose their digits and far from it.
+    kernel elsewhere(
+        x: &Tensor<f32, [N]>,
+        log1p: &mut Tensor<f32, [N]>,
+        expm1: &mut Tensor<f32, [N]>,
+        sinh: &mut Tensor<f32, [N]>,
+        softplus: &mut Tensor<f32, [N]>,
+    )
+    tune { BN: [64], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let x = load(x[n]);
+            let w = 1 + x;
+            let t = tanh(0.5 * x);
+            store(log1p[n], select(w == 1, x, log(w) * (x / (w - 1))));
+            store(expm1[n], select(abs(x) < 0.5, 2 * t / (1 - t), exp(x) - 1));
+            store(sinh[n], select(abs(x) < 1, 2 * t / (1 - t * t), (exp(x) - exp(-x)) / 2));
+            store(softplus[n], max(x, 0) + log(1 + exp(-abs(x))));
+        }
+    }
+
+    /// ATL005: `erfc`.
+    kernel rest_of_erf(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [16], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let x = load(x[n]);
+            store(y[n], select(x > 0.5, gelu(-1.4142135623730951 * x) * (-1.4142135623730951 / x), 1 - erf(x)));
+        }
+    }
+
+    /// ATL005: `softplus` at the ends of f16.
+    kernel softplus(x: &Tensor<f16, [N]>, y: &mut Tensor<f16, [N]>) {
+        for n in grid(tiles(N, 16)) {
+            let x = load(x[n]);
+            store(y[n], max(x, 0) + log(1 + exp(-abs(x))));
+        }
+    }
+
+    /// ATL005: where the greatest and the least element of a row is, the first of several, or the first NaN.
+    kernel places(x: &Tensor<f32, [N, D]>, y: &mut Tensor<i32, [F, N]>)
+    tune { BN: [4], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let x = load(x[n, ..]);
+            store(y[0, n], min(select(x == max(x, axis = 1) || x != x, iota([BN, D], 1), size(D)), axis = 1));
+            store(y[1, n], min(select(x == min(x, axis = 1) || x != x, iota([BN, D], 1), size(D)), axis = 1));
+        }
+    }
+
+    /// ATL227: the element before, of which the first has none, of whole numbers.
+    kernel before_of_whole(x: &Tensor<i32, [N]>, y: &mut Tensor<i32, [F, N]>) {
+        for n in grid(tiles(N, 64)) {
+            store(y[0, n], max(load(x[span(n * 64 - 1, 64)]).or(-2147483648), load(x[n])));
+            store(y[1, n], load(x[span(n * 64 - 1, 64)]).or(0) + load(x[n]));
+            store(y[2, n], load(x[span(n * 64 - 1, 64)]).or(1) * load(x[n]));
         }
     }
 
@@ -159,5 +218,67 @@ fn a_place_is_an_element_and_not_a_tile() {
     agrees_with(&listed, &args, 1e-6, |a| {
         let ends: Vec<usize> = a[0].iter().map(|&s| s as usize).collect();
         vec![ends.windows(2).map(|w| a[1][w[0]..w[1]].iter().sum()).collect()]
+    });
+}
+
+/// `erfc` by the series of `erf` near 0, and by Laplace's continued fraction far above it.
+fn erfc(x: f64) -> f64 {
+    if x < 2.0 {
+        let terms = (0..60).scan(x, |term, k| {
+            let this = *term / f64::from(2 * k + 1);
+            *term *= -x * x / f64::from(k + 1);
+            Some(this)
+        });
+        return 1.0 - terms.sum::<f64>() * 2.0 / std::f64::consts::PI.sqrt();
+    }
+    let below = (1..=200).rev().fold(0.0, |below, k| f64::from(k) / 2.0 / (x + below));
+    (-x * x).exp() / (x + below) / std::f64::consts::PI.sqrt()
+}
+
+#[test]
+fn functions_of_other_languages_keep_their_digits() {
+    // A difference is measured by the largest result, so each magnitude stands by itself.
+    for e in [-20, -9, -7, -5, -3, -2, -1, 0, 1] {
+        let args = [
+            input(F32, &[70], |i| ((i as f64 - 34.5) / 35.0 * 10f64.powi(e)).max(-0.99)),
+            output(F32, &[70]),
+            output(F32, &[70]),
+            output(F32, &[70]),
+            output(F32, &[70]),
+        ];
+        agrees_with(&elsewhere, &args, 4e-7, |a| {
+            let each = |f: fn(f64) -> f64| a[0].iter().map(|&x| f(x)).collect::<Vec<f64>>();
+            vec![each(f64::ln_1p), each(f64::exp_m1), each(f64::sinh), each(|x| x.max(0.0) + (-x.abs()).exp().ln_1p())]
+        });
+    }
+    for (from, to) in [(-4.0, 0.4), (0.4, 1.0), (1.0, 2.0), (2.0, 3.0), (5.0, 6.0), (8.0, 8.5)] {
+        let args = [input(F32, &[40], |i| from + (to - from) * i as f64 / 40.0), output(F32, &[40])];
+        agrees_with(&rest_of_erf, &args, 1e-5, |a| {
+            vec![a[0].iter().map(|&x| if x < 0.0 { 2.0 - erfc(-x) } else { erfc(x) }).collect()]
+        });
+    }
+}
+
+#[test]
+fn functions_of_other_languages_are_right_at_the_ends() {
+    let ends = [f64::NEG_INFINITY, -40000.0, -1.0, 0.0, 1.0, 30000.0, 40000.0, 65504.0, f64::INFINITY, f64::NAN];
+    let args = [input(F16, &[10], |i| ends[i]), output(F16, &[10])];
+    agrees_with(&softplus, &args, 1e-3, |a| {
+        vec![a[0].iter().map(|&x| if x.is_nan() { x } else { x.max(0.0) + (-x.abs()).exp().ln_1p() }).collect()]
+    });
+    let rows = [[3.0, 1.0, 3.0], [f64::NAN, 2.0, 1.0], [5.0, f64::NAN, f64::NAN], [2.0, 1.0, 1.0], [0.0, -0.0, 0.0]];
+    let args = [input(F32, &[5, 3], |i| rows[i / 3][i % 3]), output(I32, &[2, 5])];
+    agrees_with(&places, &args, 0.0, |_| vec![vec![0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]]);
+}
+
+#[test]
+fn the_whole_number_before_the_first_is_left_out() {
+    let args = [input(I32, &[100], |i| -1.0 - i as f64), output(I32, &[3, 100])];
+    agrees_with(&before_of_whole, &args, 0.0, |a| {
+        let x = &a[0];
+        let each = |f: fn(f64, f64) -> f64, first: f64| -> Vec<f64> {
+            (0..x.len()).map(|i| f(if i == 0 { first } else { x[i - 1] }, x[i])).collect()
+        };
+        vec![[each(f64::max, f64::MIN), each(|a, b| a + b, 0.0), each(|a, b| a * b, 1.0)].concat()]
     });
 }

@@ -3,7 +3,7 @@
 use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate, Setting};
 use proc_macro2::{Ident, Span};
-use syn::{Attribute, Path, Visibility};
+use syn::{Attribute, ExprPath, Visibility};
 
 /// One item of the macro's input.
 pub(crate) enum Item {
@@ -117,8 +117,8 @@ pub(crate) enum ExprKind {
     Literal { value: f64, whole: bool },
     /// `xs`
     Name(Ident),
-    /// `std::f32::consts::PI`
-    Path(Path),
+    /// `std::f32::consts::PI`, `<u32>::MAX`
+    Path(ExprPath),
     /// `-x`, `!m`
     Unary(&'static str, Box<Expr>),
     /// `a + b`

@@ -57,7 +57,7 @@ fn kind(op: BinaryOp) -> BinaryOp {
 }
 
 /// The number that an operation leaves the other operand by, as it is written for an element type.
-fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
+pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
     let int = match elem {
         Elem::Fixed(d) if d.is_int() => Some(*d),
         Elem::Unknown | Elem::Literal(_) => return None,

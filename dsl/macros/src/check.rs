@@ -105,7 +105,7 @@ pub(crate) struct Checker<'a> {
     inside: Option<String>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     pub(crate) fn error(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) {
         match &self.inside {
             Some(call) => self.errors.push(code, place, format!("{message} (in {call})")),
@@ -232,7 +232,7 @@ impl Checker<'_> {
             ExprKind::Scalar(i) => Ty::scalar(elem(self.kernel.params[*i].dtype)),
             ExprKind::Size(_) => Ty::scalar(Elem::Fixed(DType::I32)),
             ExprKind::Table { name, indices } => {
-                let name = name.segments.last().map_or(String::new(), |s| s.ident.to_string());
+                let name = name.path.segments.last().map_or(String::new(), |s| s.ident.to_string());
                 for i in indices {
                     self.whole_number(i, &name);
                 }
@@ -332,9 +332,33 @@ impl Checker<'_> {
         self.call_with(index, types)
     }
 
+    /// Each version of a function that stands under `cfg`s is checked; Rust takes one, so all give the same type.
     pub(crate) fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
         let fns = self.fns;
-        let f = &fns[index];
+        let mut versions = TileFn::versions(fns, index).map(|f| (f, self.call_version(f, types.clone())));
+        let Some((_, mut results)) = versions.next() else { return vec![] };
+        let versions: Vec<(&TileFn, Vec<Ty>)> = versions.collect();
+        for (f, others) in versions {
+            for (result, other) in results.iter_mut().zip(others) {
+                let (Some(a), Some(b)) = (&result.shape, &other.shape) else { continue };
+                let numbers = result.is_literal() && other.is_literal();
+                if a == b && (numbers || result.elem == other.elem) {
+                    let elem = if numbers { Elem::Literal(None) } else { other.elem.clone() };
+                    let depth = result.depth.max(other.depth);
+                    let merged = Ty { elem, depth, coordinate: None, number: Number::Unknown, ..result.clone() };
+                    *result = merged.with_edges_of(&[&other]);
+                    continue;
+                }
+                let name = &f.ast.name;
+                let message =
+                    format!("the versions of tile fn `{name}` under `cfg`s give different types: {result} and {other}");
+                *result = self.mistake(4, name.span(), message);
+            }
+        }
+        results
+    }
+
+    fn call_version(&mut self, f: &'a TileFn, types: Vec<Ty>) -> Vec<Ty> {
         let list: Vec<String> = f.ast.params.iter().zip(&types).map(|(p, t)| format!("{p}: {t}")).collect();
         let call = format!("`{}` called with {}", f.ast.name, list.join(", "));
         let mut vars = types;

@@ -27,7 +27,7 @@ impl Checker<'_> {
         }
         let result = match *of {
             Callee::Fn(index) => {
-                if let Some(what) = not_elementwise(&self.fns[index].tail, &self.fns[index].body, self.fns) {
+                if let Some(what) = not_elementwise(index, self.fns) {
                     let of = &self.fns[index].ast.name;
                     let message =
                         format!("`{name}` takes a function that works element by element, but `{of}` has {what}");
@@ -58,12 +58,13 @@ impl Checker<'_> {
 }
 
 /// What of a tile fn reads more than one element for one of its result.
-fn not_elementwise(tail: &[Expr], body: &[Stmt], fns: &[TileFn]) -> Option<&'static str> {
-    let of_body = body.iter().flat_map(|s| match s {
-        Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => Some(value),
+fn not_elementwise(index: usize, fns: &[TileFn]) -> Option<&'static str> {
+    let value = |s: &'_ Stmt| match s {
+        Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => contracts(value, fns),
         Stmt::Store { .. } | Stmt::Loop(_) => None,
-    });
-    of_body.chain(tail).find_map(|e| contracts(e, fns))
+    };
+    TileFn::versions(fns, index)
+        .find_map(|f| f.body.iter().find_map(value).or_else(|| f.tail.iter().find_map(|e| contracts(e, fns))))
 }
 
 fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
@@ -79,7 +80,7 @@ fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
         ExprKind::Select(parts) => any(&parts[..]),
         ExprKind::Or(parts) | ExprKind::CastLike(parts) => any(&parts[..]),
         ExprKind::CallFn { index, args } | ExprKind::Derivative { of: Callee::Fn(index), args, .. } => {
-            any(args).or_else(|| not_elementwise(&fns[*index].tail, &fns[*index].body, fns))
+            any(args).or_else(|| not_elementwise(*index, fns))
         }
         ExprKind::Derivative { args, .. } => any(args),
         _ => None,

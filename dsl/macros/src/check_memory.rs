@@ -1,5 +1,6 @@
 //! Loads and stores: what an index cuts out of a tensor, and that no program touches what another one writes.
 
+use crate::carried::neutral;
 use crate::check::Checker;
 use crate::check_operations::whole_of_numbers;
 use crate::error::SourceRange;
@@ -7,7 +8,7 @@ use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
 use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
-use atlas_vocabulary::{DType, number};
+use atlas_vocabulary::{BinaryOp, DType, number};
 use std::fmt::Display;
 
 /// What an index cuts out of a tensor.
@@ -77,12 +78,18 @@ impl Checker<'_> {
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
         } else if let Some((edge, axis)) = shown(&found, &target, &points) {
             let dim = &edge.cut.dim_name;
-            let stands = match value.kind {
-                ExprKind::Load { .. } => format!("`{}.or(0.0)`, or another number", edge.load),
-                _ => format!(
-                    "`{}.or(v)`, whose number `v` is 0.0 for what is added, 1.0 for a factor, `f32::NEG_INFINITY` for a side of `max`",
-                    edge.load
+            let number = |op| neutral(op, &edge.elem);
+            let stands = match (number(BinaryOp::Add), number(BinaryOp::Mul)) {
+                (Some(zero), _) if matches!(value.kind, ExprKind::Load { .. }) => {
+                    format!("`{}.or({zero})`, or another number", edge.load)
+                }
+                (Some(zero), Some(one)) => format!(
+                    "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`",
+                    edge.load,
+                    number(BinaryOp::Max)
+                        .map_or("one above none of the elements".to_owned(), |least| format!("`{least}`"))
                 ),
+                _ => format!("`{}.or(v)`", edge.load),
             };
             let message = match axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim) {
                 Some(written) => format!(
@@ -126,7 +133,8 @@ impl Checker<'_> {
         let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, is_tile: bool| {
             let load = format!("load({}[{}])", p.name, index_text(k, index));
             let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile };
-            edges.push(Edge { axis, repeats: false, depth, contracted: None, place, load, cut });
+            let elem = Elem::of(p.dtype, Some(k));
+            edges.push(Edge { axis, repeats: false, depth, contracted: None, place, load, elem, cut });
         };
         for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
             match i {

@@ -40,7 +40,7 @@ fn tile_fn(f: &TileFn, file: &File, root: &TokenStream) -> TokenStream {
     quote! {
         #(#attrs)*
         #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a tile fn, which is checked before")]
-        #vis fn #name(__b: &mut #root::Builder #(, mut #params: #root::Operand)*) -> #result {
+        #vis fn #name(__atlas_b: &mut #root::Builder #(, mut #params: #root::Operand)*) -> #result {
             #body
             #tail
         }
@@ -52,7 +52,6 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let text = name.unraw().to_string();
     let doc = doc_text(&k.ast.attrs);
     let attrs = &k.ast.attrs;
-    let cfgs = k.ast.attrs.iter().filter(|a| a.path().is_ident("cfg"));
     let types = k.ast.types.iter().map(|t| {
         let name = t.name.to_string();
         quote!(#root::TypeParamDef { name: #name, allowed: &[#root::DType::Bf16, #root::DType::F16, #root::DType::F32] })
@@ -82,16 +81,16 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         let body = kernel_body(k, file, root);
         quote!({
             #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a kernel, which is checked before")]
-            fn build(
-                __spec: &#root::Specialization,
-                __config: &#root::Config,
+            fn __atlas_build(
+                __atlas_spec: &#root::Specialization,
+                __atlas_config: &#root::Config,
             ) -> ::core::result::Result<#root::Kernel, #root::Diagnostics> {
-                let mut __builder = #root::Builder::new(&#name, __spec, __config);
-                let __b = &mut __builder;
+                let mut __atlas_builder = #root::Builder::new(&#name, __atlas_spec, __atlas_config);
+                let __atlas_b = &mut __atlas_builder;
                 #body
-                __builder.finish()
+                __atlas_builder.finish()
             }
-            &build
+            &__atlas_build
         })
     };
     let grid = k.axes.iter().map(|axis| {
@@ -102,32 +101,36 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         let (left, is, right) = (quantity(&r.left, root), variant(r.is.variant()), quantity(&r.right, root));
         quote!(#root::Requirement { left: #left, is: #root::Predicate::#is, right: #right })
     });
-    let register = (!k.broken).then(|| {
-        quote! {
-            #(#cfgs)*
-            #[allow(deprecated, reason = "what a user deprecates is still registered")]
-            const _: () = {
-                #root::inventory::submit! { #root::Registered(&#name) }
-            };
-        }
-    });
+    let register = (!k.broken).then(|| register(name, root));
     quote! {
         #(#attrs)*
         #[allow(non_upper_case_globals, reason = "a kernel is used like a function")]
-        #vis static #name: #root::KernelDef = #root::KernelDef {
-            name: #text,
-            doc: #doc,
-            file: ::core::file!(),
-            types: &[#(#types),*],
-            dims: &[#(#dims),*],
-            params: &[#(#params),*],
-            tune: &[#(#tune),*],
-            grid: &[#(#grid),*],
-            requires: &[#(#requires),*],
-            build: #build,
-            refused: ::core::option::Option::None,
+        #vis static #name: #root::KernelDef = {
+            #register
+            #root::KernelDef {
+                name: #text,
+                doc: #doc,
+                file: ::core::file!(),
+                types: &[#(#types),*],
+                dims: &[#(#dims),*],
+                params: &[#(#params),*],
+                tune: &[#(#tune),*],
+                grid: &[#(#grid),*],
+                requires: &[#(#requires),*],
+                build: #build,
+                refused: ::core::option::Option::None,
+            }
         };
-        #register
+    }
+}
+
+/// The registration of a kernel. It stands inside its static, so that whatever leaves that one out leaves it out too.
+pub(crate) fn register(name: &Ident, root: &TokenStream) -> TokenStream {
+    quote! {
+        #[allow(deprecated, reason = "what a user deprecates is still registered")]
+        const _: () = {
+            #root::inventory::submit! { #root::Registered(&#name) }
+        };
     }
 }
 
@@ -136,23 +139,27 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     for knob in k.ast.tune.iter().filter(|t| is_upper(&t.name)) {
         let (variable, name, loc) = (knob_variable(&knob.name), knob.name.to_string(), w.loc(knob.name.span()));
-        out.extend(quote!(let #variable: u32 = __b.tune(#loc, #name);));
+        out.extend(quote!(let #variable = __atlas_b.tune(#loc, #name);));
     }
     for i in 0..k.dims.len() {
         let d = dim_variable(i);
-        out.extend(quote!(let #d = __b.dim(#i);));
+        out.extend(quote!(let #d = __atlas_b.dim(#i);));
     }
     for i in 0..k.params.len() {
         let p = param_variable(i);
-        out.extend(quote!(let #p = __b.param(#i);));
+        out.extend(quote!(let #p = __atlas_b.param(#i);));
     }
     for axis in &k.axes {
         let (coord, d) = (w.local(axis.coord), dim_variable(axis.dim));
         let make = match &axis.size {
-            None => quote!(__b.grid_points(#d)),
+            None => quote!(__atlas_b.grid_points(#d)),
             Some(size) => {
                 let size = w.extent(size, axis_span(k, axis.coord), &mut out);
-                if axis.up_to { quote!(__b.grid_up_to(#d, #size)) } else { quote!(__b.grid_tiles(#d, #size)) }
+                if axis.up_to {
+                    quote!(__atlas_b.grid_up_to(#d, #size))
+                } else {
+                    quote!(__atlas_b.grid_tiles(#d, #size))
+                }
             }
         };
         out.extend(quote!(let #coord: #root::Operand = #make;));
@@ -160,7 +167,7 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     for (i, p) in k.params.iter().enumerate() {
         if matches!(p.kind, ParamKind::Scalar) {
             let (scalar, param, loc) = (scalar_variable(i), param_variable(i), w.loc(p.name.span()));
-            out.extend(quote!(let #scalar = __b.scalar(#loc, #param);));
+            out.extend(quote!(let #scalar = __atlas_b.scalar(#loc, #param);));
         }
     }
     w.statements(&k.body, &mut out);
@@ -256,18 +263,19 @@ fn dtype_ref(d: DTypeRef, root: &TokenStream) -> TokenStream {
     }
 }
 
-// Names of emitted variables end in `_` or a number, so they never meet a static or const of the caller.
+// Every emitted name begins with `__atlas_`. A `let` of Rust cannot hide a static or a const, whatever its hygiene, and emitted
+// names stand beside the names of a caller's kernels, tile fns and consts; no caller's name begins so.
 pub(crate) fn knob_variable(name: &Ident) -> Ident {
-    format_ident!("{}_", name, span = name.span())
+    format_ident!("__atlas_knob_{}", name, span = name.span())
 }
 pub(crate) fn dim_variable(i: usize) -> Ident {
-    format_ident!("__d{}", i)
+    format_ident!("__atlas_d{}", i)
 }
 fn param_variable(i: usize) -> Ident {
-    format_ident!("__p{}", i)
+    format_ident!("__atlas_p{}", i)
 }
 fn scalar_variable(i: usize) -> Ident {
-    format_ident!("__s{}", i)
+    format_ident!("__atlas_s{}", i)
 }
 
 /// Writes statements. Every operation is a `let`, because the builder is borrowed by each call.
@@ -288,12 +296,12 @@ impl Writer<'_> {
 
     fn local(&self, id: LocalId) -> Ident {
         let name = &self.locals[id].name;
-        format_ident!("{}_{}", name.unraw(), id, span = name.span())
+        format_ident!("__atlas_{}_{}", id, name.unraw(), span = name.span())
     }
 
     /// `let temp = call;`, giving the temp.
     pub(crate) fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
-        let temp = format_ident!("__t{}", self.temps);
+        let temp = format_ident!("__atlas_t{}", self.temps);
         self.temps += 1;
         out.extend(quote!(let #temp = #call;));
         quote!(#temp)
@@ -322,11 +330,11 @@ impl Writer<'_> {
                         let loc = self.loc(value.token);
                         let (a, b) = (self.operand(&operands[0], out), self.operand(&operands[1], out));
                         let precision = self.precision(*precision);
-                        quote!(__b.dot_acc(#loc, #name, #a, #b, #precision))
+                        quote!(__atlas_b.dot_acc(#loc, #name, #a, #b, #precision))
                     }
                     (Some(op), _) => {
                         let (value, op) = (self.operand(value, out), variant(op.variant()));
-                        quote!(__b.binary(#loc, #root::BinaryOp::#op, #name, #value))
+                        quote!(__atlas_b.binary(#loc, #root::BinaryOp::#op, #name, #value))
                     }
                 };
                 out.extend(quote!(#name = #next;));
@@ -346,13 +354,13 @@ impl Writer<'_> {
                 let value = self.operand(value, out);
                 let (param, index, loc) = (param_variable(*param), self.indices(index, out), self.loc(*token));
                 out.extend(match axes.get() {
-                    None => quote!(__b.store(#loc, #param, &[#(#index),*], #value);),
+                    None => quote!(__atlas_b.store(#loc, #param, &[#(#index),*], #value);),
                     Some(axes) => {
                         let axes = axes.iter().map(|axis| match axis {
                             Some(axis) => quote!(::core::option::Option::Some(#axis)),
                             None => quote!(::core::option::Option::None),
                         });
-                        quote!(__b.store_axes(#loc, #param, &[#(#index),*], #value, &[#(#axes),*]);)
+                        quote!(__atlas_b.store_axes(#loc, #param, &[#(#index),*], #value, &[#(#axes),*]);)
                     }
                 });
             }
@@ -371,7 +379,7 @@ impl Writer<'_> {
             Range::Tiles { dim, size, token } => {
                 let size = self.extent(size, *token, out);
                 let (d, loc) = (dim_variable(*dim), self.loc(*token));
-                let hi = self.bind(quote!(__b.tiles(#loc, #d, #size)), out);
+                let hi = self.bind(quote!(__atlas_b.tiles(#loc, #d, #size)), out);
                 (quote!(#root::Operand::Literal(0.0)), hi, quote!(::core::option::Option::Some(#size)))
             }
         };
@@ -382,9 +390,9 @@ impl Writer<'_> {
         self.statements(&l.body, &mut body);
         let results = self.bind(
             quote! {
-                __b.for_loop(#loc, #root::LoopKind::#kind, #lo, #hi, #tile, &[#(#carried),*],
-                    |__b: &mut #root::Builder, #index: #root::Operand, __carried: &[#root::Operand]| {
-                        #(let mut #carried: #root::Operand = __carried[#slots];)*
+                __atlas_b.for_loop(#loc, #root::LoopKind::#kind, #lo, #hi, #tile, &[#(#carried),*],
+                    |__atlas_b: &mut #root::Builder, #index: #root::Operand, __atlas_carried: &[#root::Operand]| {
+                        #(let mut #carried: #root::Operand = __atlas_carried[#slots];)*
                         #body
                         ::std::vec![#(#carried),*]
                     })
@@ -417,12 +425,12 @@ impl Writer<'_> {
     }
 
     /// An element of a constant array.
-    fn table(&mut self, name: &syn::Path, indices: &[Expr], token: Span, out: &mut TokenStream) -> TokenStream {
+    fn table(&mut self, name: &syn::ExprPath, indices: &[Expr], token: Span, out: &mut TokenStream) -> TokenStream {
         let (root, loc) = (self.root, self.loc(token));
-        let text = name.segments.last().map_or(String::new(), |s| s.ident.to_string());
+        let text = name.path.segments.last().map_or(String::new(), |s| s.ident.to_string());
         let indices: Vec<TokenStream> = indices.iter().map(|i| self.operand(i, out)).collect();
         let table = self.bind(quote_spanned!(token=> #root::ConstTable::shape_and_values(&#name)), out);
-        quote!(__b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
+        quote!(__atlas_b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
     }
 
     /// What a function gives: an operand, or a list of them.
@@ -431,7 +439,7 @@ impl Writer<'_> {
             ExprKind::CallFn { index, args } => {
                 let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
                 let name = self.called(*index, e.token);
-                Some(quote!(#name(__b #(, #args)*)))
+                Some(quote!(#name(__atlas_b #(, #args)*)))
             }
             ExprKind::Derivative { .. } => self.derivative(e, out),
             _ => None,
@@ -451,7 +459,7 @@ impl Writer<'_> {
         let loc = self.loc(e.token);
         let call = match &e.kind {
             ExprKind::Literal { value, whole } => return literal(*value, *whole, root),
-            ExprKind::Const(path) => return quote_spanned!(e.token=> #root::Operand::from(#path)),
+            ExprKind::Const(path) => return quote_spanned!(e.token=> #root::ConstNumber::number(#path)),
             ExprKind::Local(id) => {
                 let name = self.local(*id);
                 return quote!(#name);
@@ -467,74 +475,74 @@ impl Writer<'_> {
             ExprKind::Size(dim) => {
                 // A constant size is an i32 all the same: it divides and compares as one.
                 let d = dim_variable(*dim);
-                let size = self.bind(quote!(__b.dim_size(#loc, #d)), out);
-                quote!(__b.cast(#loc, #root::DType::I32, #size))
+                let size = self.bind(quote!(__atlas_b.dim_size(#loc, #d)), out);
+                quote!(__atlas_b.cast(#loc, #root::DType::I32, #size))
             }
             ExprKind::Table { name, indices } => self.table(name, indices, e.token, out),
             ExprKind::Unary(op, x) => {
                 let (x, op) = (self.operand(x, out), variant(op.variant()));
-                quote!(__b.unary(#loc, #root::UnaryOp::#op, #x))
+                quote!(__atlas_b.unary(#loc, #root::UnaryOp::#op, #x))
             }
             ExprKind::Binary(op, a, b) => {
                 let (a, b, op) = (self.operand(a, out), self.operand(b, out), variant(op.variant()));
-                quote!(__b.binary(#loc, #root::BinaryOp::#op, #a, #b))
+                quote!(__atlas_b.binary(#loc, #root::BinaryOp::#op, #a, #b))
             }
             ExprKind::Compare(p, a, b) => {
                 let (a, b, p) = (self.operand(a, out), self.operand(b, out), variant(p.variant()));
-                quote!(__b.compare(#loc, #root::Predicate::#p, #a, #b))
+                quote!(__atlas_b.compare(#loc, #root::Predicate::#p, #a, #b))
             }
             ExprKind::Select(parts) => {
                 let [c, t, f] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
-                quote!(__b.select(#loc, #c, #t, #f))
+                quote!(__atlas_b.select(#loc, #c, #t, #f))
             }
             ExprKind::Cast(to, x) => {
                 let x = self.operand(x, out);
                 let to = self.dtype(*to);
                 let to = self.bind(to, out);
-                quote!(__b.cast(#loc, #to, #x))
+                quote!(__atlas_b.cast(#loc, #to, #x))
             }
             ExprKind::CastLike(parts) => {
                 let [x, like] = [0, 1].map(|i| self.operand(&parts[i], out));
-                quote!(__b.cast_like(#loc, #x, #like))
+                quote!(__atlas_b.cast_like(#loc, #x, #like))
             }
             ExprKind::Transpose(x) => {
                 let x = self.operand(x, out);
-                quote!(__b.transpose(#loc, #x))
+                quote!(__atlas_b.transpose(#loc, #x))
             }
             ExprKind::Dot { operands, precision } => {
                 let [a, b] = [0, 1].map(|i| self.operand(&operands[i], out));
                 let precision = self.precision(*precision);
-                quote!(__b.dot(#loc, #a, #b, #precision))
+                quote!(__atlas_b.dot(#loc, #a, #b, #precision))
             }
             ExprKind::Reduce { op, value, axis } => {
                 let (x, op) = (self.operand(value, out), variant(op.variant()));
                 match axis {
-                    Some((axis, _)) => quote!(__b.reduce(#loc, #root::ReduceOp::#op, #x, #axis)),
-                    None => quote!(__b.reduce_all(#loc, #root::ReduceOp::#op, #x)),
+                    Some((axis, _)) => quote!(__atlas_b.reduce(#loc, #root::ReduceOp::#op, #x, #axis)),
+                    None => quote!(__atlas_b.reduce_all(#loc, #root::ReduceOp::#op, #x)),
                 }
             }
             ExprKind::Load { param, index } => {
                 let (param, index) = (param_variable(*param), self.indices(index, out));
-                quote!(__b.load(#loc, #param, &[#(#index),*]))
+                quote!(__atlas_b.load(#loc, #param, &[#(#index),*]))
             }
             ExprKind::Fill { dtype, shape, value } => {
                 let value = self.operand(value, out);
                 let (shape, to) = (self.extents(shape, e.token, out), self.dtype(*dtype));
                 let to = self.bind(to, out);
-                quote!(#root::fill(__b, #loc, #value, #to, #shape))
+                quote!(#root::fill(__atlas_b, #loc, #value, #to, #shape))
             }
             ExprKind::Iota { shape, axis: (axis, _) } => {
                 let shape = self.extents(shape, e.token, out);
-                quote!(__b.iota(#loc, #shape, #axis))
+                quote!(__atlas_b.iota(#loc, #shape, #axis))
             }
             ExprKind::Or(parts) => {
                 let [x, other] = [0, 1].map(|i| self.operand(&parts[i], out));
-                quote!(__b.other(#loc, #x, #other))
+                quote!(__atlas_b.other(#loc, #x, #other))
             }
             ExprKind::Broadcast { value, shape } => {
                 let value = self.operand(value, out);
                 let shape = self.extents(shape, e.token, out);
-                quote!(__b.broadcast(#loc, #value, #shape))
+                quote!(__atlas_b.broadcast(#loc, #value, #shape))
             }
             ExprKind::CallFn { .. } | ExprKind::Derivative { mode: Mode::Forward, .. } => {
                 return self.call(e, out).map(|call| self.bind(call, out)).unwrap_or_default();
@@ -554,7 +562,7 @@ impl Writer<'_> {
             DTypeRef::Fixed(d) => dtype(d, self.root),
             DTypeRef::Generic(_) => {
                 let r = dtype_ref(d, self.root);
-                quote!(__b.dtype(#r))
+                quote!(__atlas_b.dtype(#r))
             }
         }
     }

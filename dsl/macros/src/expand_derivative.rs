@@ -15,20 +15,20 @@ impl Writer<'_> {
         let call = match of {
             Callee::Fn(index) => {
                 let name = self.called(*index, e.token);
-                quote!(#name(__b #(, __args[#slots])*))
+                quote!(#name(__atlas_b #(, __atlas_args[#slots])*))
             }
             Callee::Builtin(op) => {
                 let op = variant(op.variant());
-                quote!(__b.unary(#loc, #root::UnaryOp::#op, __args[0]))
+                quote!(__atlas_b.unary(#loc, #root::UnaryOp::#op, __atlas_args[0]))
             }
         };
         let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
-        let f = quote!(|__b: &mut #root::Builder, __args| #call);
+        let f = quote!(|__atlas_b: &mut #root::Builder, __atlas_args| #call);
         Some(match mode {
-            Mode::Reverse => quote!(__b.gradient(#loc, [#(#args),*], #f)),
+            Mode::Reverse => quote!(__atlas_b.gradient(#loc, [#(#args),*], #f)),
             Mode::Forward => {
                 let tangents: Vec<TokenStream> = tangents.iter().map(|a| self.operand(a, out)).collect();
-                quote!(__b.jvp(#loc, [#(#args),*], [#(#tangents),*], #f))
+                quote!(__atlas_b.jvp(#loc, [#(#args),*], [#(#tangents),*], #f))
             }
         })
     }

@@ -17,11 +17,11 @@ impl Writer<'_> {
             }
             Extent::Dim(i) => {
                 let (d, loc) = (dim_variable(*i), self.loc(span));
-                self.bind(quote!(__b.dim_extent(#loc, #d)), out)
+                self.bind(quote!(__atlas_b.dim_extent(#loc, #d)), out)
             }
             Extent::Const(_) | Extent::Combined(..) => {
                 let (value, loc, text) = (self.whole_number(e, span, out), self.loc(span), self.extent_text(e));
-                self.bind(quote!(__b.extent(#loc, #text, #value)), out)
+                self.bind(quote!(__atlas_b.extent(#loc, #text, #value)), out)
             }
             Extent::Bad => quote!(1),
         }
@@ -35,7 +35,7 @@ impl Writer<'_> {
             Extent::Combined(op, a, b) => {
                 let (a, b) = (self.whole_number(a, span, out), self.whole_number(b, span, out));
                 let (op, loc, text) = (variant(op.variant()), self.loc(span), self.extent_text(e));
-                self.bind(quote!(__b.extent_of(#loc, #text, #root::BinaryOp::#op, #a, #b)), out)
+                self.bind(quote!(__atlas_b.extent_of(#loc, #text, #root::BinaryOp::#op, #a, #b)), out)
             }
             _ => {
                 let number = self.extent(e, span, out);

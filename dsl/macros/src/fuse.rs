@@ -2,6 +2,7 @@
 
 use crate::error::Errors;
 use crate::parse::named_crate;
+use crate::parse_tokens::plain_names;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
@@ -83,7 +84,7 @@ pub(crate) fn fuse(tokens: TokenStream) -> TokenStream {
         }
         Ok(all)
     };
-    let all = match Parser::parse2(read, tokens) {
+    let all = match Parser::parse2(read, plain_names(tokens)) {
         Ok(all) => all,
         Err(e) => {
             e.clone().into_iter().for_each(|e| errors.push(1, e.span(), &e));
@@ -121,7 +122,6 @@ fn expand(fused: &Fused, root: &TokenStream) -> TokenStream {
     let Fused { attrs, vis, name, options, parts } = fused;
     let (text, doc) = (name.unraw().to_string(), crate::expand::doc_text(attrs));
     let keep = options.iter().any(|o| o == "keep_f32");
-    let cfgs = attrs.iter().filter(|a| a.path().is_ident("cfg"));
     let parts = parts.iter().map(|part| {
         let kernel = part.kernel.to_token_stream();
         let names = part.names.iter().map(|(old, new)| {
@@ -130,20 +130,19 @@ fn expand(fused: &Fused, root: &TokenStream) -> TokenStream {
         });
         quote!(#root::Part { kernel: &#kernel, names: &[#(#names),*] })
     });
+    let register = crate::expand::register(name, root);
     quote! {
         #(#attrs)*
         #[allow(non_upper_case_globals, reason = "a kernel is used like a function")]
-        #vis static #name: #root::Fused = #root::Fused::new(#root::Fusion {
-            name: #text,
-            doc: #doc,
-            file: ::core::file!(),
-            parts: &[#(#parts),*],
-            keep_f32: #keep,
-        });
-        #(#cfgs)*
-        #[allow(deprecated, reason = "what a user deprecates is still registered")]
-        const _: () = {
-            #root::inventory::submit! { #root::Registered(&#name) }
+        #vis static #name: #root::Fused = {
+            #register
+            #root::Fused::new(#root::Fusion {
+                name: #text,
+                doc: #doc,
+                file: ::core::file!(),
+                parts: &[#(#parts),*],
+                keep_f32: #keep,
+            })
         };
     }
 }

@@ -20,7 +20,7 @@
 //! | 005 | unknown function or method |
 //! | 020 | Rust that is no part of the language |
 //! | 021 | number of arguments |
-//! | 022 | unknown element type or bound |
+//! | 022 | unknown element type or bound; an element type where none is wanted |
 //! | 023 | knob without usable values |
 //! | 024 | unused name, needless `mut` |
 //! | 025 | assignment to a name that is not `mut` |
@@ -50,6 +50,7 @@ mod names;
 mod nesting;
 mod parse;
 mod parse_loop;
+mod parse_tokens;
 mod parse_tune;
 mod parse_type;
 mod parse_unsupported;

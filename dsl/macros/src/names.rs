@@ -8,6 +8,8 @@ pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` w
 const SILU: &str = "`x * sigmoid(x)`";
 const SELECT: &str = "`select(condition, a, b)`";
 const NOTHING: &str = "";
+/// By `gelu`, which keeps its digits below 0.
+const ERFC: &str = "`select(x > 0.5, gelu(-1.4142135623730951 * x) * (-1.4142135623730951 / x), 1 - erf(x))`, in f32 right to 5 digits";
 
 /// How what other languages call so is written here; [`NOTHING`] where it cannot be, so that no near name is proposed.
 const WRITTEN: [(&str, &str); 48] = [
@@ -15,21 +17,21 @@ const WRITTEN: [(&str, &str); 48] = [
     ("all", "`min(condition.cast::<i32>(), axis = 1) != 0`"),
     ("any", "`max(condition.cast::<i32>(), axis = 1) > 0`"),
     ("arange", "`iota([A, B], axis)`"),
-    ("argmax", "`min(select(x == max(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
-    ("argmin", "`min(select(x == min(x, axis = 1), iota([A, B], 1), B), axis = 1)`"),
+    ("argmax", "`min(select(x == max(x, axis = 1) || x != x, iota([BN, D], 1), size(D)), axis = 1)`"),
+    ("argmin", "`min(select(x == min(x, axis = 1) || x != x, iota([BN, D], 1), size(D)), axis = 1)`"),
     ("asin", NOTHING),
     ("atan", NOTHING),
     ("ceil", "`-floor(-x)`"),
     ("clamp", "`min(max(x, low), high)`"),
     ("cosh", "`(exp(x) + exp(-x)) / 2`"),
     ("cumsum", "`dot(x, t)` with `t = select(iota([D, D], 0) <= iota([D, D], 1), 1.0, 0.0)`"),
-    ("erfc", "`1 - erf(x)`"),
-    ("expm1", "`exp(x) - 1`"),
+    ("erfc", ERFC),
+    ("expm1", "`select(abs(x) < 0.5, 2 * t / (1 - t), exp(x) - 1)` with `t = tanh(0.5 * x)`"),
     ("fma", "`a * b + c`"),
     ("isnan", "`x != x`"),
     ("ln", "`log(x)`"),
     ("log10", "`log(x) * 0.4342944819032518`"),
-    ("log1p", "`log(1 + x)`"),
+    ("log1p", "`select(w == 1, x, log(w) * (x / (w - 1)))` with `w = 1 + x`, where `x` is finite"),
     ("log2", "`log(x) * 1.4426950408889634`"),
     ("matmul", "`dot(a, b)`"),
     ("maximum", "`max(x, y)`"),
@@ -46,9 +48,9 @@ const WRITTEN: [(&str, &str); 48] = [
     ("relu", "`max(x, 0)`"),
     ("sign", "`select(x > 0, 1, select(x < 0, -1, 0))`"),
     ("silu", SILU),
-    ("sinh", "`(exp(x) - exp(-x)) / 2`"),
+    ("sinh", "`select(abs(x) < 1, 2 * t / (1 - t * t), (exp(x) - exp(-x)) / 2)` with `t = tanh(0.5 * x)`"),
     ("softmax", "`e / sum(e, axis = 1)` of `e = exp(x - max(x, axis = 1))`"),
-    ("softplus", "`0.5 * (x + abs(x)) + log(1.0 + exp(-abs(x)))`"),
+    ("softplus", "`max(x, 0) + log(1 + exp(-abs(x)))`, which is 0 where it is below the last digit of 1"),
     ("sort", NOTHING),
     ("square", "`x * x`"),
     ("std", "`sqrt(..)` of the mean of squares, by `sum(x, axis = 1)`"),

@@ -5,11 +5,12 @@ use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
 use crate::parse_loop::for_loop;
+use crate::parse_tokens::{plain_names, readable, refuse_attributes};
 use crate::parse_tune::knob;
 use crate::parse_type::type_name;
 use crate::parse_unsupported::unsupported;
 use atlas_vocabulary::{BinaryOp, Predicate};
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -46,7 +47,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (Option<syn::Pa
         Ok(())
     };
     // What syn says at the end is of a list left in the middle by a mistake already reported.
-    if let Err(e) = Parser::parse2(read, tokens)
+    if let Err(e) = Parser::parse2(read, plain_names(tokens))
         && errors.count() == 0
     {
         report(&e, errors);
@@ -182,6 +183,7 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors)
             kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
         } else {
             required = true;
+            refuse_attributes(&content.cursor().token_stream(), errors);
             let conditions = content.parse_terminated(syn::Expr::parse, Token![,])?;
             kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
         }
@@ -229,9 +231,10 @@ fn param(input: ParseStream<'_>) -> syn::Result<Param> {
 fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<Stmt>, bool)> {
     let content;
     braced!(content in input);
-    let tokens = tuple_indices(content.parse()?);
+    let tokens: TokenStream = content.parse()?;
     let before = errors.count();
-    let stmts = match syn::Block::parse_within.parse2(tokens) {
+    refuse_attributes(&tokens, errors);
+    let stmts = match syn::Block::parse_within.parse2(readable(tokens)) {
         Ok(stmts) => statements(&stmts, errors),
         Err(e) => {
             report(&e, errors);
@@ -239,35 +242,6 @@ fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<Stmt>,
         }
     };
     Ok((stmts, errors.count() > before))
-}
-
-/// Rewrites `x[g, n, ..]`, which is no Rust expression, to `x[(g, n, ..)]`.
-fn tuple_indices(tokens: TokenStream) -> TokenStream {
-    let mut out: Vec<TokenTree> = Vec::new();
-    for tree in tokens {
-        let TokenTree::Group(group) = tree else {
-            out.push(tree);
-            continue;
-        };
-        let after_operand = match out.last() {
-            Some(TokenTree::Ident(i)) => {
-                !matches!(i.to_string().as_str(), "in" | "return" | "else" | "match" | "if" | "mut")
-            }
-            Some(TokenTree::Group(g)) => g.delimiter() != Delimiter::Brace,
-            _ => false,
-        };
-        let mut inner = tuple_indices(group.stream());
-        let comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
-        if group.delimiter() == Delimiter::Bracket && after_operand && inner.clone().into_iter().any(|t| comma(&t)) {
-            let mut tuple = Group::new(Delimiter::Parenthesis, inner);
-            tuple.set_span(group.span());
-            inner = TokenTree::Group(tuple).into();
-        }
-        let mut rebuilt = Group::new(group.delimiter(), inner);
-        rebuilt.set_span(group.span());
-        out.push(TokenTree::Group(rebuilt));
-    }
-    out.into_iter().collect()
 }
 
 pub(crate) fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<Stmt> {
@@ -280,6 +254,8 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
         return statement(&syn::Stmt::Expr((*g.expr).clone(), *semi), errors);
     }
     match stmt {
+        // A `;` alone.
+        syn::Stmt::Expr(syn::Expr::Verbatim(nothing), _) if nothing.is_empty() => None,
         syn::Stmt::Local(local) => {
             if let Some(init) = &local.init
                 && let Some((_, other)) = &init.diverge
@@ -380,19 +356,25 @@ pub(crate) fn ident_of(e: &syn::Expr) -> Option<Ident> {
 }
 
 /// A called name and its type arguments.
-pub(crate) fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
+fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
     let syn::Expr::Path(p) = ungrouped(f) else { return None };
-    let segment = p.path.segments.first().filter(|_| p.path.segments.len() == 1)?;
+    let is_name = p.qself.is_none() && p.path.leading_colon.is_none() && p.path.segments.len() == 1;
+    let segment = p.path.segments.first().filter(|_| is_name)?;
     match &segment.arguments {
         syn::PathArguments::AngleBracketed(a) => Some((segment.ident.clone(), generics(a)?)),
         _ => Some((segment.ident.clone(), vec![])),
     }
 }
 
+/// A called name that is given no types.
+pub(crate) fn plain_callee(f: &syn::Expr) -> Option<Ident> {
+    callee(f).filter(|(_, types)| types.is_empty()).map(|(name, _)| name)
+}
+
 /// The function in `grad(f)` and `jvp(f)`.
 fn derivative(f: &syn::Expr) -> Option<(Mode, Ident)> {
     let syn::Expr::Call(c) = ungrouped(f) else { return None };
-    let mode = Mode::named(&callee(&c.func)?.0.to_string())?;
+    let mode = Mode::named(&plain_callee(&c.func)?.to_string())?;
     if c.args.len() == 1 { Some((mode, ident_of(&c.args[0])?)) } else { None }
 }
 
@@ -443,7 +425,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
         syn::Expr::Lit(l) => literal(&l.lit, errors)?,
         syn::Expr::Path(p) => match p.path.get_ident() {
             Some(name) => ExprKind::Name(name.clone()),
-            None => ExprKind::Path(p.path.clone()),
+            None => ExprKind::Path(p.clone()),
         },
         syn::Expr::Unary(u) => {
             let op = match u.op {

@@ -2,7 +2,7 @@
 
 use crate::ast::{Axis, Expr, Range, Stmt};
 use crate::error::{Errors, SourceRange};
-use crate::parse::{callee, expression, ident_of, statements, strip};
+use crate::parse::{expression, ident_of, plain_callee, statements, strip};
 use atlas_vocabulary::LoopKind;
 use proc_macro2::Ident;
 
@@ -23,7 +23,7 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
     }
     let body = statements(&f.body.stmts, errors);
     let (callee, args) = match strip(&f.expr) {
-        syn::Expr::Call(c) => (callee(&c.func).map(|(name, _)| name), c.args.iter().collect::<Vec<_>>()),
+        syn::Expr::Call(c) => (plain_callee(&c.func), c.args.iter().collect::<Vec<_>>()),
         _ => (None, vec![]),
     };
     if callee.as_ref().is_some_and(|c| c == "grid") {
@@ -55,7 +55,7 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
 /// `tiles(DIM, SIZE)` as its parts, if that is what the expression is.
 fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, Expr)>> {
     let syn::Expr::Call(c) = strip(e) else { return None };
-    callee(&c.func).filter(|(name, _)| name == "tiles")?;
+    plain_callee(&c.func).filter(|name| name == "tiles")?;
     if c.args.len() != 2 {
         errors.push(
             21,
@@ -76,7 +76,7 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
         return parts.map(|(dim, size)| Axis::Tiles { dim, size });
     }
     if let syn::Expr::Call(c) = strip(e)
-        && callee(&c.func).is_some_and(|(name, _)| name == "pairs")
+        && plain_callee(&c.func).is_some_and(|name| name == "pairs")
     {
         let parts = if c.args.len() == 1 { tiles(&c.args[0], errors) } else { None };
         if parts.is_none() {

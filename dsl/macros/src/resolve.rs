@@ -19,6 +19,13 @@ pub(crate) struct FnSignature {
     pub(crate) name: Ident,
     pub(crate) params: Vec<String>,
     pub(crate) results: usize,
+    /// It stands under a `cfg`, as another one of its name may.
+    conditional: bool,
+}
+
+/// True if attributes may leave out what they stand before.
+fn is_conditional(attrs: &[syn::Attribute]) -> bool {
+    attrs.iter().any(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr"))
 }
 
 /// Resolves every item.
@@ -39,17 +46,26 @@ pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
                 format!("`{}` is a built-in function; give the tile fn another name", f.name),
             );
         }
-        if signatures.iter().any(|s| s.name == f.name) {
-            errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
-        }
-        let params = f.params.iter().map(|p| p.unraw().to_string()).collect();
+        let params: Vec<String> = f.params.iter().map(|p| p.unraw().to_string()).collect();
         let results = match f.body.last() {
             Some(ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }) => {
                 list.len()
             }
             _ => 1,
         };
-        signatures.push(FnSignature { name: f.name.clone(), params, results });
+        let conditional = is_conditional(&f.attrs);
+        for before in signatures.iter().filter(|s| s.name == f.name) {
+            if !conditional && !before.conditional {
+                errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
+            } else if (params.len(), results) != (before.params.len(), before.results) {
+                let message = format!(
+                    "tile fn `{}` has two versions under `cfg`s, which must take as many arguments and give as many tiles",
+                    f.name
+                );
+                errors.push(4, f.name.span(), message);
+            }
+        }
+        signatures.push(FnSignature { name: f.name.clone(), params, results, conditional });
     }
     let fns: Vec<TileFn> = fn_asts.into_iter().map(|f| tile_fn(f, &signatures, errors)).collect();
     for (i, f) in fns.iter().enumerate() {
@@ -256,6 +272,13 @@ impl<'a> Resolver<'a> {
     pub(crate) fn lookup(&self, name: &Ident) -> Option<LocalId> {
         let name = name.to_string();
         self.scopes.iter().rev().find_map(|s| s.get(&name).copied())
+    }
+
+    /// The tile fn of a name, the first of several under `cfg`s, where it is called.
+    pub(crate) fn called(&mut self, name: &Ident) -> Option<usize> {
+        let all: Vec<usize> = (0..self.fns.len()).filter(|&i| self.fns[i].name == *name).collect();
+        self.calls.extend(all.iter().map(|&i| (i, name.span())));
+        all.first().copied()
     }
 
     /// Every name bound here.

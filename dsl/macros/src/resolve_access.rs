@@ -3,9 +3,8 @@
 use crate::ast;
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
-use crate::resolve_expr::is_const_name;
+use crate::resolve_expr::{const_path, is_const_name};
 use crate::tree::{Expr, ExprKind, Index, ParamKind};
-use syn::Path;
 
 impl Resolver<'_> {
     /// The tensor and the indices of `x[g, n, ..]`.
@@ -69,7 +68,8 @@ impl Resolver<'_> {
                 self.dims[dim].whole = true;
                 Index::Whole
             }
-            ast::ExprKind::Call { name, args, .. } if name == "span" => {
+            ast::ExprKind::Call { name, generics, args } if name == "span" => {
+                let _ = self.no_types(name, generics);
                 match self.arity(e, args, name, &["start", "LEN"]) {
                     Some(args) => Index::Span { start: self.expr(&args[0]), len: self.extent(&args[1]) },
                     None => Index::At(Expr { kind: ExprKind::Bad, place: e.place, token: e.token }),
@@ -107,7 +107,7 @@ impl Resolver<'_> {
                 } else if self.dims.iter().any(|d| d.name == *name) || self.knob(name).is_some() {
                     (name, format!("`{name}` is a number; it cannot be indexed"))
                 } else if is_const_name(name) {
-                    return Some(ExprKind::Table { name: Path::from(name.clone()), indices });
+                    return Some(ExprKind::Table { name: const_path(name), indices });
                 } else {
                     self.name(name);
                     return None;

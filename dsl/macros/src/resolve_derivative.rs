@@ -11,9 +11,8 @@ impl Resolver<'_> {
     pub(crate) fn derivative(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
         let ast::ExprKind::Derivative { mode, of, args } = &e.kind else { return None };
         let (mode, name) = (*mode, mode.name());
-        let (callee, params) = match (self.fns.iter().position(|f| f.name == *of), unary_named(of)) {
+        let (callee, params) = match (self.called(of), unary_named(of)) {
             (Some(index), _) => {
-                self.calls.push((index, of.span()));
                 let f = &self.fns[index];
                 if f.results != 1 {
                     self.errors.push(21, of.span(), format!("`{of}` gives {} tiles; `{name}` is of one", f.results));

@@ -9,7 +9,7 @@ use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 use std::cell::OnceCell;
-use syn::Path;
+use syn::ExprPath;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
 const FORMS: [&str; 21] = [
@@ -61,6 +61,11 @@ pub(crate) fn is_const_name(name: &Ident) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase)
 }
 
+/// A const by its name alone.
+pub(crate) fn const_path(name: &Ident) -> ExprPath {
+    ExprPath { attrs: vec![], qself: None, path: name.clone().into() }
+}
+
 impl Resolver<'_> {
     /// An expression; a mistake is reported and gives [`ExprKind::Bad`].
     pub(crate) fn expr(&mut self, e: &ast::Expr) -> Expr {
@@ -77,7 +82,7 @@ impl Resolver<'_> {
             ast::ExprKind::Literal { value, whole } => ExprKind::Literal { value: *value, whole: *whole },
             ast::ExprKind::Name(name) => self.name(name)?,
             ast::ExprKind::Path(path) => {
-                if !path.segments.last().is_some_and(|s| is_const_name(&s.ident)) {
+                if !path.path.segments.last().is_some_and(|s| is_const_name(&s.ident)) {
                     self.errors.push(
                         3,
                         e.place,
@@ -167,7 +172,7 @@ impl Resolver<'_> {
             return Some(ExprKind::Knob(i));
         }
         if is_const_name(name) {
-            return Some(ExprKind::Const(Path::from(name.clone())));
+            return Some(ExprKind::Const(const_path(name)));
         }
         let message = if self.ended.contains(&name.to_string()) {
             format!("`{name}` exists only inside the loop that binds it; declare `let mut {name}` before the loop")
@@ -204,12 +209,28 @@ impl Resolver<'_> {
         None
     }
 
+    /// Reports element types given to what takes none.
+    pub(crate) fn no_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
+        let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
+        let known = functions().chain(METHODS).any(|f| *name == f) || self.fns.iter().any(|f| f.name == *name);
+        // Of an unknown function another message says more.
+        if !known {
+            return Some(());
+        }
+        let cast = format!("cast what goes in or comes out, as in `x.cast::<{first}>()`");
+        let message = format!("`{name}` is given no element type: it takes that of its operands; {cast}");
+        self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);
+        None
+    }
+
     fn call(&mut self, e: &ast::Expr, name: &Ident, generics: &[Ident], args: &[ast::Expr]) -> Option<ExprKind> {
         let text = name.to_string();
-        if let Some(index) = self.fns.iter().position(|f| f.name == *name) {
+        if !matches!(text.as_str(), "zeros" | "full") {
+            self.no_types(name, generics)?;
+        }
+        if let Some(index) = self.called(name) {
             let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
             self.arity(e, args, name, &wanted)?;
-            self.calls.push((index, name.span()));
             let kind = ExprKind::CallFn { index, args: args.iter().map(|a| self.expr(a)).collect() };
             return self.one_of(kind, self.fns[index].results, e);
         }
@@ -317,11 +338,11 @@ impl Resolver<'_> {
     pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
         let (kind, results) = match &e.kind {
             ast::ExprKind::Derivative { .. } => self.derivative(e)?,
-            ast::ExprKind::Call { name, args, .. } if self.fns.iter().any(|f| f.name == *name) => {
-                let index = self.fns.iter().position(|f| f.name == *name)?;
+            ast::ExprKind::Call { name, generics, args } if self.fns.iter().any(|f| f.name == *name) => {
+                self.no_types(name, generics)?;
+                let index = self.called(name)?;
                 let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
                 self.arity(e, args, name, &wanted)?;
-                self.calls.push((index, name.span()));
                 let args = args.iter().map(|a| self.expr(a)).collect();
                 (ExprKind::CallFn { index, args }, self.fns[index].results)
             }
@@ -395,6 +416,9 @@ impl Resolver<'_> {
         generics: &[Ident],
         args: &[ast::Expr],
     ) -> Option<ExprKind> {
+        if name != "cast" {
+            self.no_types(name, generics)?;
+        }
         if let Some(op) = unary_named(name) {
             self.arity(e, args, name, &[])?;
             return Some(ExprKind::Unary(op, self.boxed(receiver)));
@@ -498,7 +522,14 @@ impl Resolver<'_> {
                 if is_const_name(name) {
                     return match self.knob(name) {
                         Some(i) => Extent::Knob(i),
-                        None => Extent::Const(Path::from(name.clone())),
+                        None if self.params.iter().any(|p| p.name == *name) => {
+                            let message = format!(
+                                "`{name}` is a parameter, known at a launch; an extent is known when a kernel is built"
+                            );
+                            self.errors.push(31, e.place, message);
+                            Extent::Bad
+                        }
+                        None => Extent::Const(const_path(name)),
                     };
                 }
                 self.bad_extent(e)
@@ -519,10 +550,11 @@ impl Resolver<'_> {
 
     /// A statement that is an expression: `store(..)`, or a mistake.
     pub(crate) fn expression_statement(&mut self, e: &ast::Expr) -> Option<Stmt> {
-        if let ast::ExprKind::Call { name, args, .. } = &e.kind
+        if let ast::ExprKind::Call { name, generics, args } = &e.kind
             && name == "store"
         {
             self.stores = true;
+            self.no_types(name, generics)?;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
             let value = self.expr(&args[1]);
             let (param, index) = self.access(&args[0], "store")?;

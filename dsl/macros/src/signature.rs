@@ -128,7 +128,29 @@ pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, 
         }
         params.push(Param { name: p.name.clone(), dtype, kind });
     }
+    for p in &params {
+        shared_name(ast, &p.name, &dims, errors);
+    }
     (params, dims)
+}
+
+/// Reports a parameter that has the name of a dim, a tile size or a type: a body would mean either one by it.
+fn shared_name(ast: &ast::Kernel, name: &Ident, dims: &[Dim], errors: &mut Errors) {
+    let other = if dims.iter().any(|d| d.name == *name) {
+        "a dim"
+    } else if is_upper(name) && knob(ast, &name.to_string()).is_some() {
+        "a knob"
+    } else if ast.types.iter().any(|t| t.name == *name) {
+        "a type parameter"
+    } else {
+        return;
+    };
+    let lower = name.to_string().to_lowercase();
+    errors.push(
+        4,
+        name.span(),
+        format!("`{name}` names a parameter and {other}; rename the parameter, as in `{lower}`"),
+    );
 }
 
 fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {
@@ -154,7 +176,9 @@ pub(crate) fn dtype_ref(kernel: Option<&ast::Kernel>, name: &Ident, errors: &mut
         return Some(DTypeRef::Fixed(d));
     }
     let generics: Vec<String> = types.iter().map(|t| t.name.to_string()).collect();
-    let known: Vec<&str> = DType::ALL.iter().map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
+    // Nothing is declared bool, and nothing casts to it.
+    let numbers = DType::ALL.iter().filter(|d| **d != DType::Bool);
+    let known: Vec<&str> = numbers.map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
     let hint = did_you_mean(&name.to_string(), known.iter().copied());
     let place = if kernel.is_none() { " of a tile fn" } else { "" };
     errors.push(

@@ -136,7 +136,9 @@ impl Size {
                 Size::Named { name: knob.name.to_string(), only }
             }
             (Extent::Dim(i), Some(k)) => Size::dim(*i, k),
-            (Extent::Const(path), _) => Size::Open(path.segments.last().map_or(String::new(), |s| s.ident.to_string())),
+            (Extent::Const(path), _) => {
+                Size::Open(path.path.segments.last().map_or(String::new(), |s| s.ident.to_string()))
+            }
             (Extent::Combined(op, a, b), _) => {
                 let side = |e: &Extent| {
                     let text = Size::of(e, kernel).to_string();
@@ -196,7 +198,7 @@ pub(crate) struct Coordinate {
 }
 
 /// A tile or a span of a dim.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cut {
     /// The dim that is sliced, by index and by name.
     pub(crate) dim: usize,
@@ -270,14 +272,19 @@ pub(crate) struct Edge {
     /// The load, as written and as a short text.
     pub(crate) place: SourceRange,
     pub(crate) load: String,
+    /// The element type of the tensor.
+    pub(crate) elem: Elem,
     pub(crate) cut: Cut,
 }
 
 impl Edge {
-    /// True if both are of one axis of one load.
+    /// True if both are of one axis of one load. A place alone does not say so: all that a repetition of a macro of the user's
+    /// writes stands at one.
     pub(crate) fn same(&self, other: &Edge) -> bool {
-        let key = |e: &Edge| (e.axis, e.repeats, e.cut.dim, format!("{:?} {:?}", e.place.start, e.place.end));
-        key(self) == key(other)
+        let place = |e: &Edge| format!("{:?} {:?}", e.place.start, e.place.end);
+        (self.axis, self.repeats, self.depth) == (other.axis, other.repeats, other.depth)
+            && self.cut == other.cut
+            && place(self) == place(other)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
-use syn::Path;
+use syn::ExprPath;
 
 /// The macro's input, resolved.
 pub(crate) struct File {
@@ -23,6 +23,13 @@ pub(crate) struct TileFn {
     pub(crate) tail: Vec<Expr>,
     /// Indices of the tile fns that it calls, and where.
     pub(crate) calls: Vec<(usize, Span)>,
+}
+
+impl TileFn {
+    /// The tile fns of the name that an index stands for: one, or those under `cfg`s, of which Rust takes one.
+    pub(crate) fn versions(fns: &[TileFn], index: usize) -> impl Iterator<Item = &TileFn> {
+        fns.iter().filter(move |f| f.ast.name == fns[index].ast.name)
+    }
 }
 
 /// A kernel.
@@ -118,7 +125,7 @@ pub(crate) enum Extent {
     Number(u32),
     Knob(usize),
     Dim(usize),
-    Const(Path),
+    Const(ExprPath),
     Combined(BinaryOp, Box<Extent>, Box<Extent>),
     Bad,
 }
@@ -199,13 +206,13 @@ pub(crate) enum ExprKind {
         value: f64,
         whole: bool,
     },
-    Const(Path),
+    Const(ExprPath),
     Local(LocalId),
     Scalar(usize),
     Knob(usize),
     Size(usize),
     Table {
-        name: Path,
+        name: ExprPath,
         indices: Vec<Expr>,
     },
     Unary(UnaryOp, Box<Expr>),

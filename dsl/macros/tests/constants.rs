@@ -21,6 +21,14 @@ const COUNT: u64 = 7;
 const LARGE: u64 = u64::MAX;
 const SMALL: u8 = 8;
 const WIDE: usize = 32;
+const TINY: u8 = 200;
+const SHORT: i16 = -300;
+const PLACE: isize = -5;
+const HALF: half::f16 = half::f16::from_f32_const(0.1);
+const BRAIN: half::bf16 = half::bf16::from_f32_const(0.1);
+const EXACT: [f64; 3] = [0.5, f64::INFINITY, f64::NAN];
+const TENTHS: [[f64; 2]; 2] = [[1.0, 0.5], [0.25, 0.1]];
+const BEYOND: [f64; 2] = [0.5, 1e300];
 const NEGATIVE: i32 = -2;
 const HUGE: i64 = 1 << 40;
 
@@ -38,6 +46,25 @@ atlas_kernel! {
             store(y[n], rest);
             store(j[n], load(i[n]) * COUNT);
         }
+    }
+
+    kernel kinds(x: &Tensor<f32, [N]>, i: &Tensor<i64, [N]>, y: &mut Tensor<f32, [N]>, j: &mut Tensor<i64, [N]>) {
+        for n in grid(tiles(N, 32)) {
+            store(y[n], load(x[n]) * TINY + SHORT + PLACE + HALF + BRAIN);
+            store(j[n], load(i[n]) * TINY + SHORT + PLACE);
+        }
+    }
+
+    kernel exact(y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 32)) { store(y[n], full::<f32>([32], EXACT[0] + EXACT[1])); }
+    }
+
+    kernel tenths(y: &mut Tensor<f64, [N]>) {
+        for n in grid(tiles(N, 32)) { store(y[n], full::<f64>([32], TENTHS[0][0].cast::<f64>())); }
+    }
+
+    kernel beyond(y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 32)) { store(y[n], full::<f32>([32], BEYOND[1])); }
     }
 
     kernel folded(y: &mut Tensor<f32, [F, N]>) {
@@ -115,6 +142,25 @@ fn numbers_keep_their_signs_and_kinds() {
     let floats = [0.0, 0.0, -0.0, -0.0, -0.0, -0.0, -0.0, 0.0];
     // The index of the first row is a zero too.
     assert_eq!(bits(&zeros), bits(&[&[0.0, 0.0], &floats[1..]].concat()), "{found:?}");
+}
+
+#[test]
+fn consts_of_every_type_are_numbers() {
+    let (tenth, brain) = (f64::from(HALF), f64::from(BRAIN));
+    assert_eq!(splats(&build(&kinds, &[]).unwrap()), [200.0, -300.0, -5.0, tenth, brain, 200.0, -300.0, -5.0]);
+}
+
+#[test]
+fn elements_of_tables_are_not_rounded() {
+    let k = build(&exact, &[]).unwrap();
+    let found: Vec<u32> = k.tables.values().flat_map(|t| &t.values).map(|x| x.to_bits()).collect();
+    assert_eq!(found, [0.5, f32::INFINITY, f32::NAN].map(f32::to_bits));
+    assert_eq!(
+        build(&tenths, &[]).unwrap_err(),
+        "ATL117: `TENTHS` has the element 0.1, but elements of a table are f32, of which the nearest is 0.10000000149011612; declare the const as an array of `f32`"
+    );
+    let message = build(&beyond, &[]).unwrap_err();
+    assert!(message.contains("ATL117") && message.contains("the nearest is inf"), "{message}");
 }
 
 #[test]

@@ -70,6 +70,42 @@ through! {
     2, 0..2 + 1, grid(tiles(N, 32)), { for n in grid(tiles(N, 16)) { store(y[n], 1.0); } }, N % 2 == 0
 }
 
+/// Statements, types and pairs of loads that a macro of the user's is given.
+macro_rules! pieces {
+    ($name:ident, $x:ident, $y:ident, $n:ident, $t:ty; $($s:stmt;)*) => {
+        gpu::atlas_kernel! {
+            #![crate = atlas_dsl]
+            kernel $name($x: &Tensor<$t, [N]>, $y: &mut Tensor<$t, [N]>) {
+                for $n in grid(tiles(N, 16)) {
+                    $($s;)*
+                    store($y[$n], min(a, <$t>::MAX) + <Seven as Numbers>::K + <Seven as Numbers>::TABLE[1].cast::<$t>());
+                }
+            }
+        }
+    };
+}
+
+struct Seven;
+trait Numbers {
+    const K: u8;
+    const TABLE: [f32; 2];
+}
+impl Numbers for Seven {
+    const K: u8 = 7;
+    const TABLE: [f32; 2] = [1.0, 9.0];
+}
+
+pieces!(of_floats, x, y, n, f32; let mut a = load(x[n]); let b = a * 2.0; a += b; for i in 0..3 { a += i.cast::<f32>() };);
+pieces!(of_whole, x, y, n, i32; let mut a = load(x[n]); let b = a; ;; a += b;);
+
+gpu::atlas_kernel! {
+    #![crate = atlas_dsl]
+    tile fn with_empty_statements(x) { let y = x + 1.0;; ; y }
+    kernel empty_statements(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 16)) { ; let mut a = load(x[n]);; for _ in 0..2 { a = with_empty_statements(a);; }; store(y[n], a);; };
+    }
+}
+
 gpu::kernels! {
     tile fn twice(x) { x + x }
     kernel renamed(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
@@ -104,6 +140,23 @@ fn a_macro_of_the_users_writes_kernels() {
     assert!(k.insts.values().any(|op| matches!(op, Op::Splat { value, .. } if *value == -1.5)));
     built(&whole, &[]);
     built(&gridded, &[]);
+}
+
+#[test]
+fn pieces_of_a_macro_keep_what_they_are() {
+    let numbers = |def| {
+        let k = built(def, &[]);
+        let number = |op: &Op| if let Op::Splat { value, .. } = op { Some(*value) } else { None };
+        let found: Vec<f64> = k.insts.values().filter_map(number).collect();
+        assert_eq!(k.tables.values().map(|t| &t.values[..]).collect::<Vec<_>>(), [[1.0, 9.0]]);
+        found
+    };
+    let found = numbers(&of_floats);
+    assert!(found.contains(&f64::from(f32::MAX)) && found.contains(&7.0), "{found:?}");
+    let found = numbers(&of_whole);
+    assert!(found.contains(&f64::from(i32::MAX)) && found.contains(&7.0), "{found:?}");
+    let k = built(&empty_statements, &[]);
+    assert_eq!(k.insts.values().filter(|op| matches!(op, Op::Store { .. })).count(), 1);
 }
 
 #[test]

@@ -211,15 +211,25 @@ impl Builder {
         self.push(loc, Op::ScalarParam(param))
     }
 
-    /// An element of a constant table, `TABLE[i][j]`. `values` is row-major.
-    pub fn table_get(&mut self, loc: Loc, name: &str, shape: &[u32], values: &[f32], indices: &[Operand]) -> Operand {
+    /// An element of a constant table, `TABLE[i][j]`. `values` is row-major, and each of them an f32.
+    pub fn table_get(&mut self, loc: Loc, name: &str, shape: &[u32], values: &[f64], indices: &[Operand]) -> Operand {
+        if let Some(&x) = values.iter().find(|&&x| f64::from(x as f32) != x && !x.is_nan()) {
+            let message = format!(
+                "`{name}` has the element {}, but elements of a table are f32, of which the nearest is {}; declare the const as an array of `f32`",
+                number(x),
+                number(f64::from(x as f32))
+            );
+            self.error(117, loc, message);
+            return Operand::Poison;
+        }
+        let values: Vec<f32> = values.iter().map(|&x| x as f32).collect();
         let bits = values.iter().map(|v| v.to_bits()).collect();
         let table = *self.tables.entry((name.to_owned(), shape.to_vec(), bits)).or_insert_with(|| {
             let tables = &mut self.kernel.tables;
             let is_free = |name: &String| tables.values().all(|t| t.name != *name);
             let numbered = (2..).map(|i| format!("{name}_{i}"));
             let name = std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default();
-            tables.push(TableData { name, shape: shape.to_vec(), values: values.to_vec() })
+            tables.push(TableData { name, shape: shape.to_vec(), values })
         });
         let indices = indices.iter().map(|&i| self.index_scalar(loc, i)).collect::<Option<Vec<_>>>();
         match indices {

@@ -52,6 +52,14 @@ atlas_kernel! {
         }
     }
 
+    pub kernel before_of_whole(x: &Tensor<i32, [N]>, j: &Tensor<i64, [N]>, y: &mut Tensor<i32, [N]>, z: &mut Tensor<i64, [N]>) {
+        for n in grid(tiles(N, 64)) {
+            store(y[n], max(load(x[span(n * 64 - 1, 64)]), load(x[n])));
+            store(z[n], max(load(j[span(n * 64 - 1, 64)]), load(j[n])));
+            store(y[n], load(x[span(n * 64 - 1, 64)]));
+        }
+    }
+
     pub kernel before(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
         for n in grid(tiles(N, 64)) {
             store(y[n], max(load(x[span(n * 64 - 1, 64)]), load(x[n])));

@@ -13,6 +13,15 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
+    kernel keeping_digits(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 64)) {
+            let xs = load(x[n]);
+            store(y[n], softplus(xs) + log1p(xs) + expm1(xs) + sinh(xs) + erfc(xs) + argmin(xs));
+        }
+    }
+}
+
+atlas_kernel! {
     kernel from_the_end(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [64] }
     {

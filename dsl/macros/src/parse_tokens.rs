@@ -1,0 +1,130 @@
+//! What is done to tokens before `syn` reads them: names, indices, and what macros of the user's leave around statements.
+
+use crate::error::Errors;
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+
+/// Writes `r#x` as `x`, which is the same name, but for words that are no names otherwise, such as `r#type`.
+pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
+    if !has_raw_names(&tokens) {
+        return tokens;
+    }
+    tokens
+        .into_iter()
+        .map(|tree| match tree {
+            TokenTree::Ident(name) => TokenTree::Ident(plain_name(&name).unwrap_or(name)),
+            TokenTree::Group(group) if has_raw_names(&group.stream()) => {
+                let inner = plain_names(group.stream());
+                rebuilt(&group, inner)
+            }
+            other => other,
+        })
+        .collect()
+}
+
+fn has_raw_names(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|tree| match tree {
+        TokenTree::Ident(name) => plain_name(&name).is_some(),
+        TokenTree::Group(group) => has_raw_names(&group.stream()),
+        _ => false,
+    })
+}
+
+/// `x` of `r#x`, where that is a name too. `gen` is a word since Rust 2024, of which `syn` does not know.
+fn plain_name(name: &Ident) -> Option<Ident> {
+    let text = name.to_string();
+    let plain = text.strip_prefix("r#").filter(|plain| *plain != "gen")?;
+    syn::parse_str::<Ident>(plain).is_ok().then(|| Ident::new(plain, name.span()))
+}
+
+/// A group with other tokens in it.
+fn rebuilt(group: &Group, inner: TokenStream) -> TokenTree {
+    let mut rebuilt = Group::new(group.delimiter(), inner);
+    rebuilt.set_span(group.span());
+    TokenTree::Group(rebuilt)
+}
+
+/// A body as `syn` can read it.
+///
+/// `x[g, n, ..]`, which is no Rust expression, becomes `x[(g, n, ..)]`. A `$s:stmt` of a macro of the user's comes in a group
+/// without delimiters, in which `syn` finds expressions alone: a `let`, and a lone `;`, is taken out.
+pub(crate) fn readable(tokens: TokenStream) -> TokenStream {
+    let mut out: Vec<TokenTree> = Vec::new();
+    for tree in tokens {
+        let TokenTree::Group(group) = tree else {
+            out.push(tree);
+            continue;
+        };
+        let after_operand = match out.last() {
+            Some(TokenTree::Ident(i)) => {
+                !matches!(i.to_string().as_str(), "in" | "return" | "else" | "match" | "if" | "mut")
+            }
+            Some(TokenTree::Group(g)) => g.delimiter() != Delimiter::Brace,
+            _ => false,
+        };
+        let mut inner = readable(group.stream());
+        if group.delimiter() == Delimiter::None && is_statement(&inner) {
+            out.extend(inner);
+            continue;
+        }
+        let comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
+        if group.delimiter() == Delimiter::Bracket && after_operand && inner.clone().into_iter().any(|t| comma(&t)) {
+            let mut tuple = Group::new(Delimiter::Parenthesis, inner);
+            tuple.set_span(group.span());
+            inner = TokenTree::Group(tuple).into();
+        }
+        out.push(rebuilt(&group, inner));
+    }
+    out.into_iter().collect()
+}
+
+/// True for what is a statement and surely no expression.
+fn is_statement(tokens: &TokenStream) -> bool {
+    match tokens.clone().into_iter().next() {
+        Some(TokenTree::Ident(first)) => first == "let",
+        Some(TokenTree::Punct(first)) => first.as_char() == ';',
+        _ => false,
+    }
+}
+
+/// Reports every attribute. Statements are one kernel's: what a `cfg` leaves out would be checked and counted all the same.
+pub(crate) fn refuse_attributes(tokens: &TokenStream, errors: &mut Errors) {
+    let mut hash: Option<Span> = None;
+    for tree in tokens.clone() {
+        match tree {
+            TokenTree::Punct(p) if p.as_char() == '#' => hash = Some(p.span()),
+            TokenTree::Punct(p) if p.as_char() == '!' && hash.is_some() => {}
+            TokenTree::Group(group) => {
+                if let Some(start) = hash.take()
+                    && group.delimiter() == Delimiter::Bracket
+                {
+                    refuse_attribute(start, &group, errors);
+                }
+                refuse_attributes(&group.stream(), errors);
+            }
+            _ => hash = None,
+        }
+    }
+}
+
+fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
+    let name = first_word(group.stream());
+    let message = match name.as_str() {
+        "doc" => {
+            "what a statement does is said behind `//`; documentation stands before a kernel or a tile fn".to_owned()
+        }
+        "cfg" | "cfg_attr" => format!(
+            "`{name}` has no meaning on part of a kernel: write two kernels or tile fns, each with its `#[cfg(..)]`, or choose by a const, as in `select(FLAG == 1, a, b)` with `const FLAG: u32 = cfg!(..) as u32;`"
+        ),
+        _ => format!("`{name}` has no meaning on part of a kernel; write it before the kernel or the tile fn"),
+    };
+    errors.push(20, crate::error::SourceRange { start, end: group.span_close() }, message);
+}
+
+/// The word that tokens begin with, also where they are a `$m:meta` of a macro of the user's.
+fn first_word(tokens: TokenStream) -> String {
+    match tokens.into_iter().next() {
+        Some(TokenTree::Group(group)) => first_word(group.stream()),
+        Some(word) => word.to_string(),
+        None => String::new(),
+    }
+}
