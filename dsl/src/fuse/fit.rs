@@ -62,7 +62,8 @@ pub(super) fn fitted(
     fits: &[Option<Fit>],
 ) -> Result<(Rc<Kernel>, Option<String>), String> {
     let mut kernel = kernel;
-    for (axis, fit) in fits.iter().enumerate() {
+    // Of two axes that are widened the last one goes first: each gets in front of those that are tiles already.
+    for (axis, fit) in fits.iter().enumerate().rev() {
         let (store, ..) = the_store(&kernel, param)?;
         let made = match *fit {
             Some(Fit::Narrow { size, beside }) => narrow(&kernel, store, axis, size, beside),

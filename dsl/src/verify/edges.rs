@@ -139,7 +139,8 @@ fn writes_invalid(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str, to: Param)
     Diagnostic::new(227, loc, message)
         .note(format!(
             "say what stands there, `load({tensor}[..]).or(v)`: `v` is 0 for what is added, 1 for a factor, the least number \
-             for a side of `max`; or store to the same {what} of `{dim}`"
+             for a side of `max`; or store to the same {what} of `{dim}`, whose place is known to be the same if both have the \
+             name of a `let`, or one formula"
         ))
 }
 
