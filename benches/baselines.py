@@ -27,7 +27,7 @@ from baselines.work import rates
 
 # An unfused bf16 chain rounds after each operation, and may miss the bound of one rounding. It still counts as a
 # baseline up to this multiple of the bound.
-RIVAL_SLACK = 4.0
+BASELINE_SLACK = 4.0
 
 
 def arguments():
@@ -99,7 +99,7 @@ class Run:
             error = check.rel_error(output, work.reference, work.rows)
             row["rel_err"] = finite(error)
             row["within_tolerance"] = error <= work.tolerance
-            row["counts"] = error <= work.tolerance * RIVAL_SLACK
+            row["counts"] = error <= work.tolerance * BASELINE_SLACK
         except (Exception, timing.WallLimit) as error:
             row["error"] = f"{type(error).__name__}: {error}"[:800]
             fn = None

@@ -59,7 +59,7 @@ pub use atlas_tile_interp as tile_interp;
 pub use half;
 
 /// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that
-/// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `README.md`.
+/// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `docs/src/shipping.md`.
 ///
 /// `atlas::bundle!();` is the one that the build script made with `atlas_build::bundle()`.
 ///

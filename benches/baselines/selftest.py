@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from baselines import check, memory, omega, oracle, windows, works
 
-# An unfused bf16 chain may miss the bound of one rounding; see `RIVAL_SLACK`.
+# An unfused bf16 chain may miss the bound of one rounding; see `BASELINE_SLACK`.
 SLACK = 4.0
 EXACT = 1e-12
 # What a mistake in f64 must exceed.

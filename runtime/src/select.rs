@@ -38,7 +38,7 @@ pub struct Candidate {
 /// What the model says of a config.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// VerifiedKernel, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
+    /// Legal, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
     Legal(Option<Cost>),
     /// Illegal, with the reason.
     Refused(String),
@@ -354,7 +354,7 @@ impl Selection {
         self.legal().next().map(|c| &c.config)
     }
 
-    /// VerifiedKernel candidates, best first.
+    /// Legal candidates, best first.
     pub fn legal(&self) -> impl Iterator<Item = &Candidate> {
         self.candidates.iter().filter(|c| matches!(c.outcome, Outcome::Legal(_)))
     }

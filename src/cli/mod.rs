@@ -19,8 +19,8 @@
 //! | `simulate` | `verify` in the simulator |
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
-//! | `record` | the machine on which a measurement was taken |
-//! | `turn` | whose turn it is to measure on a GPU |
+//! | `host_info` | the machine on which a measurement was taken |
+//! | `gpu_lock` | one process measures on a GPU at a time |
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
 //! | `print` | what is said to stdout and told to stderr |
 //! | `show` | tables, progress, JSON |

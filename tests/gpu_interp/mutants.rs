@@ -17,7 +17,7 @@ enum Notices {
     /// The verifier, by this rule.
     Verifier(u16),
     /// The GPU IR interpreter: a fault or a wrong number.
-    Executor,
+    Interpreter,
     /// Neither of them, but the simulator of PTX.
     Simulator,
 }
@@ -105,54 +105,54 @@ const ROWS: &[Row] = &[
     row("a wait left out", "interleave_copies", Notices::Verifier(421), COPIES, |k| {
         edits::without(k, |op| matches!(op, Op::Wait(..)))
     }),
-    row("a release left out", "interleave_copies", Notices::Executor, PRODUCTS, |k| {
+    row("a release left out", "interleave_copies", Notices::Interpreter, PRODUCTS, |k| {
         edits::without(k, |op| matches!(op, Op::Release(_)))
     }),
-    row("a release too early", "interleave_copies", Notices::Executor, PRODUCTS, edits::early_releases),
-    row("a guarded fill left out", "expand_loops", Notices::Executor, AHEAD, |k| {
+    row("a release too early", "interleave_copies", Notices::Interpreter, PRODUCTS, edits::early_releases),
+    row("a guarded fill left out", "expand_loops", Notices::Interpreter, AHEAD, |k| {
         edits::without(k, |op| matches!(op, Op::If(..)))
     }),
-    row("a commit left out", "expand_loops", Notices::Executor, COPIES, |k| {
+    row("a commit left out", "expand_loops", Notices::Interpreter, COPIES, |k| {
         edits::without(k, |op| matches!(op, Op::Commit(..)))
     }),
-    row("two commits exchanged", "expand_loops", Notices::Executor, &["twice"], edits::exchanged_commits),
-    row("a copy left out", "lower_tiles", Notices::Executor, COPIES, |k| {
+    row("two commits exchanged", "expand_loops", Notices::Interpreter, &["twice"], edits::exchanged_commits),
+    row("a copy left out", "lower_tiles", Notices::Interpreter, COPIES, |k| {
         edits::without(k, |op| matches!(op, Op::Copy { .. }))
     }),
     row("a copy left open", "select_copy_atoms", Notices::Verifier(460), COPIES, edits::open_copies),
-    row("a ring of a stage less", "expand_loops", Notices::Executor, AHEAD, edits::shallower_rings),
-    row("an acquired number off by one", "expand_loops", Notices::Executor, COPIES, |k| {
+    row("a ring of a stage less", "expand_loops", Notices::Interpreter, AHEAD, edits::shallower_rings),
+    row("an acquired number off by one", "expand_loops", Notices::Interpreter, COPIES, |k| {
         edits::numbers_further(k, |op| matches!(op, Op::Acquire(..)))
     }),
-    row("an awaited number off by one", "expand_loops", Notices::Executor, COPIES, |k| {
+    row("an awaited number off by one", "expand_loops", Notices::Interpreter, COPIES, |k| {
         edits::numbers_further(k, |op| matches!(op, Op::Wait(..)))
     }),
-    row("an acquired slot that stays", "lower_rings", Notices::Executor, AHEAD, |k| {
+    row("an acquired slot that stays", "lower_rings", Notices::Interpreter, AHEAD, |k| {
         edits::first_slots(k, |op| matches!(op, Op::Acquire(..)))
     }),
-    row("an awaited slot that stays", "lower_rings", Notices::Executor, AHEAD, |k| {
+    row("an awaited slot that stays", "lower_rings", Notices::Interpreter, AHEAD, |k| {
         edits::first_slots(k, |op| matches!(op, Op::Wait(..)))
     }),
-    row("a cursor one further", "lower_rings", Notices::Executor, AHEAD, edits::cursors_further),
-    row("an inverted guard", "expand_loops", Notices::Executor, AHEAD, edits::inverted_guards),
-    row("a loop that begins late", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, false, 1.0)),
-    row("a loop that ends early", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, true, -1.0)),
-    row("a loop that ends late", "lower_tiles", Notices::Executor, LOOPS, |k| edits::bounds_off(k, true, 1.0)),
-    row("a loop that carries what came in", "lower_tiles", Notices::Executor, PRODUCTS, |k| edits::stale_yields(k, 0)),
-    row("a carried operand that stays", "carry_operands", Notices::Executor, CARRIED, |k| edits::stale_yields(k, 2)),
-    row("another one that stays", "carry_operands", Notices::Executor, CARRIED, |k| edits::stale_yields(k, 3)),
-    row("an accumulator dropped", "interleave_copies", Notices::Executor, PRODUCTS, edits::without_accumulators),
+    row("a cursor one further", "lower_rings", Notices::Interpreter, AHEAD, edits::cursors_further),
+    row("an inverted guard", "expand_loops", Notices::Interpreter, AHEAD, edits::inverted_guards),
+    row("a loop that begins late", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, false, 1.0)),
+    row("a loop that ends early", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, true, -1.0)),
+    row("a loop that ends late", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, true, 1.0)),
+    row("a loop that carries what came in", "lower_tiles", Notices::Interpreter, PRODUCTS, |k| edits::stale_yields(k, 0)),
+    row("a carried operand that stays", "carry_operands", Notices::Interpreter, CARRIED, |k| edits::stale_yields(k, 2)),
+    row("another one that stays", "carry_operands", Notices::Interpreter, CARRIED, |k| edits::stale_yields(k, 3)),
+    row("an accumulator dropped", "interleave_copies", Notices::Interpreter, PRODUCTS, edits::without_accumulators),
     row(
         "an operand a step further",
         "lower_products",
-        Notices::Executor,
+        Notices::Interpreter,
         &["product", "two stages", "chained"],
         edits::operands_further,
     ),
     row("an operand out of its buffer", "lower_tiles", Notices::Verifier(430), COPIES, |k| {
         edits::right_operands(k, |b| SharedRef { origin: (4096, 0), ..b })
     }),
-    row("an operand transposed", "lower_tiles", Notices::Executor, &["chained", "twice", "edges"], |k| {
+    row("an operand transposed", "lower_tiles", Notices::Interpreter, &["chained", "twice", "edges"], |k| {
         edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b })
     }),
     row(
@@ -169,30 +169,30 @@ const ROWS: &[Row] = &[
         COPIES,
         edits::weaker_product_waits,
     ),
-    row("edges left as they are", "lower_tiles", Notices::Executor, &["edges"], edits::without_refills_of_folds),
-    row("a tile that is said to be inside", "lower_tiles", Notices::Executor, PRODUCTS, edits::claimed_inside),
+    row("edges left as they are", "lower_tiles", Notices::Interpreter, &["edges"], edits::without_refills_of_folds),
+    row("a tile that is said to be inside", "lower_tiles", Notices::Interpreter, PRODUCTS, edits::claimed_inside),
     row(
         "a row of tiles further",
         "lower_tiles",
-        Notices::Executor,
+        Notices::Interpreter,
         &["transposed", "chained", "twice", "edges", "sums", "state"],
         |k| edits::next_tiles(k, 0),
     ),
-    row("a column of tiles further", "lower_tiles", Notices::Executor, PRODUCTS, |k| edits::next_tiles(k, 1)),
-    row("a store left out", "lower_tiles", Notices::Executor, LOOPS, |k| {
+    row("a column of tiles further", "lower_tiles", Notices::Interpreter, PRODUCTS, |k| edits::next_tiles(k, 1)),
+    row("a store left out", "lower_tiles", Notices::Interpreter, LOOPS, |k| {
         edits::without(k, |op| matches!(op, Op::StoreGlobal { .. }))
     }),
-    row("a tile not kept", "lower_tiles", Notices::Executor, &["edges", "steps", "steps in f32", "masked"], |k| {
+    row("a tile not kept", "lower_tiles", Notices::Interpreter, &["edges", "steps", "steps in f32", "masked"], |k| {
         edits::without(k, |op| matches!(op, Op::StoreShared { .. }))
     }),
     row("zeros left out", "insert_barriers", Notices::Simulator, &["steps in f32"], |k| {
         edits::without(k, |op| matches!(op, Op::ZeroShared(_)))
     }),
-    row("a range left out", "split_tiles", Notices::Executor, &["columns"], |k| {
+    row("a range left out", "split_tiles", Notices::Interpreter, &["columns"], |k| {
         edits::without(k, |op| matches!(op, Op::StoreGlobal { .. }))
     }),
-    row("a range of the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_columns),
-    row("a range stored to the first columns", "split_tiles", Notices::Executor, &["columns"], edits::first_stores),
+    row("a range of the first columns", "split_tiles", Notices::Interpreter, &["columns"], edits::first_columns),
+    row("a range stored to the first columns", "split_tiles", Notices::Interpreter, &["columns"], edits::first_stores),
     row("a layout not changed", "lower_tiles", Notices::Verifier(420), &["chained", "sums"], |k| {
         edits::replaced(k, |op| if let Op::ConvertLayout(v) = op { Some(Op::Rematerialize(*v)) } else { None })
     }),
@@ -209,7 +209,7 @@ const ROWS: &[Row] = &[
     row(
         "a weaker wait for copies",
         "insert_barriers",
-        Notices::Executor,
+        Notices::Interpreter,
         &["product", "two stages", "one stage", "transposed", "twice", "edges", "masked"],
         edits::weaker_copy_waits,
     ),
@@ -228,13 +228,13 @@ const ROWS: &[Row] = &[
         edits::other_forms(k, |form| matches!(form, AccessKind::Vector { .. }).then_some(AccessKind::Matrix))
     }),
     row("an access without a form", "select_accesses", Notices::Verifier(460), LOOPS, edits::without_forms),
-    row("a coordinate one further", "lower_programs", Notices::Executor, PRODUCTS, edits::coordinates_further),
-    row("a quotient that is not divided", "lower_programs", Notices::Executor, GROUPED, |k| {
+    row("a coordinate one further", "lower_programs", Notices::Interpreter, PRODUCTS, edits::coordinates_further),
+    row("a quotient that is not divided", "lower_programs", Notices::Interpreter, GROUPED, |k| {
         edits::replaced(k, |op| {
             if let Op::Unsigned(UnsignedOp::Div, v, _) = op { Some(Op::Rematerialize(*v)) } else { None }
         })
     }),
-    row("a last group taken for a whole one", "lower_programs", Notices::Executor, GROUPED, |k| {
+    row("a last group taken for a whole one", "lower_programs", Notices::Interpreter, GROUPED, |k| {
         edits::replaced(k, |op| {
             if let Op::Unsigned(UnsignedOp::Min, _, v) = op { Some(Op::Rematerialize(*v)) } else { None }
         })
@@ -251,7 +251,7 @@ fn noticed(subject: &Subject, trial: &Trial<'_>, mutant: &Kernel, passed: &Passe
     let faults =
         manners(mutant, passed.constructs).into_iter().filter_map(|manner| trial.execute(mutant, manner).err());
     if let Some(fault) = faults.map(|f| f.to_string()).next() {
-        return Some((Notices::Executor, fault));
+        return Some((Notices::Interpreter, fault));
     }
     let lowered = finished(subject, mutant, passed.pass)?;
     simulated(subject, &lowered).map(|said| (Notices::Simulator, said))

@@ -5,7 +5,7 @@ use std::fmt;
 /// How the warps of a CTA share out the tile of a product: so many along its rows, so many along its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WarpGrid {
-    /// Warps along the rows; each has every so-manieth block of rows.
+    /// Warps along the rows; with `r` of them, each has every r-th block of rows.
     pub rows: u32,
     /// Warps along the columns; each has a range of them.
     pub cols: u32,

@@ -13,6 +13,8 @@ use atlas_sim::{decode, launch, syntax};
 
 /// Warp instructions of one launch; the largest kernels take a tenth.
 const BUDGET: u64 = 1 << 22;
+/// The same for each program of a grid: tiles of one element make many.
+const PROGRAM_BUDGET: u64 = 1 << 15;
 
 /// The buffers after a launch on a GPU.
 pub(super) fn on_gpu(
@@ -85,7 +87,8 @@ impl<'a> Ready<'a> {
                 Policy::Adversarial => Approximation::Up,
                 Policy::Random => Approximation::Random,
             };
-            let options = Options { policy, seed, approximation, budget: BUDGET, ..Options::default() };
+            let budget = BUDGET.max(grid.saturating_mul(PROGRAM_BUDGET));
+            let options = Options { policy, seed, approximation, budget, ..Options::default() };
             launch::run(&launch, &mut memory, &options)?;
         }
         let read = |(argument, &at): (&Argument, &u64)| match argument {
