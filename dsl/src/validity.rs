@@ -88,7 +88,10 @@ impl Validity {
 
     /// The constraints that each of some values has for every size, in a kernel whose loops may not be finished: none for a
     /// value that is computed from a tile that a loop carries.
-    pub(crate) fn of_each(kernel: &Kernel, values: impl IntoIterator<Item = Value>) -> BTreeMap<Value, Vec<Constraint>> {
+    pub(crate) fn of_each(
+        kernel: &Kernel,
+        values: impl IntoIterator<Item = Value>,
+    ) -> BTreeMap<Value, Vec<Constraint>> {
         let mut v = Validity { constraints: SecondaryMap::new(), carried: SecondaryMap::new(), by_source: true };
         // Whether a value's constraints are known.
         let mut known: BTreeMap<Value, bool> = BTreeMap::new();

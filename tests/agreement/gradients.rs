@@ -371,7 +371,15 @@ fn a_side_that_is_not_taken_counts_nothing_whatever_its_slope() {
         let all = [
             twice(&|x| above(x, &|x| 1.0 / x)),
             twice(&|x| if x > 0.25 { 0.5 / x.sqrt() } else { 0.0 }),
-            twice(&|x| if x >= 2.0 { 2.0 * x } else if x > 0.0 { x.ln() + 1.0 } else { 3.0 }),
+            twice(&|x| {
+                if x >= 2.0 {
+                    2.0 * x
+                } else if x > 0.0 {
+                    x.ln() + 1.0
+                } else {
+                    3.0
+                }
+            }),
             twice(&|x| above(x, &|x| 1.0 / x + if x > 1.0 { 2.0 * x.ln() / x } else { 0.0 })),
             twice(&|x| above(x, &|x| if x > 1.0 { 1.0 } else { 2.0 } / x + x.ln() + 1.0)),
             twice(&|x| above(x, &|x| 2.0 / x)),

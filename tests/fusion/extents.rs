@@ -118,7 +118,12 @@ fuse! {
 }
 
 /// What a kernel makes of inputs on the CPU, in every config and without one; its outputs have these shapes.
-fn made(kernel: &'static KernelDef, inputs: &[(&[f32], &[usize])], outputs: &[&[usize]], what: &str) -> Vec<Vec<Vec<f32>>> {
+fn made(
+    kernel: &'static KernelDef,
+    inputs: &[(&[f32], &[usize])],
+    outputs: &[&[usize]],
+    what: &str,
+) -> Vec<Vec<Vec<f32>>> {
     let cpu = Device::cpu();
     let configs = kernel.configs();
     let inputs: Vec<Tensor> = inputs.iter().map(|(x, shape)| cpu.tensor_from(x, shape.to_vec()).unwrap()).collect();
@@ -164,12 +169,28 @@ fn a_dim_of_one_element_is_read_as_any_other() {
             })
             .collect();
         let of_sums: [&'static KernelDef; 12] = [
-            &elements_rows, &elements_elements, &elements_spans, &tiles_rows, &tiles_elements, &tiles_spans, &rows_rows,
-            &rows_elements, &rows_spans, &columns_rows, &columns_elements, &columns_spans,
+            &elements_rows,
+            &elements_elements,
+            &elements_spans,
+            &tiles_rows,
+            &tiles_elements,
+            &tiles_spans,
+            &rows_rows,
+            &rows_elements,
+            &rows_spans,
+            &columns_rows,
+            &columns_elements,
+            &columns_spans,
         ];
         let of_firsts: [&'static KernelDef; 8] = [
-            &elements_first, &elements_first_column, &tiles_first, &tiles_first_column, &rows_first, &rows_first_column,
-            &columns_first, &columns_first_column,
+            &elements_first,
+            &elements_first_column,
+            &tiles_first,
+            &tiles_first_column,
+            &rows_first,
+            &rows_first_column,
+            &columns_first,
+            &columns_first_column,
         ];
         let of_neighbours: [&'static KernelDef; 4] =
             [&elements_neighbours, &tiles_neighbours, &rows_neighbours, &columns_neighbours];

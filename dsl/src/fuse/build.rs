@@ -58,7 +58,13 @@ impl Graft<'_> {
     }
 
     /// The config of a maker: its own knobs, and its grid as the load wants it.
-    pub(super) fn covered_config(&mut self, part: usize, param: usize, slices: &[Slice], dims: &[Dim]) -> Grafted<Config> {
+    pub(super) fn covered_config(
+        &mut self,
+        part: usize,
+        param: usize,
+        slices: &[Slice],
+        dims: &[Dim],
+    ) -> Grafted<Config> {
         let linked = &self.links().parts[part];
         let mut config = self.own_config(part);
         let ParamDef::Tensor { dims: own, .. } = &linked.def.params[param] else { return Ok(config) };

@@ -70,7 +70,9 @@ pub(super) fn is_all(reader: &Kernel, slice: Slice, reach: Reach, size: DimSize)
     match slice {
         Slice::Whole => true,
         Slice::Tile { size: n, .. } if whole(n) && reach != Reach::Anywhere => true,
-        Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n } => whole(n) && constant(reader, v) == Some(0),
+        Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n } => {
+            whole(n) && constant(reader, v) == Some(0)
+        }
         Slice::At(_) => false,
     }
 }

@@ -407,9 +407,10 @@ impl<'p> Graft<'p> {
         };
         let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
         let fits = fits(&kernel, param, &self.kernel, &loaded, in_loop).map_err(|why| refuse(231, why))?;
-        let (kernel, why_whole) = self.shared.fitted(kernel, param, fits).map_err(|why| {
-            refusal(&self.plan.links, reader.0, maker, 231, &why, loc)
-        })?;
+        let (kernel, why_whole) = self
+            .shared
+            .fitted(kernel, param, fits)
+            .map_err(|why| refusal(&self.plan.links, reader.0, maker, 231, &why, loc))?;
         let (elements, remark) = remark(self.links(), reader.0, maker, &kernel);
         if elements >= LARGE_TILE.max(self.largest) {
             (self.largest, self.kernel.remark) = (elements, Some(remark));
@@ -429,8 +430,7 @@ impl<'p> Graft<'p> {
             }
             _ => true,
         };
-        let edges =
-            Edges::of(&kernel, param, stored, value, &loaded, is_counted).map_err(|why| refuse(232, why))?;
+        let edges = Edges::of(&kernel, param, stored, value, &loaded, is_counted).map_err(|why| refuse(232, why))?;
         let moved = places.iter().filter_map(|(_, p)| p.value());
         let astray = stored.iter().zip(&loaded).filter(|(_, (_, reach))| *reach == Reach::Anywhere);
         let astray: Vec<Value> = astray.filter_map(|(slice, _)| coordinate(slice)).collect();

@@ -33,13 +33,20 @@ type Entry = (For, Block, Vec<Value>);
 /// A maker that was made to fit, or why it cannot be.
 type Fitted = (Rc<Kernel>, Option<String>);
 
+/// A maker, which of its tensors was wanted how, and what came of it. Kernels are kept, so that each has an address of its own.
+struct Known {
+    kernel: Rc<Kernel>,
+    param: usize,
+    fits: Vec<Option<Fit>>,
+    made: Fitted,
+}
+
 /// What of makers was written.
 #[derive(Default)]
 pub(super) struct Shared {
     /// By kernel and operation.
     entries: BTreeMap<(usize, Inst), Vec<Entry>>,
-    /// By kernel, parameter and fits. Kernels are kept, so that each has an address of its own.
-    fitted: Vec<(Rc<Kernel>, usize, Vec<Option<Fit>>, Fitted)>,
+    fitted: Vec<Known>,
     /// For how many tiles each part was written.
     tiles: BTreeMap<usize, usize>,
 }
@@ -63,14 +70,12 @@ impl Shared {
         param: usize,
         fits: Vec<Option<Fit>>,
     ) -> Result<Fitted, String> {
-        let is_it = |f: &&(Rc<Kernel>, usize, Vec<Option<Fit>>, Fitted)| {
-            Rc::ptr_eq(&f.0, &kernel) && f.1 == param && f.2 == fits
-        };
-        if let Some((.., known)) = self.fitted.iter().find(is_it) {
-            return Ok(known.clone());
+        let is_it = |f: &&Known| Rc::ptr_eq(&f.kernel, &kernel) && f.param == param && f.fits == fits;
+        if let Some(known) = self.fitted.iter().find(is_it) {
+            return Ok(known.made.clone());
         }
         let made = fitted(kernel.clone(), param, &fits)?;
-        self.fitted.push((kernel, param, fits, made.clone()));
+        self.fitted.push(Known { kernel, param, fits, made: made.clone() });
         Ok(made)
     }
 
