@@ -54,14 +54,13 @@ pub(super) fn fits(
     Ok(wanted.iter().enumerate().map(of).collect())
 }
 
+/// A maker as far as it was made to fit, and the axes that it could not be made to fit along, with the reasons.
+pub(super) type Fitted = (Rc<Kernel>, Vec<(usize, String)>);
+
 /// A maker that stores tiles as they are wanted where it stored the whole of an axis, or one element of it; else why it
-/// cannot.
-pub(super) fn fitted(
-    kernel: Rc<Kernel>,
-    param: usize,
-    fits: &[Option<Fit>],
-) -> Result<(Rc<Kernel>, Option<String>), String> {
-    let mut kernel = kernel;
+/// cannot, of each axis.
+pub(super) fn fitted(kernel: Rc<Kernel>, param: usize, fits: &[Option<Fit>]) -> Result<Fitted, String> {
+    let (mut kernel, mut unfit) = (kernel, Vec::new());
     // Of two axes that are widened the last one goes first: each gets in front of those that are tiles already.
     for (axis, fit) in fits.iter().enumerate().rev() {
         let (store, ..) = the_store(&kernel, param)?;
@@ -73,10 +72,10 @@ pub(super) fn fitted(
         match made {
             // Without what was stored before, and would be made for nothing.
             Ok(made) => kernel = Rc::new(compact(&made)),
-            Err(why) => return Ok((kernel, Some(why))),
+            Err(why) => unfit.push((axis, why)),
         }
     }
-    Ok((kernel, None))
+    Ok((kernel, unfit))
 }
 
 /// Elements of the largest tile of a kernel.

@@ -407,7 +407,7 @@ impl<'p> Graft<'p> {
         };
         let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
         let fits = fits(&kernel, param, &self.kernel, &loaded, in_loop).map_err(|why| refuse(231, why))?;
-        let (kernel, why_whole) = self
+        let (kernel, unfit) = self
             .shared
             .fitted(kernel, param, fits)
             .map_err(|why| refusal(&self.plan.links, reader.0, maker, 231, &why, loc))?;
@@ -420,13 +420,14 @@ impl<'p> Graft<'p> {
             return Err(refuse(231, why));
         }
         let places = cover(&kernel, stored, &self.kernel, &loaded, own_dims).map_err(|why| {
-            let whole = why_whole.map(|why| format!(", for {why}")).unwrap_or_default();
-            refuse(231, format!("{why}{whole}"))
+            let unfit = unfit.iter().find(|(axis, _)| *axis == why.axis);
+            let because = unfit.map(|(_, why)| format!(", for {why}")).unwrap_or_default();
+            refuse(231, format!("{why}{because}"))
         })?;
         let is_counted = |axis: usize| match own[axis] {
             Slice::At(v) => {
                 constant(&self.kernel, v).is_some()
-                    || is_counted_point(&self.kernel, Slice::Span { start: v, len: 1 }, own_dims[axis])
+                    || is_counted_point(&self.kernel, Slice::Tile { index: v, size: 1 }, own_dims[axis])
             }
             _ => true,
         };

@@ -6,7 +6,7 @@
 //! What is left of such growth, where a loop moves all that is read, is bounded.
 
 use super::cover::MakerCoordinate;
-use super::fit::{Fit, fitted};
+use super::fit::{Fit, Fitted, fitted};
 use super::links::Links;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Inst, Value};
@@ -29,9 +29,6 @@ pub(super) enum For {
 
 /// An operation that was written: for what, in which block, and its results.
 type Entry = (For, Block, Vec<Value>);
-
-/// A maker that was made to fit, or why it cannot be.
-type Fitted = (Rc<Kernel>, Option<String>);
 
 /// A maker, which of its tensors was wanted how, and what came of it. Kernels are kept, so that each has an address of its own.
 struct Known {
