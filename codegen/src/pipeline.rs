@@ -36,9 +36,13 @@ pub fn run_with_notes(
 ) -> Result<VerifiedKernel<Lowered>, CompileError> {
     let Platform { target, machine } = on.into();
     let cx = &mut Cx { schedule, target, machine: &machine, notes };
-    let placed = place(tile, cx, &mut watch)?;
-    let scheduled = self::schedule(placed, cx, &mut watch)?;
-    lower(scheduled, cx, &mut watch)
+    let lowered = place(tile, cx, &mut watch)
+        .and_then(|placed| self::schedule(placed, cx, &mut watch))
+        .and_then(|scheduled| lower(scheduled, cx, &mut watch));
+    lowered.map_err(|e| match (e, &tile.remark) {
+        (CompileError::Refused(reason), Some(remark)) => CompileError::Refused(format!("{reason}; {remark}")),
+        (e, _) => e,
+    })
 }
 
 /// Tile IR to a kernel whose tiles have places.

@@ -254,6 +254,8 @@ pub struct Kernel {
     pub name: String,
     /// Source file of the kernel, if it came from `atlas_kernel!`.
     pub source_file: Option<String>,
+    /// What to say where it fits no machine: which tile of a fused kernel is large, and what helps.
+    pub remark: Option<String>,
     /// Named dims.
     pub dims: PrimaryMap<Dim, DimData>,
     /// Parameters in signature order.
@@ -284,6 +286,7 @@ impl Kernel {
         Kernel {
             name: name.into(),
             source_file: None,
+            remark: None,
             dims: PrimaryMap::new(),
             params: PrimaryMap::new(),
             tables: PrimaryMap::new(),

@@ -34,6 +34,7 @@ use crate::ir::{Kernel, ParamKind, ValueDef};
 use crate::op::{Op, Slice};
 use crate::reach::{Reach, constant, is_counted_point, reach};
 use cranelift_entity::SecondaryMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The elements of a tile are valid only where `slice` lies inside `dim` along `axis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,50 @@ impl Validity {
     /// The same for every size that its dims may have: what is legal must not depend on that.
     pub(crate) fn by_source(kernel: &Kernel) -> Validity {
         Validity::analyse(kernel, true)
+    }
+
+    /// The constraints that each of some values has for every size, in a kernel whose loops may not be finished: none for a
+    /// value that is computed from a tile that a loop carries.
+    pub(crate) fn of_each(
+        kernel: &Kernel,
+        values: impl IntoIterator<Item = Value>,
+    ) -> BTreeMap<Value, Vec<Constraint>> {
+        let mut v = Validity { constraints: SecondaryMap::new(), carried: SecondaryMap::new(), by_source: true };
+        // Whether a value's constraints are known.
+        let mut known: BTreeMap<Value, bool> = BTreeMap::new();
+        let mut found = BTreeMap::new();
+        for value in values {
+            let mut open = vec![value];
+            while let Some(&top) = open.last() {
+                let mut operands = Vec::new();
+                let op = match kernel.def_op(top).map(|d| d.1) {
+                    _ if known.contains_key(&top) => None,
+                    Some(op) if !kernel.ty(top).shape.is_empty() && !matches!(op, Op::Loop { .. }) => {
+                        op.visit_operands(|w| operands.push(w));
+                        Some(op)
+                    }
+                    // A scalar has no axis that could have an edge.
+                    _ => {
+                        known.insert(top, kernel.ty(top).shape.is_empty());
+                        None
+                    }
+                };
+                let before = open.len();
+                open.extend(operands.iter().filter(|w| !known.contains_key(w)));
+                if open.len() > before {
+                    continue;
+                }
+                if let Some(op) = op {
+                    v.constraints[top] = v.transfer(kernel, op);
+                    known.insert(top, operands.iter().all(|w| known[w]));
+                }
+                open.pop();
+            }
+            if known[&value] {
+                found.insert(value, v.constraints[value].clone());
+            }
+        }
+        found
     }
 
     /// What makes elements of a tile invalid; empty if all are valid.
@@ -209,30 +254,39 @@ impl Validity {
     }
 }
 
-/// How far formulas of scalars are followed: each step may double the work.
-pub(crate) const DEEPEST: u32 = 8;
-
 /// True if two integer scalars, seen from one place, are the same number: one value, or one formula of such values.
 pub fn same_number(kernel: &Kernel, v: Value, w: Value) -> bool {
-    same_formula(kernel, v, w, DEEPEST)
-}
-
-fn same_formula(kernel: &Kernel, v: Value, w: Value, depth: u32) -> bool {
-    let same = |v: &Value, w: &Value| depth > 0 && same_formula(kernel, *v, *w, depth - 1);
-    if v == w {
-        return true;
+    let (mut open, mut seen) = (vec![(v, w)], BTreeSet::new());
+    // All pairs must be the same, so each is looked at once, however deep the formulas are.
+    while let Some((v, w)) = open.pop() {
+        if v == w || !seen.insert((v, w)) {
+            continue;
+        }
+        if let (Some(a), Some(b)) = (constant(kernel, v), constant(kernel, w)) {
+            if a == b {
+                continue;
+            }
+            return false;
+        }
+        let is_same = match (kernel.def_op(v).map(|d| d.1), kernel.def_op(w).map(|d| d.1)) {
+            (Some(Op::Unary(f, x)), Some(Op::Unary(g, y))) => {
+                open.push((*x, *y));
+                f == g
+            }
+            (Some(Op::Binary(f, a, b)), Some(Op::Binary(g, c, d))) => {
+                open.extend([(*a, *c), (*b, *d)]);
+                f == g
+            }
+            (Some(Op::DimSize(a)), Some(Op::DimSize(b))) => a == b,
+            (Some(Op::DimTiles { dim: a, size: m }), Some(Op::DimTiles { dim: b, size: n })) => (a, m) == (b, n),
+            (Some(Op::ScalarParam(a)), Some(Op::ScalarParam(b))) => a == b,
+            _ => false,
+        };
+        if !is_same {
+            return false;
+        }
     }
-    if let (Some(a), Some(b)) = (constant(kernel, v), constant(kernel, w)) {
-        return a == b;
-    }
-    match (kernel.def_op(v).map(|d| d.1), kernel.def_op(w).map(|d| d.1)) {
-        (Some(Op::Unary(f, x)), Some(Op::Unary(g, y))) => f == g && same(x, y),
-        (Some(Op::Binary(f, a, b)), Some(Op::Binary(g, c, d))) => f == g && same(a, c) && same(b, d),
-        (Some(Op::DimSize(a)), Some(Op::DimSize(b))) => a == b,
-        (Some(Op::DimTiles { dim: a, size: m }), Some(Op::DimTiles { dim: b, size: n })) => (a, m) == (b, n),
-        (Some(Op::ScalarParam(a)), Some(Op::ScalarParam(b))) => a == b,
-        _ => false,
-    }
+    true
 }
 
 /// True if two slices, seen from one place, pick the same elements.

@@ -3,7 +3,7 @@
 use atlas_dsl::op::{Op, Slice};
 use atlas_dsl::reach::{Reach, reach};
 use atlas_dsl::validity::Validity;
-use atlas_dsl::{Dim, Kernel, Value, parse_kernel, same_kernel};
+use atlas_dsl::{Dim, Kernel, Value, parse_kernel, same_kernel, verify};
 
 /// One element makes no axis, so it has no edge.
 fn no_edge(k: &Kernel, slice: Slice, dim: Dim) -> bool {
@@ -136,4 +136,38 @@ fn operations_pass_constraints_on() {
     assert_eq!(of("%t = transpose %a %u = transpose %t %r = neg %u"), [n(0), d(1)]);
     let carried = "%z = splat 0 : f32[16, 8] %r = loop %i in %zero..%two carry (%c = %z) { %s = add %c, %a yield %s }";
     assert_eq!(of(carried), [n(0), d(1)]);
+}
+
+/// A kernel that stores to the place that it loads from, with the place computed twice; the second formula ends with `last`.
+fn copied_to_a_place(deep: usize, last: &str) -> Kernel {
+    let formula = |name: &str, last: &str| {
+        let steps = (0..deep).map(|i| {
+            let from = if i == 0 { "%at".to_owned() } else { format!("%{name}{}", i - 1) };
+            // Each step has the one before twice.
+            format!("%{name}{i} = add {from}, {from} ")
+        });
+        let steps: String = steps.collect();
+        format!("{steps} %{name} = {last} %{name}{}, %two ", deep - 1)
+    };
+    let text = format!(
+        "kernel @k(%x: f32[N], %y: out f32[G, N], %at: i32)
+         dims N: ?1, G: ?1
+         grid (%g) = (G) {{
+           %two = splat 2 : i32
+           %at = scalar %at : i32
+           {} {} %v = load %x[%a ..+ 4] store %y[%g, %b ..+ 4], %v
+         }}",
+        formula("a", "mul"),
+        formula("b", last)
+    );
+    parse_kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+#[test]
+fn formulas_are_the_same_however_deep_they_are() {
+    for deep in [1, 9, 17, 300, 20_000] {
+        assert!(verify(copied_to_a_place(deep, "mul")).is_ok(), "{deep}");
+        let why = verify(copied_to_a_place(deep, "add")).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("ATL227") && why.contains("a `let`"), "{deep}: {why}");
+    }
 }

@@ -95,3 +95,90 @@ fn past_an_or_stands_zero() {
         vec![[slope, along, vec![padded; n], valid].concat()]
     });
 }
+
+atlas_kernel! {
+    tile fn keep(x) { x.or(0.0) }
+    tile fn kept_product(x, y) { (x * y).or(2.0) * y }
+
+    /// Whole rows along the rows one element on, of which the last element is none.
+    kernel tangents(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>, z: &mut Tensor<f32, [N, D]>)
+    tune { BN: [4, 1, 3] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let v = load(x[n, ..]);
+            let w = load(x[n, span(1, D)]);
+            store(y[n], sum(jvp(keep)(v, w) + 1.0, axis = 1));
+            store(z[n, ..], jvp(keep)(v, w).or(50.0));
+        }
+    }
+
+    /// A tangent from another tensor with the argument's own edge, which the loop carries out, and one that is moved.
+    kernel ragged(x: &Tensor<f32, [N, D]>, t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [F, N]>)
+    tune { BN: [4, 1, 3], BD: [8, 1, 16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut same = zeros::<f32>([BN, BD]);
+            let mut moved = zeros::<f32>([BN, 1]);
+            let mut products = zeros::<f32>([BN, 1]);
+            for d in tiles(D, BD) {
+                let xs = load(x[n, d]);
+                same += jvp(keep)(xs, load(t[n, d]));
+                let next = load(t[n, span(d * BD + 1, BD)]);
+                moved += sum(jvp(keep)(xs, next) + 1.0, axis = 1);
+                products += sum(jvp(kept_product)(xs, load(t[n, d]), next, 1.0) + 1.0, axis = 1);
+            }
+            store(y[0, n], sum(same, axis = 1));
+            store(y[1, n], moved);
+            store(y[2, n], products);
+        }
+    }
+
+    /// Past the rows, which both have, stands 0; past the columns of the tangent nothing.
+    kernel of_both_kinds(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [G]>)
+    {
+        for g in grid(G) {
+            store(y[g], sum(jvp(keep)(load(x[span(0, 8), span(0, 16)]), load(x[span(0, 8), span(1, 16)])) + 1.0));
+        }
+    }
+
+    /// Stores what nobody computed.
+    kernel uncomputed(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(N) {
+            store(y[n], jvp(keep)(load(x[span(n, 1)]), load(x[span(n + 1, 1)])));
+        }
+    }
+}
+
+#[test]
+fn an_or_says_nothing_of_a_tangent() {
+    for (n, d) in [(1, 4), (7, 9), (5, 1)] {
+        let args = [random(F32, &[n, d]), output(F32, &[n]), output(F32, &[n, d])];
+        agrees_with(&tangents, &args, 1e-6, |a| {
+            let sums = a[0].chunks(d).map(|r| r[1..].iter().map(|x| x + 1.0).sum()).collect();
+            let along = a[0].chunks(d).flat_map(|r| r[1..].iter().copied().chain([50.0])).collect();
+            vec![sums, along]
+        });
+    }
+    for (n, d) in [(7, 21), (5, 1), (4, 16)] {
+        let args = [random(F32, &[n, d]), input(F32, &[n, d], |i| 0.5 + i as f64 * 0.01), output(F32, &[3, n])];
+        agrees_with(&ragged, &args, 1e-5, |a| {
+            let rows = |f: &dyn Fn(&[f64], &[f64]) -> f64| {
+                a[0].chunks(d).zip(a[1].chunks(d)).map(|(x, t)| f(x, t)).collect::<Vec<f64>>()
+            };
+            let same = rows(&|_, t| t.iter().sum());
+            let moved = rows(&|_, t| t[1..].iter().map(|t| t + 1.0).sum());
+            let products = rows(&|x, t| (0..d - 1).map(|j| t[j + 1] * t[j] * t[j] + 2.0 * x[j] * t[j] + 1.0).sum());
+            vec![[same, moved, products].concat()]
+        });
+    }
+    let (n, d) = (5, 9);
+    agrees_with(&of_both_kinds, &[random(F32, &[n, d]), output(F32, &[1])], 1e-6, |a| {
+        vec![vec![a[0].chunks(d).flat_map(|r| &r[1..]).sum::<f64>() + 8.0 * (d - 1) as f64]]
+    });
+    let cpu = Device::cpu();
+    let x = Tensor::zeros(&cpu, F32, [4]).unwrap();
+    let mut y = Tensor::zeros(&cpu, F32, [4]).unwrap();
+    let refused = uncomputed.launch(&cpu, args!(&x, &mut y)).unwrap_err().to_string();
+    assert!(refused.contains("ATL227"), "{refused}");
+}

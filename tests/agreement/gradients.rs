@@ -296,3 +296,96 @@ fn a_function_gives_several_tiles() {
         agrees(&two, &[random(dtype, &[100]), output(dtype, &[100]), output(dtype, &[100])], 0.0);
     }
 }
+
+atlas_kernel! {
+    tile fn product_of(a, b) { a * b * b }
+    tile fn slopes_of_one(x) { let (a, b) = grad(product_of)(x, x); a + b }
+    tile fn along_one(x) { jvp(product_of)(x, x, 1.0, 2.0) }
+
+    /// Derivatives of derivatives of functions that are given one tile twice.
+    kernel of_a_tile_twice(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
+    tune { BN: [32, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n]);
+            store(y[0, n], grad(slopes_of_one)(xs));
+            store(y[1, n], jvp(slopes_of_one)(xs, 1.0));
+            store(y[2, n], grad(along_one)(xs));
+            store(y[3, n], jvp(along_one)(xs, xs));
+        }
+    }
+
+    tile fn log_above(x) { select(x > 0.0, log(x), 0.0) }
+    tile fn root_above(x) { max(sqrt(x), 0.5) }
+    tile fn nested_above(x) { select(x < 2.0, select(x > 0.0, x * log(x), 3.0 * x), x * x) }
+    tile fn shared_above(x) { let l = log(x); select(x > 0.0, l, 0.0) + select(x > 1.0, l * l, 1.0) }
+    tile fn shared_within(x) { let l = log(x); select(x > 0.0, select(x > 1.0, l, 2.0 * l) + l * x, 0.0) }
+    tile fn filled_above(x) { select(x > 0.0, (log(x) * 2.0).or(1.0), 0.0) }
+    tile fn chosen_above(x) { let l = sqrt(x); min(l, select(x > 0.0, 2.0, -1.0)) * min(l, -1.0) }
+    tile fn second_above(x) { grad(log_above)(x) }
+
+    /// Where a side that is not taken has an infinite slope.
+    kernel not_taken(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
+    tune { BN: [32, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n]);
+            store(y[0, n], grad(log_above)(xs));
+            store(y[1, n], jvp(log_above)(xs, 1.0));
+            store(y[2, n], grad(root_above)(xs));
+            store(y[3, n], jvp(root_above)(xs, 1.0));
+            store(y[4, n], grad(nested_above)(xs));
+            store(y[5, n], jvp(nested_above)(xs, 1.0));
+            store(y[6, n], grad(shared_above)(xs));
+            store(y[7, n], jvp(shared_above)(xs, 1.0));
+            store(y[8, n], grad(shared_within)(xs));
+            store(y[9, n], jvp(shared_within)(xs, 1.0));
+            store(y[10, n], grad(filled_above)(xs));
+            store(y[11, n], jvp(filled_above)(xs, 1.0));
+            store(y[12, n], grad(chosen_above)(xs));
+            store(y[13, n], jvp(chosen_above)(xs, 1.0));
+            store(y[14, n], grad(second_above)(xs));
+            store(y[15, n], jvp(second_above)(xs, 1.0));
+        }
+    }
+}
+
+#[test]
+fn a_derivative_of_one_tile_given_twice_has_a_derivative() {
+    agrees_with(&of_a_tile_twice, &[random(F32, &[50]), output(F32, &[4, 50])], 1e-5, |a| {
+        // b² + 2ab at a = b = x, and b² + 4ab.
+        let each = |f: &dyn Fn(f64) -> f64| a[0].iter().map(|&x| f(x)).collect::<Vec<f64>>();
+        vec![[each(&|x| 6.0 * x), each(&|x| 6.0 * x), each(&|x| 10.0 * x), each(&|x| 10.0 * x * x)].concat()]
+    });
+}
+
+#[test]
+fn a_side_that_is_not_taken_counts_nothing_whatever_its_slope() {
+    let given = [input(F32, &[7], |i| [0.0, 0.5, 1.5, 3.0, 0.25, 0.0, 0.75][i]), output(F32, &[16, 7])];
+    agrees_with(&not_taken, &given, 2e-5, |a| {
+        let twice = |f: &dyn Fn(f64) -> f64| {
+            let each: Vec<f64> = a[0].iter().map(|&x| f(x)).collect();
+            [each.clone(), each].concat()
+        };
+        let above = |x: f64, f: &dyn Fn(f64) -> f64| if x > 0.0 { f(x) } else { 0.0 };
+        let all = [
+            twice(&|x| above(x, &|x| 1.0 / x)),
+            twice(&|x| if x > 0.25 { 0.5 / x.sqrt() } else { 0.0 }),
+            twice(&|x| {
+                if x >= 2.0 {
+                    2.0 * x
+                } else if x > 0.0 {
+                    x.ln() + 1.0
+                } else {
+                    3.0
+                }
+            }),
+            twice(&|x| above(x, &|x| 1.0 / x + if x > 1.0 { 2.0 * x.ln() / x } else { 0.0 })),
+            twice(&|x| above(x, &|x| if x > 1.0 { 1.0 } else { 2.0 } / x + x.ln() + 1.0)),
+            twice(&|x| above(x, &|x| 2.0 / x)),
+            twice(&|x| above(x, &|x| -0.5 / x.sqrt())),
+            twice(&|x| above(x, &|x| -1.0 / (x * x))),
+        ];
+        vec![all.concat()]
+    });
+}

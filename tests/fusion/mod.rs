@@ -1,6 +1,8 @@
 //! Fusion: `fuse!`, what it refuses, what it leaves in memory, and that fused kernels compute what their parts do.
 
 mod edges;
+mod extents;
+mod growth;
 mod random;
 mod refusals;
 mod rows;

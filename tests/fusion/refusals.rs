@@ -110,7 +110,7 @@ fn said(kernel: &'static atlas::dsl::KernelDef, rank: usize) -> String {
     kernel.launch(&cpu, args).err().map_or_else(|| format!("{} has no error", kernel.name), |e| e.to_string())
 }
 
-fn has(text: &str, code: &str, words: &[&str]) {
+pub(super) fn has(text: &str, code: &str, words: &[&str]) {
     let missing: Vec<&&str> = words.iter().filter(|w| !text.contains(**w)).collect();
     assert!(text.contains(code) && missing.is_empty(), "{missing:?} not in: {text}");
 }

@@ -31,6 +31,27 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel sum_of_row(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(N) {
+            store(y[n], sum(load(x[n, ..])));
+        }
+    }
+
+    kernel beside_all(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], exp(load(x[n]) - max(load(x[..]))));
+        }
+    }
+}
+
+fuse! {
+    kernel beside_all_sums = sum_of_row >> beside_all;
+}
+
 const BF16: DType = DType::Bf16;
 
 fn small(shape: &[usize]) -> crate::agreement::Given {
@@ -144,5 +165,17 @@ fn no_tensor_between_kernels_is_in_memory() {
         assert!(at.0 <= 2 * all && at.1 == all, "{target}: {at:?}");
         let at = moved(&maps, target, &[&[64, 256]], &[64, 256]);
         assert_eq!(at, (all, all), "{target}");
+    }
+}
+
+/// A tile of all rows, which the CPU has room for.
+#[test]
+fn a_tile_that_no_gpu_holds_is_named() {
+    let device = Device::sim_with("sm_90".parse().unwrap(), SimOptions::default(), CacheDir::Off);
+    let x = Tensor::zeros(&device, DType::F32, [64, 1024]).unwrap();
+    let mut y = Tensor::zeros(&device, DType::F32, [64]).unwrap();
+    let said = beside_all_sums.launch(&device, args!(&x, &mut y)).unwrap_err().to_string();
+    for words in ["ATL302", "`sum_of_row` makes a tile of 65536 elements", "end the fusion with `sum_of_row`"] {
+        assert!(said.contains(words), "{words} not in: {said}");
     }
 }

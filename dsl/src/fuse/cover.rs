@@ -25,6 +25,16 @@ pub(super) enum MakerCoordinate {
     First,
 }
 
+impl MakerCoordinate {
+    /// The value that says it.
+    pub(super) fn value(&self) -> Option<Value> {
+        match *self {
+            MakerCoordinate::Index(v) | MakerCoordinate::Start(v) => Some(v),
+            MakerCoordinate::First => None,
+        }
+    }
+}
+
 /// Why a load is not covered: how the tensor is read and how it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Uncovered {
@@ -54,6 +64,19 @@ pub(super) fn wanted_size(slice: Slice, dim: DimSize) -> Option<u32> {
     }
 }
 
+/// True if a slice is all of a dim from its first element, so that who stores the dim whole stores it.
+pub(super) fn is_all(reader: &Kernel, slice: Slice, reach: Reach, size: DimSize) -> bool {
+    let whole = |n: u32| size == DimSize::Const(n.into());
+    match slice {
+        Slice::Whole => true,
+        Slice::Tile { size: n, .. } if whole(n) && reach != Reach::Anywhere => true,
+        Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n } => {
+            whole(n) && constant(reader, v) == Some(0)
+        }
+        Slice::At(_) => false,
+    }
+}
+
 /// What the coordinates of a maker are if it stores `stored` and `loaded` is read in `reader`. `dims` are those of the
 /// tensor in `reader`.
 pub(super) fn cover(
@@ -76,14 +99,9 @@ pub(super) fn cover(
             (Slice::Tile { size: 1, .. }, Slice::At(v) | Slice::Span { start: v, len: 1 }) => MakerCoordinate::Index(v),
             (Slice::Tile { size: m, .. }, Slice::Span { start: v, len: n }) if m == n => MakerCoordinate::Start(v),
             (Slice::Tile { size: n, .. }, Slice::Whole) if whole(n) => MakerCoordinate::First,
-            (Slice::Whole, Slice::Whole) => continue,
-            // All of it, from its first element.
-            (Slice::Whole, Slice::Tile { size: n, .. }) if whole(n) && reach != Reach::Anywhere => continue,
-            (Slice::Whole, Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n })
-                if whole(n) && constant(reader, v) == Some(0) =>
-            {
-                continue;
-            }
+            // The one element there is.
+            (Slice::At(_), Slice::Whole) if whole(1) => MakerCoordinate::First,
+            (Slice::Whole, l) if is_all(reader, l, reach, size) => continue,
             _ => return Err(uncovered()),
         };
         let (Slice::At(coord) | Slice::Tile { index: coord, .. }) = s else { return Err(uncovered()) };

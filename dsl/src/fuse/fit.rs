@@ -1,6 +1,7 @@
 //! A maker's kernel made to store the tiles that its reader wants, where it can be.
 
-use super::cover::wanted_size;
+use super::cover::{is_all, wanted_size};
+use super::links::Links;
 use super::maker::{axis_dim, the_store};
 use super::narrow::narrow;
 use super::signature::number;
@@ -8,39 +9,89 @@ use super::widen::{MOST_ELEMENTS, widen};
 use crate::config::Config;
 use crate::def::KernelDef;
 use crate::entity::Param;
-use crate::ir::{DimSize, Kernel};
+use crate::ir::Kernel;
 use crate::op::Slice;
+use crate::reach::Reach;
 use crate::rewrite::compact;
 use std::rc::Rc;
 
-/// A maker that stores tiles as they are wanted where it stored the whole of an axis, or one element of it; else why it
-/// cannot. `in_loop` says of a slice that a loop of the reader goes over it.
-pub(super) fn fitted(
-    kernel: Rc<Kernel>,
+/// Elements of a tile that is worth a remark where a kernel does not fit.
+pub(super) const LARGE_TILE: u64 = 1 << 14;
+
+/// How an axis of what a maker stores is made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// Stored whole, and wanted in tiles; something may be made of the whole axis beside them.
+    Narrow { size: u32, beside: bool },
+    /// Stored element by element, and wanted in tiles.
+    Widen { size: u32 },
+}
+
+/// How each axis of what a maker stores is to be made anew. `in_loop` says of a slice that a loop of the reader goes over it.
+///
+/// What is wanted decides, and not an extent: of one element that may lie outside, a tile of one element has the edge; and an
+/// element of an axis that has one is picked as of any other.
+pub(super) fn fits(
+    maker: &Kernel,
     param: usize,
-    wanted: &[Slice],
+    reader: &Kernel,
+    wanted: &[(Slice, Reach)],
     in_loop: impl Fn(Slice) -> bool,
-) -> Result<(Rc<Kernel>, Option<String>), String> {
-    let mut kernel = kernel;
-    for (axis, &wanted) in wanted.iter().enumerate() {
-        let (store, stored, _) = the_store(&kernel, param)?;
-        let Some(dim) = axis_dim(&kernel, Param::from_u32(param as u32), axis) else { continue };
-        let extent = kernel.dims[dim].size;
+) -> Result<Vec<Option<Fit>>, String> {
+    let (_, stored, _) = the_store(maker, param)?;
+    let of = |(axis, &(wanted, reach)): (usize, &(Slice, Reach))| {
+        let extent = maker.dims[axis_dim(maker, Param::from_u32(param as u32), axis)?].size;
         let size = wanted_size(wanted, extent).unwrap_or(1);
-        let made = match stored[axis] {
-            Slice::Whole if extent != DimSize::Const(size.into()) && wanted != Slice::Whole => {
-                narrow(&kernel, store, axis, size, in_loop(wanted))
+        let is_tile = matches!(wanted, Slice::Tile { .. } | Slice::Span { .. });
+        match stored[axis] {
+            Slice::Whole if !is_all(reader, wanted, reach, extent) => {
+                Some(Fit::Narrow { size, beside: in_loop(wanted) })
             }
-            Slice::At(_) if size > 1 => widen(&kernel, store, axis, size),
-            _ => continue,
+            Slice::At(_) if size > 1 || is_tile && reach != Reach::Inside => Some(Fit::Widen { size }),
+            _ => None,
+        }
+    };
+    Ok(wanted.iter().enumerate().map(of).collect())
+}
+
+/// A maker as far as it was made to fit, and the axes that it could not be made to fit along, with the reasons.
+pub(super) type Fitted = (Rc<Kernel>, Vec<(usize, String)>);
+
+/// A maker that stores tiles as they are wanted where it stored the whole of an axis, or one element of it; else why it
+/// cannot, of each axis.
+pub(super) fn fitted(kernel: Rc<Kernel>, param: usize, fits: &[Option<Fit>]) -> Result<Fitted, String> {
+    let (mut kernel, mut unfit) = (kernel, Vec::new());
+    // Of two axes that are widened the last one goes first: each gets in front of those that are tiles already.
+    for (axis, fit) in fits.iter().enumerate().rev() {
+        let (store, ..) = the_store(&kernel, param)?;
+        let made = match *fit {
+            Some(Fit::Narrow { size, beside }) => narrow(&kernel, store, axis, size, beside),
+            Some(Fit::Widen { size }) => widen(&kernel, store, axis, size),
+            None => continue,
         };
         match made {
             // Without what was stored before, and would be made for nothing.
             Ok(made) => kernel = Rc::new(compact(&made)),
-            Err(why) => return Ok((kernel, Some(why))),
+            Err(why) => unfit.push((axis, why)),
         }
     }
-    Ok((kernel, None))
+    Ok((kernel, unfit))
+}
+
+/// Elements of the largest tile of a kernel.
+fn largest_tile(kernel: &Kernel) -> u64 {
+    kernel.values.values().map(|v| v.ty.elements()).max().unwrap_or(0)
+}
+
+/// What to say of a maker's tile where the fused kernel fits no machine, and its elements.
+pub(super) fn remark(links: &Links, reader: usize, (part, param): (usize, usize), kernel: &Kernel) -> (u64, String) {
+    let (maker, reader) = (&links.parts[part], &links.parts[reader].label);
+    let (name, elements) = (maker.def.params[param].name(), largest_tile(kernel));
+    let text = format!(
+        "for what `{reader}` reads at once of `{name}`, `{}` makes a tile of {elements} elements in each program: where that is          too large, end the fusion with `{}`, which then stores `{name}`, or have `{reader}` read smaller tiles of it",
+        maker.label, maker.label
+    );
+    (elements, text)
 }
 
 /// Why a maker's tile is not made as large as it is wanted: knobs beyond what the maker has, for more than a program holds.
@@ -49,6 +100,6 @@ pub(super) fn too_large(def: &KernelDef, config: &Config, kernel: &Kernel) -> Op
         let largest = knob.values.iter().filter_map(|&v| number(v)).max();
         config.get(knob.name).and_then(number).zip(largest).is_some_and(|(n, largest)| n > largest)
     });
-    let elements = kernel.values.values().map(|v| v.ty.elements()).max().unwrap_or(0);
+    let elements = largest_tile(kernel);
     (beyond && elements > MOST_ELEMENTS).then(|| format!("a tile of {elements} elements would be made at once"))
 }

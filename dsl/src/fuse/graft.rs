@@ -3,32 +3,33 @@
 //! The last part is written out as it stands. Where it loads what another part makes, that part's operations are written
 //! instead, up to its store, with the coordinates of its grid replaced by what the cover says; that part's loads likewise.
 //! They stand in the innermost loop that says where the tile is, so a tile that no loop moves is made once, before the loops;
-//! and a tile that was made in this block, or in one around it, is not made again.
+//! and a tile that was made in this block, or in one around it, is not made again, nor is what two tiles have in common.
 
-use super::cover::{MakerCoordinate, cover, wanted_size};
-use super::fit::{fitted, too_large};
+use super::cover::{MakerCoordinate, cover};
+use super::fit::{LARGE_TILE, fits, remark, too_large};
 use super::links::{Links, Meaning, rank, refusal, stores_in_loop};
 use super::maker::{Edges, axes_read, coordinate, loads_of, reaches, read_by, the_store};
 use super::rules;
-use super::signature::{KnobUse, Plan};
+use super::share::{For, Shared};
+use super::signature::Plan;
 use crate::builder::Builder;
-use crate::config::{Config, Schedule};
-use crate::def::{GridSize, ParamDef, Removed};
+use crate::config::Config;
+use crate::def::Removed;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Dim, Inst, Param, Table, Value};
 use crate::infer::infer;
 use crate::ir::{BlockData, DimSize, GridExtent, Kernel, Loc, ParamKind, TableData};
 use crate::op::{Op, Slice};
-use crate::reach::Reach;
+use crate::reach::{Reach, constant, is_counted_point};
 use crate::rewrite::simplify;
-use crate::specialization::{DimFact, Specialization};
+use crate::specialization::Specialization;
 use crate::types::DType;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-type Grafted<T> = Result<T, Diagnostics>;
+pub(super) type Grafted<T> = Result<T, Diagnostics>;
 
 /// The fused kernel, and the tensors that it does not have.
 pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Grafted<(Kernel, Vec<Removed>)> {
@@ -44,6 +45,8 @@ pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Graf
         made: Vec::new(),
         unrounded: SecondaryMap::new(),
         built: Vec::new(),
+        shared: Shared::default(),
+        largest: 0,
         removed: Vec::new(),
     };
     graft.root()?;
@@ -73,11 +76,11 @@ struct Made {
     value: Value,
 }
 
-struct Graft<'p> {
-    plan: &'p Plan,
-    spec: &'p Specialization,
-    config: &'p Config,
-    kernel: Kernel,
+pub(super) struct Graft<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) spec: &'p Specialization,
+    pub(super) config: &'p Config,
+    pub(super) kernel: Kernel,
     /// Blocks that are being written, innermost last.
     open: Vec<Block>,
     /// How many loops a value stands in.
@@ -85,12 +88,15 @@ struct Graft<'p> {
     made: Vec<Made>,
     /// Of a tile that was rounded for a tensor that is no more, what was rounded.
     unrounded: SecondaryMap<Value, PackedOption<Value>>,
-    built: Vec<(usize, Config, Rc<Kernel>)>,
+    pub(super) built: Vec<(usize, Config, Rc<Kernel>)>,
+    shared: Shared,
+    /// Elements of the tile that the kernel's remark is of.
+    largest: u64,
     removed: Vec<Removed>,
 }
 
 impl<'p> Graft<'p> {
-    fn links(&self) -> &'p Links {
+    pub(super) fn links(&self) -> &'p Links {
         &self.plan.links
     }
 
@@ -119,50 +125,6 @@ impl<'p> Graft<'p> {
         Ok(())
     }
 
-    /// A part's own dim in the fused kernel.
-    fn dim(&self, part: usize, dim: Dim) -> Dim {
-        Dim::from_u32(self.links().parts[part].dims[dim.as_u32() as usize] as u32)
-    }
-
-    /// The part's config: its own knobs, as far as the fused kernel's say them.
-    fn own_config(&self, part: usize) -> Config {
-        let mut config = Config { schedule: self.config.schedule, ..Config::default() };
-        for (knob, used) in self.links().parts[part].def.tune.iter().zip(&self.plan.knobs[part]) {
-            if let (KnobUse::Own(name), false) = (used, Schedule::KEYS.contains(&knob.name))
-                && let Some(value) = self.config.get(name)
-            {
-                config.set(knob.name, value);
-            }
-        }
-        config
-    }
-
-    /// Builds a part, once for each config.
-    fn build(&mut self, part: usize, config: Config) -> Grafted<Rc<Kernel>> {
-        if let Some((.., known)) = self.built.iter().find(|b| b.0 == part && b.1 == config) {
-            return Ok(known.clone());
-        }
-        let links = self.links();
-        let linked = &links.parts[part];
-        let mut spec = Specialization::default();
-        for (t, &class) in linked.def.types.iter().zip(&linked.types) {
-            let class = &links.types[class];
-            if let Some(dtype) = class.fixed.or_else(|| self.spec.types.get(&class.name).copied()) {
-                spec = spec.with_type(t.name, dtype);
-            }
-        }
-        for (d, &class) in linked.def.dims.iter().zip(&linked.dims) {
-            let fact = match self.kernel.dims[Dim::from_u32(class as u32)].size {
-                DimSize::Const(n) => DimFact::Const(n),
-                DimSize::Dynamic { divisor } => DimFact::Dynamic(divisor),
-            };
-            spec = spec.with_dim(d.name, fact);
-        }
-        let kernel = Rc::new((linked.def.build)(&spec, &config)?);
-        self.built.push((part, config, kernel.clone()));
-        Ok(kernel)
-    }
-
     /// Writes a block's operations; with `until`, up to that store, whose value it gives.
     fn block(&mut self, written: &mut Written, block: Block, until: Option<Inst>) -> Grafted<Option<Value>> {
         let kernel = written.kernel.clone();
@@ -186,7 +148,7 @@ impl<'p> Graft<'p> {
                         }
                         _ => {
                             let op = Op::Load { param: self.param(written.part, param, loc)?, slices };
-                            self.put(written, op, loc)?.remove(0)
+                            self.put(written, inst, op, loc)?.remove(0)
                         }
                     };
                     written.values[kernel.results[inst][0]] = value.into();
@@ -197,31 +159,8 @@ impl<'p> Graft<'p> {
                     let value = self.value(written, *value)?;
                     self.push_all(Op::Store { param, slices, value }, loc)?;
                 }
-                Op::Loop { kind, lo, hi, inits, body } => {
-                    let inits = inits.iter().map(|&v| self.value(written, v)).collect::<Grafted<Vec<_>>>()?;
-                    let (lo, hi) = (self.value(written, *lo)?, self.value(written, *hi)?);
-                    // A maker's loop stands as far outside as what it reads, as its other operations do.
-                    let mut outside = self.open.len();
-                    if written.part + 1 != self.links().parts.len() {
-                        let mut depth = [lo, hi].iter().chain(&inits).map(|&v| self.depth[v]).max().unwrap_or(0);
-                        for v in read_by(&kernel, *body) {
-                            let v = self.value(written, v)?;
-                            depth = depth.max(self.depth[v]);
-                        }
-                        outside = outside.min(depth as usize + 1);
-                    }
-                    let deeper = self.open.split_off(outside);
-                    let inner = self.kernel.blocks.push(BlockData::default());
-                    for &p in &kernel.blocks[*body].params {
-                        let made = self.kernel.push_block_param(inner, kernel.ty(p).clone());
-                        self.depth[made] = self.open.len() as u32;
-                        written.values[p] = made.into();
-                    }
-                    self.open.push(inner);
-                    self.block(written, *body, None)?;
-                    self.open.pop();
-                    let results = self.push_all(Op::Loop { kind: *kind, lo, hi, inits, body: inner }, loc)?;
-                    self.open.extend(deeper);
+                Op::Loop { .. } => {
+                    let results = self.loop_(written, inst, loc)?;
                     for (&from, to) in kernel.results[inst].iter().zip(results) {
                         written.values[from] = to.into();
                     }
@@ -234,7 +173,7 @@ impl<'p> Graft<'p> {
                         written.values[kernel.results[inst][0]] = exact.into();
                         continue;
                     }
-                    let results = self.put(written, op, loc)?;
+                    let results = self.put(written, inst, op, loc)?;
                     for (&from, to) in kernel.results[inst].iter().zip(results) {
                         written.values[from] = to.into();
                     }
@@ -244,13 +183,69 @@ impl<'p> Graft<'p> {
         Ok(None)
     }
 
-    /// An operation of a part: the last one's stand where they stood.
-    fn put(&mut self, written: &Written, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+    /// A loop of a part, unless the same one stands where its results may be read.
+    fn loop_(&mut self, written: &mut Written, inst: Inst, loc: Loc) -> Grafted<Vec<Value>> {
+        let kernel = written.kernel.clone();
+        let Op::Loop { kind, lo, hi, inits, body } = &kernel.insts[inst] else { return Ok(Vec::new()) };
+        let inits = inits.iter().map(|&v| self.value(written, v)).collect::<Grafted<Vec<_>>>()?;
+        let (lo, hi) = (self.value(written, *lo)?, self.value(written, *hi)?);
+        let mut outside = self.open.len();
+        let mut what = None;
+        // A maker's loop stands as far outside as what it reads, as its other operations do.
+        if written.part + 1 != self.links().parts.len() {
+            let mut reads: Vec<MakerCoordinate> =
+                [lo, hi].iter().chain(&inits).map(|&v| MakerCoordinate::Index(v)).collect();
+            for v in read_by(&kernel, *body) {
+                reads.push(match written.places.iter().find(|(c, _)| *c == v) {
+                    Some((_, place)) => *place,
+                    None => MakerCoordinate::Index(self.value(written, v)?),
+                });
+            }
+            let read = reads.iter().filter_map(MakerCoordinate::value).chain(written.lift.iter().copied());
+            outside = outside.min(read.map(|v| self.depth[v]).max().unwrap_or(0) as usize + 1);
+            let of = For::Reads { reads, astray: written.astray.clone(), lift: written.lift.clone() };
+            if let Some(known) = self.shared.find(&kernel, inst, &of, &self.open) {
+                return Ok(known.to_vec());
+            }
+            what = Some(of);
+        }
+        let deeper = self.open.split_off(outside);
+        let inner = self.kernel.blocks.push(BlockData::default());
+        for &p in &kernel.blocks[*body].params {
+            let made = self.kernel.push_block_param(inner, kernel.ty(p).clone());
+            self.depth[made] = self.open.len() as u32;
+            written.values[p] = made.into();
+        }
+        self.open.push(inner);
+        self.block(written, *body, None)?;
+        self.open.pop();
+        let results = self.push_all(Op::Loop { kind: *kind, lo, hi, inits, body: inner }, loc)?;
+        if let Some(what) = what {
+            self.shared.note(&kernel, inst, what, self.open[outside - 1], &results);
+        }
+        self.open.extend(deeper);
+        Ok(results)
+    }
+
+    /// An operation of a part: the last one's stand where they stood, a maker's once where its results may be read.
+    fn put(&mut self, written: &Written, inst: Inst, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
         let is_last = written.part + 1 == self.links().parts.len();
-        if let (false, Op::Load { param, .. }) = (is_last, &op) {
+        if is_last || matches!(op, Op::Yield(_)) {
+            return self.push_all(op, loc);
+        }
+        let what = For::Operands(op.clone());
+        if let Some(known) = self.shared.find(&written.kernel, inst, &what, &self.open) {
+            return Ok(known.to_vec());
+        }
+        if let Op::Load { param, .. } = &op {
             self.reads_what_was(written.part, *param, loc)?;
         }
-        if is_last || matches!(op, Op::Yield(_)) { self.push_all(op, loc) } else { self.push_outside(op, loc) }
+        // What a maker computes stands as far outside loops as its operands do.
+        let mut depth = 0;
+        op.visit_operands(|v| depth = depth.max(self.depth[v] as usize));
+        let results = self.push_at(depth, op, loc)?;
+        self.shared.note(&written.kernel, inst, what, self.open[depth], &results);
+        Ok(results)
     }
 
     /// What a maker reads must be as it was before the last part wrote it.
@@ -410,23 +405,37 @@ impl<'p> Graft<'p> {
             let others = slices.iter().filter(|s| coordinate(s) != coordinate(&slice)).map(depth);
             depth(&slice) > others.max().unwrap_or(0)
         };
-        let (kernel, why_whole) = fitted(kernel, param, own, in_loop).map_err(|why| refuse(231, why))?;
+        let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
+        let fits = fits(&kernel, param, &self.kernel, &loaded, in_loop).map_err(|why| refuse(231, why))?;
+        let (kernel, unfit) = self
+            .shared
+            .fitted(kernel, param, fits)
+            .map_err(|why| refusal(&self.plan.links, reader.0, maker, 231, &why, loc))?;
+        let (elements, remark) = remark(self.links(), reader.0, maker, &kernel);
+        if elements >= LARGE_TILE.max(self.largest) {
+            (self.largest, self.kernel.remark) = (elements, Some(remark));
+        }
         let (store, stored, value) = the_store(&kernel, param).map_err(|why| refuse(231, why))?;
         if let Some(why) = too_large(linked.def, &config, &kernel) {
             return Err(refuse(231, why));
         }
-        let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
         let places = cover(&kernel, stored, &self.kernel, &loaded, own_dims).map_err(|why| {
-            let whole = why_whole.map(|why| format!(", for {why}")).unwrap_or_default();
-            refuse(231, format!("{why}{whole}"))
+            let unfit = unfit.iter().find(|(axis, _)| *axis == why.axis);
+            let because = unfit.map(|(_, why)| format!(", for {why}")).unwrap_or_default();
+            refuse(231, format!("{why}{because}"))
         })?;
-        let edges = Edges::of(&kernel, param, stored, value, &loaded).map_err(|why| refuse(232, why))?;
-        let moved = places.iter().filter_map(|(_, p)| match *p {
-            MakerCoordinate::Index(v) | MakerCoordinate::Start(v) => Some(v),
-            MakerCoordinate::First => None,
-        });
+        let is_counted = |axis: usize| match own[axis] {
+            Slice::At(v) => {
+                constant(&self.kernel, v).is_some()
+                    || is_counted_point(&self.kernel, Slice::Tile { index: v, size: 1 }, own_dims[axis])
+            }
+            _ => true,
+        };
+        let edges = Edges::of(&kernel, param, stored, value, &loaded, is_counted).map_err(|why| refuse(232, why))?;
+        let moved = places.iter().filter_map(|(_, p)| p.value());
         let astray = stored.iter().zip(&loaded).filter(|(_, (_, reach))| *reach == Reach::Anywhere);
         let astray: Vec<Value> = astray.filter_map(|(slice, _)| coordinate(slice)).collect();
+        self.shared.count(self.links(), part, &self.kernel, loc)?;
         let base = moved.chain(lift.iter().copied()).map(|v| self.depth[v] as usize).max().unwrap_or(0);
         let inner = self.open.split_off(base + 1);
         let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, astray, lift };
@@ -453,37 +462,14 @@ impl<'p> Graft<'p> {
 
     fn as_read(&mut self, made: Value, edges: &Edges, axes: &[Option<u8>], loc: Loc) -> Grafted<Value> {
         let mut value = made;
-        if !edges.stored_as_zero.is_empty() {
-            value = self.push(Op::Other { value, other: 0.0, axes: edges.stored_as_zero.clone() }, loc)?;
+        if !edges.filled.is_empty() {
+            value = self.push(Op::Other { value, other: 0.0, axes: edges.filled.clone() }, loc)?;
         }
         let all = (0..self.kernel.ty(value).rank() as u8).map(Some);
         match axes.iter().copied().eq(all) {
             true => Ok(value),
             false => self.push(Op::Reshape { value, axes: axes.to_vec() }, loc),
         }
-    }
-
-    /// The config of a maker: its own knobs, and its grid as the load wants it.
-    fn covered_config(&mut self, part: usize, param: usize, slices: &[Slice], dims: &[Dim]) -> Grafted<Config> {
-        let linked = &self.links().parts[part];
-        let mut config = self.own_config(part);
-        let ParamDef::Tensor { dims: own, .. } = &linked.def.params[param] else { return Ok(config) };
-        // Of a tensor that has a dim twice, the store says which axis a coordinate of the grid is of.
-        let twice = own.iter().enumerate().any(|(i, d)| own[..i].contains(d));
-        let probe = if twice { Some(self.build(part, linked.def.default_config())?) } else { None };
-        let stored = probe.as_ref().and_then(|k| Some((k, the_store(k, param).ok()?.1)));
-        for (number, axis) in linked.def.grid.iter().enumerate() {
-            let GridSize::Knob(knob) = axis.size else { continue };
-            let at = match stored {
-                Some((k, stored)) => stored.iter().position(|s| coordinate(s) == Some(k.grid[number].coord)),
-                None => own.iter().position(|&d| d == axis.dim),
-            };
-            let wanted = at.and_then(|at| wanted_size(slices[at], self.kernel.dims[dims[at]].size).or(Some(1)));
-            if let Some(size) = wanted {
-                config.set(linked.def.tune[knob].name, size);
-            }
-        }
-        Ok(config)
     }
 
     /// What a rounded tile was before.
@@ -554,13 +540,6 @@ impl<'p> Graft<'p> {
 
     fn push_all(&mut self, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
         self.push_at(self.open.len() - 1, op, loc)
-    }
-
-    /// What a maker computes stands as far outside loops as its operands do.
-    fn push_outside(&mut self, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
-        let mut depth = 0;
-        op.visit_operands(|v| depth = depth.max(self.depth[v] as usize));
-        self.push_at(depth, op, loc)
     }
 
     fn push_at(&mut self, depth: usize, op: Op, loc: Loc) -> Grafted<Vec<Value>> {

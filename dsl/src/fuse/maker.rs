@@ -70,23 +70,26 @@ pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice]
 /// the slices of the load have, and no others: a store writes 0 for what is not valid and yet inside, which is a number
 /// like any other to the reader.
 pub(super) struct Edges {
-    /// Axes of the tile along which what is not valid was stored as 0.
-    pub(super) stored_as_zero: Vec<u8>,
+    /// Axes of the tile along which what is not valid was stored as 0, or along which one element is read that lies inside,
+    /// though the verifier, which takes no account of sizes, does not know it.
+    pub(super) filled: Vec<u8>,
 }
 
 impl Edges {
     /// The edges of the value stored by `stored`, of which `loaded` is read; else why it does not have those of the load.
+    /// `is_counted` says of an axis of which one element is read that the verifier knows that it lies inside.
     pub(super) fn of(
         kernel: &Kernel,
         param: usize,
         stored: &[Slice],
         value: Value,
         loaded: &[(Slice, Reach)],
+        is_counted: impl Fn(usize) -> bool,
     ) -> Result<Edges, String> {
         let validity = Validity::by_source(kernel);
-        let mut stored_as_zero = Vec::new();
+        let mut filled = Vec::new();
         let ParamKind::Tensor { dims, .. } = &kernel.params[Param::from_u32(param as u32)].kind else {
-            return Ok(Edges { stored_as_zero });
+            return Ok(Edges { filled });
         };
         let kept = stored.iter().zip(dims).enumerate().filter(|(_, (s, _))| !matches!(s, Slice::At(_)));
         for (at, (axis, (&slice, &dim))) in kept.enumerate() {
@@ -101,7 +104,12 @@ impl Edges {
             if has_edge && !along.iter().any(|c| is_own(c)) {
                 return Err(format!("what is stored has no edge along axis {axis}, where the tensor has one"));
             }
-            let Some(other) = along.iter().find(|c| !is_own(c)) else { continue };
+            let Some(other) = along.iter().find(|c| !is_own(c)) else {
+                if matches!(loaded[axis].0, Slice::At(_)) && !along.is_empty() && !is_counted(axis) {
+                    filled.push(at as u8);
+                }
+                continue;
+            };
             if has_edge {
                 let dim = &kernel.dims[other.dim].name;
                 return Err(format!(
@@ -109,9 +117,9 @@ impl Edges {
                      outside of the tensor there"
                 ));
             }
-            stored_as_zero.push(at as u8);
+            filled.push(at as u8);
         }
-        Ok(Edges { stored_as_zero })
+        Ok(Edges { filled })
     }
 }
 

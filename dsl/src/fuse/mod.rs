@@ -23,19 +23,23 @@
 //!   A maker whose tile has no edge where the tensor has one is refused (232), and so is one whose tile has, along one axis,
 //!   the edge of the tensor and zeros that were stored.
 //! - Kernels without effects but their stores may be computed as often as one likes, and anywhere: the maker's tile is made
-//!   as far outside loops as what picks it allows, and once for each place that it is needed in.
+//!   as far outside loops as what picks it allows, and once for each place that it is needed in; what two tiles of one maker
+//!   have in common is computed once, where both may read it.
 //! - A maker that reads what it writes is refused, and so is one that would read what the last kernel has written by then.
 //!
 //! | file | does |
 //! |---|---|
 //! | `links` | which tensor is made by whom; dims and element types that are one |
 //! | `signature` | the fused kernel's declaration |
+//! | `build` | each part's kernel, for what its dims and knobs are |
 //! | `cover` | which tile of its maker a load wants |
 //! | `maker` | what a kernel stores, its edges, and what was stored as 0 |
 //! | `fit`, `narrow`, `widen` | a maker of whole rows, or of single ones, as one of tiles |
 //! | `graft` | the operations of all kernels in one |
+//! | `share` | what of them stands there already, and how much may |
 //! | `rules` | the rules by name, and which of them an edge is |
 
+mod build;
 mod cover;
 mod fit;
 mod graft;
@@ -43,6 +47,7 @@ mod links;
 mod maker;
 mod narrow;
 mod rules;
+mod share;
 mod signature;
 mod widen;
 

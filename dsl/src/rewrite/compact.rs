@@ -20,6 +20,7 @@ pub(crate) fn compact(kernel: &Kernel) -> Kernel {
     needs.settle();
     let mut out = Kernel::new(kernel.name.clone());
     out.source_file.clone_from(&kernel.source_file);
+    out.remark.clone_from(&kernel.remark);
     out.dims = kernel.dims.clone();
     out.params = kernel.params.clone();
     out.tables = kernel.tables.clone();

@@ -14,7 +14,7 @@ use crate::entity::{Dim, Param, Value};
 use crate::ir::{Kernel, Loc, ParamKind};
 use crate::op::{Op, Slice};
 use crate::reach::constant;
-use crate::validity::{Constraint, DEEPEST, Validity, depends_on, same_number, same_slice, yields};
+use crate::validity::{Constraint, Validity, depends_on, same_number, same_slice, yields};
 use cranelift_entity::EntitySet;
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
         let wide = !c.whole_axis && shape.get(axis) != Some(&1);
         one || wide && kept.get(axis).is_some_and(|&(s, d)| d == c.dim && same_slice(k, s, c.slice))
     };
-    let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v, DEEPEST));
+    let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v));
     let find = |v: Value, among: &dyn Fn(u8) -> bool| {
         let shape = &k.ty(v).shape;
         let all = validity.constraints(v).iter().filter(|c| among(c.axis));
@@ -78,16 +78,20 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
 }
 
 /// True for a number that the sizes of dims alone decide; one that is written in the kernel is not negative.
-fn is_sized(k: &Kernel, v: Value, depth: u32) -> bool {
-    let sized = |v: &Value| depth > 0 && is_sized(k, *v, depth - 1);
-    if let Some(number) = constant(k, v) {
-        return number >= 0;
+fn is_sized(k: &Kernel, v: Value) -> bool {
+    let (mut open, mut seen) = (vec![v], EntitySet::new());
+    while let Some(v) = open.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        match (constant(k, v), k.def_op(v).map(|d| d.1)) {
+            (Some(number), _) if number >= 0 => {}
+            (None, Some(Op::DimSize(_) | Op::DimTiles { .. })) => {}
+            (None, Some(Op::Binary(_, a, b))) => open.extend([*a, *b]),
+            _ => return false,
+        }
     }
-    match k.def_op(v).map(|d| d.1) {
-        Some(Op::DimSize(_) | Op::DimTiles { .. }) => true,
-        Some(Op::Binary(_, a, b)) => sized(a) && sized(b),
-        _ => false,
-    }
+    true
 }
 
 /// The element that a slice of one element picks.
@@ -135,7 +139,8 @@ fn writes_invalid(k: &Kernel, c: &Constraint, loc: Loc, tensor: &str, to: Param)
     Diagnostic::new(227, loc, message)
         .note(format!(
             "say what stands there, `load({tensor}[..]).or(v)`: `v` is 0 for what is added, 1 for a factor, the least number \
-             for a side of `max`; or store to the same {what} of `{dim}`"
+             for a side of `max`; or store to the same {what} of `{dim}`, whose place is known to be the same if both have the \
+             name of a `let`, or one formula"
         ))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! # Promise
 //! The constraints of a derivative are those of the function's result (and, along a direction, of the tangents it is made of).
-//! Where the function is valid only because of an `or`, the derivative by what stands before the `or` is 0, and valid.
+//! Where the function is valid only because of an `or`, the derivative by what stands before the `or` is 0, and valid. An `or`
+//! says nothing of a tangent: past an edge that the tangent has and the function's argument has not, no derivative is valid.
 //!
 //! # Argument
 //! Constraints come from loads and from what loops and reductions leave, and element-wise operations take the union. So the
@@ -10,17 +11,26 @@
 //! the other lacks. `select(s == s, x, x)` is `x` with the constraints of a source `s`: every device gives `x`, and the
 //! compiler drops the choice. What has all sources already is left as it is.
 //!
+//! Behind an `or` of `value` stands 0 wherever `value` is not valid, and so the tangent's constraints that `value` has too
+//! are met or make no difference. Two tiles of different tensors have the same constraints if they are the same slices of the
+//! same dims, so constraints are compared there and not sources. Of a source that has constraints of both kinds `other` along
+//! axes leaves those of its own, if no axis has both; else, and where a loop carries the source, all of its constraints stay:
+//! fewer elements are valid then, and none is that should not be.
+//!
 //! # Breaks it
 //! - A partial that is a number: tests/agreement/edges_of_derivatives.rs::a_number_is_valid_where_its_function_is.
 //! - A factor that is not valid where an `or` made the result so: tests/agreement/edges_of_derivatives.rs::past_an_or_stands_zero.
+//! - A tangent with an edge of its own before an `or`: tests/agreement/edges_of_derivatives.rs::an_or_says_nothing_of_a_tangent.
 //! - Random functions: tile-interp/tests/suite/derivatives.rs::random_functions_over_ragged_tiles.
 
+use super::is_identity;
 use super::slopes::Slopes;
 use crate::builder::Operand;
 use crate::entity::Value;
 use crate::ir::Kernel;
 use crate::op::{Op, Predicate, Slice};
 use crate::types::DType;
+use crate::validity::{Constraint, Validity};
 use std::collections::BTreeSet;
 
 impl Slopes<'_> {
@@ -56,6 +66,51 @@ impl Slopes<'_> {
         self.b.other(self.loc, own, 0.0)
     }
 
+    /// A tangent behind an `or` of `value`: a valid 0 where `value` is not valid, and elsewhere `x` with its own edges.
+    pub(super) fn along_or(&mut self, x: Operand, value: Value) -> Operand {
+        let own = self.edges_beside(x, value);
+        let mut through = self.through_or(x, value);
+        for (source, shared) in own {
+            let cond = match self.b.kernel.ty(source).dtype {
+                DType::Bool => source.into(),
+                _ if shared.is_empty() => self.b.compare(self.loc, Predicate::Eq, source, source),
+                _ => {
+                    let edge = self.b.push(self.loc, Op::Other { value: source, other: 0.0, axes: shared });
+                    self.b.compare(self.loc, Predicate::Eq, edge, edge)
+                }
+            };
+            through = self.b.select(self.loc, cond, through, through);
+        }
+        through
+    }
+
+    /// Sources of `x` that have constraints which `like` has not, and the axes along which all are those of `like`.
+    fn edges_beside(&self, x: Operand, like: Value) -> Vec<(Value, Vec<u8>)> {
+        let kernel = &self.b.kernel;
+        let of_like = sources(kernel, like);
+        let of_x: Vec<Value> = self.sources_of(x).difference(&of_like).copied().collect();
+        let known = Validity::of_each(kernel, of_like.iter().chain(&of_x).copied());
+        // Operands meet at the last axis.
+        let from_end = |v: Value, c: &Constraint| kernel.ty(v).rank() - usize::from(c.axis);
+        let extent = |v: Value, c: &Constraint| kernel.ty(v).shape[usize::from(c.axis)];
+        let is_of_like = |v: Value, c: &Constraint| {
+            of_like.iter().filter_map(|w| Some((*w, known.get(w)?))).any(|(w, all)| {
+                let same = |d: &&Constraint| (from_end(w, d), extent(w, d)) == (from_end(v, c), extent(v, c));
+                all.iter().filter(same).any(|d| Constraint { axis: c.axis, ..*d }.same(c, kernel))
+            })
+        };
+        let own = |v: Value| match known.get(&v) {
+            Some(all) => {
+                let (shared, own): (Vec<&Constraint>, Vec<_>) = all.iter().partition(|c| is_of_like(v, c));
+                let is_shared = |axis: &u8| !own.iter().any(|c| c.axis == *axis);
+                let axes: BTreeSet<u8> = shared.iter().map(|c| c.axis).filter(is_shared).collect();
+                (!own.is_empty()).then(|| (v, axes.into_iter().collect()))
+            }
+            None => Some((v, Vec::new())),
+        };
+        of_x.into_iter().filter_map(own).collect()
+    }
+
     fn sources_of(&self, x: Operand) -> BTreeSet<Value> {
         if let Operand::Value(v) = x { sources(&self.b.kernel, v) } else { BTreeSet::new() }
     }
@@ -78,7 +133,10 @@ fn sources(kernel: &Kernel, v: Value) -> BTreeSet<Value> {
                 | Op::Cast(..)
                 | Op::Broadcast { .. }),
             ) => op.visit_operands(|operand| open.push(operand)),
-            Some(Op::Other { .. } | Op::Splat { .. } | Op::Iota { .. }) => {}
+            // A tile that is given twice is the same tile.
+            Some(Op::Reshape { value, axes }) if is_identity(kernel, *value, axes) => open.push(*value),
+            Some(Op::Other { axes, .. }) if axes.len() == kernel.ty(v).rank() => {}
+            Some(Op::Splat { .. } | Op::Iota { .. }) => {}
             Some(Op::Load { slices, .. }) if slices.iter().all(|s| matches!(s, Slice::At(_) | Slice::Whole)) => {}
             _ => {
                 found.insert(v);

@@ -1,5 +1,6 @@
 //! Forward mode: what the function appended, walked in its order, gives the derivative along a direction.
 
+use super::is_identity;
 use super::slopes::Slopes;
 use crate::builder::{Builder, Operand};
 use crate::entity::{Inst, Value};
@@ -92,8 +93,9 @@ impl Walk<'_> {
             // What stands past an edge stands still.
             Op::Other { value, .. } => {
                 let tangent = self.along(value);
-                self.s.through_or(tangent, value)
+                self.s.along_or(tangent, value)
             }
+            Op::Reshape { value, axes } if is_identity(&self.s.b.kernel, value, &axes) => self.along(value),
             Op::Cast(..) | Op::Splat { .. } | Op::Iota { .. } | Op::Compare(..) | Op::TableGet { .. } => return,
             Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => return,
             _ => {

@@ -18,7 +18,7 @@ mod slopes;
 
 use super::{Builder, Operand};
 use crate::entity::Value;
-use crate::ir::Loc;
+use crate::ir::{Kernel, Loc};
 
 impl Builder {
     /// The arguments, of which one tile that is given twice is two.
@@ -56,4 +56,9 @@ impl Builder {
             }
         }
     }
+}
+
+/// True for a reshape that changes nothing, as of a tile that is given twice.
+fn is_identity(kernel: &Kernel, value: Value, axes: &[Option<u8>]) -> bool {
+    (0..kernel.ty(value).rank() as u8).map(Some).eq(axes.iter().copied())
 }

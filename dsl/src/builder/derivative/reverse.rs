@@ -1,10 +1,11 @@
 //! Reverse mode: what the function appended, walked backward, gives a partial derivative for each argument.
 
+use super::is_identity;
 use super::slopes::Slopes;
 use crate::builder::{Builder, Operand};
 use crate::entity::{Inst, Value};
 use crate::ir::Loc;
-use crate::op::{BinaryOp, Op};
+use crate::op::{BinaryOp, Op, UnaryOp};
 use std::collections::BTreeMap;
 
 impl Builder {
@@ -18,17 +19,21 @@ impl Builder {
         let args = self.distinct(loc, args);
         let Some((out, insts)) = self.traced(loc, args, f) else { return [Operand::Poison; N] };
         let has_or = insts.clone().any(|i| matches!(self.kernel.insts[Inst::from_u32(i as u32)], Op::Other { .. }));
-        let partials = BTreeMap::from([(out, Operand::Literal(1.0))]);
-        let mut walk = Walk { s: Slopes { b: self, loc }, partials, cut: has_or.then_some(out) };
+        let first = Partial { of: Operand::Literal(1.0), chosen: Vec::new() };
+        let mut walk =
+            Walk { s: Slopes { b: self, loc }, partials: BTreeMap::from([(out, first)]), cut: has_or.then_some(out) };
         for inst in insts.rev().map(|i| Inst::from_u32(i as u32)) {
             walk.through(inst);
         }
-        let partials = walk.partials;
+        let partials = args.map(|arg| match arg {
+            Operand::Value(v) => walk.finished(v),
+            _ => Operand::Literal(0.0),
+        });
         let shape = self.kernel.ty(out).shape.clone();
-        args.map(|arg| match arg {
+        std::array::from_fn(|i| match args[i] {
             Operand::Value(v) => {
                 let dtype = self.kernel.ty(v).dtype;
-                let partial = match partials.get(&v).copied().unwrap_or(Operand::Literal(0.0)) {
+                let partial = match partials[i] {
                     Operand::Value(p) => self.broadcast_value(loc, p, &shape).map_or(Operand::Poison, Operand::Value),
                     Operand::Poison => Operand::Poison,
                     number => self.splat(loc, number.number().unwrap_or(0.0), dtype, &shape),
@@ -41,10 +46,22 @@ impl Builder {
     }
 }
 
-/// The walk backward: what the result's derivative by each value is, as far as it is known.
+/// A condition, and which of its sides is meant.
+type Side = (Value, bool);
+
+/// The result's derivative by a value, as far as it is known.
+#[derive(Clone)]
+struct Partial {
+    of: Operand,
+    /// Choices on the way to the result, of which this is one side: where another was taken the partial is 0, whatever `of`
+    /// is. They are made at the end, for 0 times a slope that is infinite would be no number.
+    chosen: Vec<Side>,
+}
+
+/// The walk backward.
 struct Walk<'b> {
     s: Slopes<'b>,
-    partials: BTreeMap<Value, Operand>,
+    partials: BTreeMap<Value, Partial>,
     /// The function's result, if an `or` stands on the way to it.
     cut: Option<Value>,
 }
@@ -53,39 +70,36 @@ impl Walk<'_> {
     /// Hands the partial of an operation's result on to its operands.
     fn through(&mut self, inst: Inst) {
         let Some(&result) = self.s.b.kernel.results[inst].first() else { return };
-        let Some(&partial) = self.partials.get(&result) else { return };
+        let Some(partial) = self.partials.get(&result).cloned() else { return };
+        let Partial { of, chosen } = &partial;
         match self.s.b.kernel.insts[inst].clone() {
             Op::Unary(op, x) => {
                 let slope = self.s.slope(op, x, result);
-                self.give(x, slope, partial);
+                self.give(x, slope, *of, chosen);
             }
-            Op::Binary(op, x, y) => self.binary(op, (x, y), result, partial),
+            Op::Binary(op, x, y) => self.binary(op, (x, y), result, &partial),
             // A choice of one value gives it an edge, and is that value.
-            Op::Select { on_true, on_false, .. } if on_true == on_false => self.give(on_true, 1.0.into(), partial),
-            Op::Select { cond, on_true, on_false } => {
-                for (v, [yes, no]) in [(on_true, [partial, 0.0.into()]), (on_false, [0.0.into(), partial])] {
-                    let dtype = self.s.b.kernel.ty(v).dtype;
-                    let [yes, no] = [yes, no].map(|x| self.s.as_tile(x, dtype));
-                    let chosen = self.s.b.select(self.s.loc, cond.into(), yes, no);
-                    self.give(v, 1.0.into(), chosen);
-                }
-            }
+            Op::Select { on_true, on_false, .. } if on_true == on_false => self.give(on_true, 1.0.into(), *of, chosen),
+            Op::Select { cond, on_true, on_false } => self.choose(cond, [on_true, on_false], &partial),
             Op::Cast(to, x) => {
                 let from = self.s.b.kernel.ty(x).dtype;
                 if to.is_float() && from.is_float() {
-                    let partial = match partial {
-                        Operand::Value(_) => self.s.b.cast(self.s.loc, from, partial),
-                        number => number,
+                    let partial = match of {
+                        Operand::Value(_) => self.s.b.cast(self.s.loc, from, *of),
+                        number => *number,
                     };
-                    self.give(x, 1.0.into(), partial);
+                    self.give(x, 1.0.into(), partial, chosen);
                 }
             }
             // Each element that a tile is repeated to has a partial of its own.
-            Op::Broadcast { value, .. } => self.give(value, 1.0.into(), partial),
+            Op::Broadcast { value, .. } => self.give(value, 1.0.into(), *of, chosen),
+            Op::Reshape { value, axes } if is_identity(&self.s.b.kernel, value, &axes) => {
+                self.give(value, 1.0.into(), *of, chosen);
+            }
             // What stands past an edge is no argument.
             Op::Other { value, .. } => {
-                let own = self.s.through_or(partial, value);
-                self.give(value, 1.0.into(), own);
+                let own = self.s.through_or(*of, value);
+                self.give(value, 1.0.into(), own, chosen);
             }
             Op::Splat { .. } | Op::Iota { .. } | Op::Compare(..) | Op::TableGet { .. } => {}
             Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
@@ -93,48 +107,120 @@ impl Walk<'_> {
         }
     }
 
+    /// Each side of a choice has the partial where it is taken.
+    fn choose(&mut self, cond: Value, sides: [Value; 2], partial: &Partial) {
+        for (v, is_taken) in sides.into_iter().zip([true, false]) {
+            let chosen: Vec<Side> = partial.chosen.iter().copied().chain([(cond, is_taken)]).collect();
+            self.give(v, 1.0.into(), partial.of, &chosen);
+        }
+    }
+
     /// `partials[v] += factor * partial`.
-    fn give(&mut self, v: Value, factor: Operand, partial: Operand) {
+    fn give(&mut self, v: Value, factor: Operand, partial: Operand, chosen: &[Side]) {
         if !self.s.b.kernel.ty(v).dtype.is_float() {
             return;
         }
-        let mut more = self.s.times(factor, partial);
-        if let Some(out) = self.cut {
-            more = self.s.cut_at_or(more, out);
-        }
-        let sum = match self.partials.get(&v).copied() {
-            Some(before) => self.s.b.binary(self.s.loc, BinaryOp::Add, before, more),
+        let more = self.s.times(factor, partial);
+        let more = Partial { of: self.cut(more), chosen: chosen.to_vec() };
+        let sum = match self.partials.get(&v).cloned() {
+            Some(before) => self.sum(v, before, more),
             None => more,
         };
         self.partials.insert(v, sum);
     }
 
-    fn binary(&mut self, op: BinaryOp, (x, y): (Value, Value), result: Value, partial: Operand) {
+    /// The sum of two partials by a value, with the choices left to make that are of both.
+    fn sum(&mut self, v: Value, x: Partial, y: Partial) -> Partial {
+        let common = x.chosen.iter().zip(&y.chosen).take_while(|(a, b)| a == b).count();
+        let (mut chosen, [of_x, of_y]) = (x.chosen[..common].to_vec(), [&x.chosen[common..], &y.chosen[common..]]);
+        let taken = self.either(of_x, of_y);
+        let [x, y] = [(x.of, of_x), (y.of, of_y)].map(|(of, sides)| self.made(v, of, sides));
+        chosen.extend(taken.map(|taken| (taken, true)));
+        Partial { of: self.s.b.binary(self.s.loc, BinaryOp::Add, x, y), chosen }
+    }
+
+    /// Whether one of two ways was taken, if that is not always so.
+    fn either(&mut self, x: &[Side], y: &[Side]) -> Option<Value> {
+        match (x, y) {
+            ([], _) | (_, []) => None,
+            ([(a, is_a)], [(b, is_b)]) if a == b && is_a != is_b => None,
+            _ => {
+                let [x, y] = [x, y].map(|sides| self.taken(sides));
+                let (Some(x), Some(y)) = (x, y) else { return None };
+                match self.s.b.binary(self.s.loc, BinaryOp::Or, x, y) {
+                    Operand::Value(either) => Some(either),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// Whether a way was taken: each side of it.
+    fn taken(&mut self, sides: &[Side]) -> Option<Operand> {
+        let mut all = None;
+        for &(cond, is_taken) in sides {
+            let side = if is_taken { cond.into() } else { self.s.of(UnaryOp::Not, cond) };
+            all = Some(match all {
+                Some(all) => self.s.b.binary(self.s.loc, BinaryOp::And, all, side),
+                None => side,
+            });
+        }
+        all
+    }
+
+    /// A partial by a value with choices made: 0 where another side was taken.
+    fn made(&mut self, v: Value, of: Operand, sides: &[Side]) -> Operand {
+        if sides.is_empty() || of.number() == Some(0.0) {
+            return of;
+        }
+        let dtype = self.s.b.kernel.ty(v).dtype;
+        let [mut made, zero] = [of, 0.0.into()].map(|x| self.s.as_tile(x, dtype));
+        for &(cond, is_taken) in sides {
+            let (yes, no) = if is_taken { (made, zero) } else { (zero, made) };
+            made = self.s.b.select(self.s.loc, cond.into(), yes, no);
+        }
+        self.cut(made)
+    }
+
+    /// The partial by a value, all choices made.
+    fn finished(&mut self, v: Value) -> Operand {
+        match self.partials.get(&v).cloned() {
+            Some(Partial { of, chosen }) => self.made(v, of, &chosen),
+            None => Operand::Literal(0.0),
+        }
+    }
+
+    /// What passes no `or` on the way to the result.
+    fn cut(&mut self, x: Operand) -> Operand {
+        match self.cut {
+            Some(out) => self.s.cut_at_or(x, out),
+            None => x,
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, (x, y): (Value, Value), result: Value, partial: &Partial) {
         let loc = self.s.loc;
+        let Partial { of, chosen } = partial;
         match op {
-            BinaryOp::Add => [x, y].into_iter().for_each(|v| self.give(v, 1.0.into(), partial)),
+            BinaryOp::Add => [x, y].into_iter().for_each(|v| self.give(v, 1.0.into(), *of, chosen)),
             BinaryOp::Sub => {
-                self.give(x, 1.0.into(), partial);
-                self.give(y, (-1.0).into(), partial);
+                self.give(x, 1.0.into(), *of, chosen);
+                self.give(y, (-1.0).into(), *of, chosen);
             }
             BinaryOp::Mul => {
-                self.give(x, y.into(), partial);
-                self.give(y, x.into(), partial);
+                self.give(x, y.into(), *of, chosen);
+                self.give(y, x.into(), *of, chosen);
             }
             BinaryOp::Div => {
-                let over = self.s.b.binary(loc, BinaryOp::Div, partial, y);
-                self.give(x, 1.0.into(), over);
-                let by_y = self.s.by_divisor(y, result, partial);
-                self.give(y, 1.0.into(), by_y);
+                let over = self.s.b.binary(loc, BinaryOp::Div, *of, y);
+                self.give(x, 1.0.into(), over, chosen);
+                let by_y = self.s.by_divisor(y, result, *of);
+                self.give(y, 1.0.into(), by_y, chosen);
             }
             BinaryOp::Min | BinaryOp::Max => {
-                let is_x = self.s.follows_first(op, x, y);
-                let dtype = self.s.b.kernel.ty(x).dtype;
-                let [partial, zero] = [partial, 0.0.into()].map(|p| self.s.as_tile(p, dtype));
-                let of_x = self.s.b.select(loc, is_x, partial, zero);
-                let of_y = self.s.b.select(loc, is_x, zero, partial);
-                self.give(x, 1.0.into(), of_x);
-                self.give(y, 1.0.into(), of_y);
+                if let Operand::Value(is_x) = self.s.follows_first(op, x, y) {
+                    self.choose(is_x, [x, y], partial);
+                }
             }
             // Of whole numbers and bits.
             BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => {}
