@@ -50,11 +50,11 @@ impl BoundLaunch {
     ///
     /// # Errors
     /// One [`LaunchError`] for the first mistake found, in parameter order; [`RuntimeError::Kernel`] if there is no such
-    /// kernel, for its parts cannot be fused.
+    /// kernel: its parts cannot be fused, or it has too many configs.
     pub fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<BoundLaunch, RuntimeError> {
         let kernel = def.name;
-        if let Some(why) = def.refused {
-            let (kernel, diagnostics) = (kernel.to_owned(), why.clone());
+        if let Some(diagnostics) = def.refusal() {
+            let kernel = kernel.to_owned();
             return Err(RuntimeError::Kernel { kernel, config: Config::default(), diagnostics });
         }
         if args.len() != def.params.len() {
