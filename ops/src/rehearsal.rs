@@ -4,7 +4,8 @@
 //! faults of kernels that run, and a driver or a host without memory in the middle of them.
 
 use atlas_dsl::KernelDef;
-use atlas_runtime::{Arg, Chain, Device, Launch, Result, Stream, Workspace};
+use atlas_runtime::{Arg, Chain, Device, Launch, Result, Stream, Tensor, Workspace};
+use std::collections::BTreeSet;
 
 /// What becomes of launches.
 #[derive(Clone, Copy)]
@@ -42,5 +43,38 @@ impl Mode<'_> {
             Mode::RunOn(stream) => chain.launch_on(stream, args, workspace),
             Mode::Rehearse(device) => chain.prepare(device, args, workspace).map(drop),
         }
+    }
+}
+
+/// Rehearsals that went well, of short sequences that come again and again: bounded.
+#[derive(Default)]
+pub(crate) struct Rehearsed {
+    known: BTreeSet<Vec<i64>>,
+}
+
+impl Rehearsed {
+    const MOST: usize = 4096;
+
+    /// What a sequence of launches depends on: where it stands, and the caller's tensors as far as launches look at them.
+    pub(crate) fn key(stand: &[usize], tensors: &[&Tensor]) -> Vec<i64> {
+        let mut key: Vec<i64> = stand.iter().map(|&n| n as i64).collect();
+        for t in tensors {
+            key.extend([t.dtype() as i64, (t.address() % 16) as i64, t.rank() as i64]);
+            key.extend(t.shape().iter().map(|&n| n as i64));
+            key.extend(t.strides());
+        }
+        key
+    }
+
+    /// Whether it was rehearsed, and these tensors are on the device.
+    pub(crate) fn knows(&self, key: &[i64], device: &Device, tensors: &[&Tensor]) -> bool {
+        tensors.iter().all(|t| t.device() == device) && self.known.contains(key)
+    }
+
+    pub(crate) fn remember(&mut self, key: Vec<i64>) {
+        if self.known.len() == Rehearsed::MOST {
+            self.known.clear();
+        }
+        self.known.insert(key);
     }
 }

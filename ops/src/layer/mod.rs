@@ -18,11 +18,10 @@ pub mod reference;
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
 use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
-use crate::rehearsal::Mode;
+use crate::rehearsal::{Mode, Rehearsed};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor, args};
-use std::collections::BTreeSet;
 
 /// How memory and attention are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +110,9 @@ pub struct AtlasLayer {
     room: [Tensor; 5],
     lse: Tensor,
     documents: Tensor,
-    /// Single pieces that were rehearsed: what is held and seen before them, their tokens, and the strides and places in 16 bytes of
-    /// what is read behind the memory and of `y`.
-    rehearsed: BTreeSet<(usize, usize, usize, Vec<(Vec<i64>, u64)>)>,
+    /// Single pieces, by what is held and seen before them, their tokens, and what is read and written behind the memory.
+    rehearsed: Rehearsed,
 }
-
-/// Rehearsals that are remembered.
-const MOST_REHEARSED: usize = 4096;
 
 impl AtlasLayer {
     /// A layer at the start of its sequences. `memory` are `W1` `[B, H, D, M]` and `W2` `[B, H, M, D]`, f32, which the layer
@@ -157,7 +152,7 @@ impl AtlasLayer {
             room: [tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?],
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
-            rehearsed: BTreeSet::new(),
+            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -190,11 +185,10 @@ impl AtlasLayer {
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
         let device = self.device.clone();
         let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
-        let place = |t: &Tensor| (t.strides().to_vec(), t.address() % 16);
-        let behind = tokens.attention.iter().copied().chain([&*y]).map(place).collect();
-        let key = (self.stream.held(), self.seen, count, behind);
-        // The shapes of what is read behind the memory are looked at each time.
-        let is_known = self.rehearsed.contains(&key) && self.fits(tokens, y, count);
+        let [aq, ak, av] = tokens.attention;
+        let behind = [aq, ak, av, &*y];
+        let key = Rehearsed::key(&[self.stream.held(), self.seen, count], &behind);
+        let is_known = self.rehearsed.knows(&key, &device, &behind);
         if count > self.sizes.piece || !is_known {
             let (held, seen) = (self.stream.held(), self.seen);
             let rehearsed = self.pieces(Mode::Rehearse(&device), tokens, y);
@@ -202,23 +196,10 @@ impl AtlasLayer {
             self.seen = seen;
             rehearsed?;
             if count <= self.sizes.piece {
-                if self.rehearsed.len() == MOST_REHEARSED {
-                    self.rehearsed.clear();
-                }
-                self.rehearsed.insert(key);
+                self.rehearsed.remember(key);
             }
         }
         self.pieces(Mode::Run(&device), tokens, y)
-    }
-
-    /// Whether what is read and written behind the memory has the layer's sizes and type.
-    fn fits(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> bool {
-        let LayerSizes { sequences, heads, width, dtype, .. } = self.sizes;
-        let fits = |t: &Tensor| {
-            t.shape() == [sequences, count, heads, width] && t.dtype() == dtype && *t.device() == self.device
-        };
-        let reads_attention = self.rule.combine == Combine::Gate;
-        fits(y) && (!reads_attention || tokens.attention.iter().all(|t| fits(t)))
     }
 
     /// A push, piece by piece.

@@ -6,12 +6,12 @@
 //! sequence was cut.
 
 use super::Chunking;
-use crate::rehearsal::Mode;
+use crate::rehearsal::{Mode, Rehearsed};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_macros::atlas_kernel;
 use atlas_runtime::{Arg, Chain, Device, Result, Tensor, Workspace, args};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 atlas_kernel! {
     /// y = x
@@ -121,12 +121,9 @@ pub struct OmegaStream {
     held: usize,
     /// Of each number of chunks that a piece may have.
     workspaces: BTreeMap<usize, Workspace>,
-    /// Single pieces that were rehearsed: tokens held and pushed, strides of `y`, and where it begins in 16 bytes.
-    rehearsed: BTreeSet<(usize, usize, Vec<i64>, u64)>,
+    /// Single pieces, by tokens held and pushed and by `y`.
+    rehearsed: Rehearsed,
 }
-
-/// Rehearsals that are remembered.
-const MOST_REHEARSED: usize = 4096;
 
 impl OmegaStream {
     /// A stream at the start of a sequence, for a chain such as [`OMEGA_MLP`](super::OMEGA_MLP) or
@@ -175,7 +172,7 @@ impl OmegaStream {
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
             held: 0,
             workspaces: BTreeMap::new(),
-            rehearsed: BTreeSet::new(),
+            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -196,15 +193,12 @@ impl OmegaStream {
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         let device = self.device.clone();
         let count = tokens.q.shape().get(1).copied().unwrap_or(0);
-        let key = (self.held, count, y.strides().to_vec(), y.address() % 16);
+        let key = Rehearsed::key(&[self.held, count], &[y]);
         // Of one piece, what is read of the caller's tokens is read before the memory is trained, and refused by then.
-        if count > self.sizes.piece || !self.rehearsed.contains(&key) {
+        if count > self.sizes.piece || !self.rehearsed.knows(&key, &device, &[y]) {
             self.rehearse(&device, tokens, memory, y)?;
             if count <= self.sizes.piece {
-                if self.rehearsed.len() == MOST_REHEARSED {
-                    self.rehearsed.clear();
-                }
-                self.rehearsed.insert(key);
+                self.rehearsed.remember(key);
             }
         }
         self.pieces(Mode::Run(&device), tokens, memory, y)
