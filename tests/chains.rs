@@ -273,7 +273,7 @@ fn a_type_parameter_is_one_type_in_all_kernels() {
 }
 
 atlas_kernel! {
-    kernel doubled(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    kernel twofold(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     {
         for n in grid(N) {
             store(y[n, ..], load(x[n, ..]) * 2.0);
@@ -288,7 +288,7 @@ atlas_kernel! {
     }
 }
 
-static WOVEN: Chain = Chain { name: "woven", kernels: &[&doubled, &raised_by_one], workspace: &[] };
+static WOVEN: Chain = Chain { name: "woven", kernels: &[&twofold, &raised_by_one], workspace: &[] };
 
 /// Elements 0, 3, 2, 5, 4 and 7: none twice, although the steps of one axis lie within the reach of the other. The checks of a
 /// launch, the interpreter and the simulator ask it alike, and a chain whose last output it is runs, or has not begun.

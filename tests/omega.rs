@@ -51,7 +51,7 @@ fn numbers(device: &Device, shape: &[usize], middle: f32) -> Tensor {
 }
 
 /// A push of tokens in pieces of eight; with what is read, the memory.
-fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [Tensor]) -> Result<Vec<f32>> {
+fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [Tensor]) -> atlas::Result<Vec<f32>> {
     let token = numbers(device, &[1, count, 1, 16], -0.1);
     let (gate, gamma) = (numbers(device, &[1, count, 1], 0.1), numbers(device, &[1, count, 1, 3], 0.2));
     let mut y = Tensor::zeros(device, DType::F32, [1, count, 1, 16]).unwrap();
