@@ -3,6 +3,7 @@
 //! `cargo run --release --features verify --example atlas_layer -- 340M 2048`: the model, and how many tokens. The memory is
 //! trained as it is read; what it gives gates an attention over a window (MAG), or is read by it (MAL).
 
+use atlas::dsl::rounding::to_bf16;
 use atlas::ops::Comparison;
 use atlas::ops::layer::reference::{HostLayer, reference};
 use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
@@ -64,7 +65,7 @@ fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
         salt += 1_000_003;
         let value = |i| middle + 3.0_f64.sqrt() * deviation * noise(i + salt);
         // As tokens hold them, so that both sides see the same numbers.
-        (0..len).map(|i| f64::from(bf16::from_f64(value(i)))).collect()
+        (0..len).map(|i| f64::from(to_bf16(value(i)))).collect()
     };
     let unit = (s.width as f64).powf(-0.5);
     let matrix = s.heads * s.width * s.hidden;
@@ -86,7 +87,7 @@ fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: u
     };
     let narrow = |values: &[f64], shape: &[usize]| match s.dtype {
         DType::F32 => wide(values, shape),
-        _ => device.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
+        _ => device.tensor_from(&values.iter().copied().map(to_bf16).collect::<Vec<_>>(), shape),
     };
     let (h, d, m, w) = (s.heads, s.width, s.hidden, rule.chunking.window);
     let weights = LayerWeights {

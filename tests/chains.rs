@@ -271,3 +271,53 @@ fn a_type_parameter_is_one_type_in_all_kernels() {
     LIFTED.launch(&cpu, args!(&mut s, &mut y, 1.0_f32), &mut space).unwrap();
     assert_eq!(y.to_f64_vec().unwrap(), [3.0; 4]);
 }
+
+atlas_kernel! {
+    kernel twofold(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    {
+        for n in grid(N) {
+            store(y[n, ..], load(x[n, ..]) * 2.0);
+        }
+    }
+
+    kernel raised_by_one(y: &Tensor<f32, [N, D]>, z: &mut Tensor<f32, [N, D]>)
+    {
+        for n in grid(N) {
+            store(z[n, ..], load(y[n, ..]) + 1.0);
+        }
+    }
+}
+
+static WOVEN: Chain = Chain { name: "woven", kernels: &[&twofold, &raised_by_one], workspace: &[] };
+
+/// Elements 0, 3, 2, 5, 4 and 7: none twice, although the steps of one axis lie within the reach of the other. The checks of a
+/// launch, the interpreter and the simulator ask it alike, and a chain whose last output it is runs, or has not begun.
+#[test]
+fn an_interleaved_output_is_written() {
+    let mut devices = vec![Device::cpu()];
+    if cfg!(feature = "jit") {
+        devices.push(Device::sim("sm_80").unwrap());
+    }
+    for device in &devices {
+        let x = device.tensor_from(&[0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0], [3, 2]).unwrap();
+        let mut y = Tensor::zeros(device, DType::F32, [3, 2]).unwrap();
+        let base = Tensor::zeros(device, DType::F32, [8]).unwrap();
+        let mut z = base.as_strided([3, 2], [2, 3], 0).unwrap();
+        let mut space = WOVEN.workspace(device, &[], &[]).unwrap();
+        WOVEN.launch(device, args!(x, &mut y, &mut z), &mut space).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], "{device}");
+        let woven = [1.0, 0.0, 5.0, 3.0, 9.0, 7.0, 0.0, 11.0];
+        assert_eq!(base.to_vec::<f32>().unwrap(), woven, "{device}");
+        let prepared = WOVEN.prepare(device, args!(x, &mut y, &mut z), &mut space).unwrap();
+        base.as_strided([8], [1], 0).unwrap().copy_from(&[0.0_f32; 8]).unwrap();
+        prepared.launch(args!(x, &mut y, &mut z), &mut space).unwrap();
+        assert_eq!(base.to_vec::<f32>().unwrap(), woven, "{device}");
+        // What does repeat an element is refused before the first kernel runs.
+        let mut twice = base.as_strided([3, 2], [2, 2], 0).unwrap();
+        let mut y = Tensor::zeros(device, DType::F32, [3, 2]).unwrap();
+        let error = WOVEN.launch(device, args!(x, &mut y, &mut twice), &mut space).unwrap_err().to_string();
+        assert!(error.contains("ATL610"), "{error}");
+        assert!(WOVEN.prepare(device, args!(x, &mut y, &mut twice), &mut space).is_err());
+        assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 6], "{device}: the first kernel has run");
+    }
+}

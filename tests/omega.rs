@@ -3,8 +3,11 @@
 
 use crate::agreement::devices;
 use atlas::dsl::DType;
-use atlas_ops::omega::Chunking;
+use atlas::prelude::*;
+use atlas::runtime::{CacheDir, SimOptions, Stream, Target};
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::check::Case;
+use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OmegaStream, StreamRule, StreamSizes, Tokens};
 
 #[test]
 fn chains_follow_the_definition_on_every_device() {
@@ -31,4 +34,87 @@ fn parts_of_a_sequence_give_the_bits_of_the_whole() {
             [&parts, &whole].map(|c| c.run(&device, &inputs).unwrap_or_else(|e| panic!("{name}: {e}")));
         assert_eq!(found, wanted, "{name}");
     }
+}
+
+/// A simulator that has compiled what `first` launches, and compiles nothing more.
+fn with_what_it_launches(first: impl Fn(&Device)) -> Device {
+    let options = SimOptions::default();
+    let device = Device::sim_with(Target { sm: 80, specific: false }, options, CacheDir::Off);
+    first(&device);
+    device.set_compiling(false);
+    device
+}
+
+fn numbers(device: &Device, shape: &[usize], middle: f32) -> Tensor {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| middle + ((i * 37) % 11) as f32 / 40.0).collect();
+    device.tensor_from(&values, shape).unwrap()
+}
+
+/// A push of tokens in pieces of eight; with what is read, the memory.
+fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [Tensor]) -> atlas::Result<Vec<f32>> {
+    let token = numbers(device, &[1, count, 1, 16], -0.1);
+    let (gate, gamma) = (numbers(device, &[1, count, 1], 0.1), numbers(device, &[1, count, 1, 3], 0.2));
+    let mut y = Tensor::zeros(device, DType::F32, [1, count, 1, 16]).unwrap();
+    let (q, k, v, rq, rk) = (&token, &token, &token, &token, &token);
+    let tokens = Tokens { q, k, v, rq, rk, alpha: &gate, theta: &gate, eta: &gate, gamma: &gamma };
+    let mut memory: Vec<&mut Tensor> = state.iter_mut().collect();
+    stream.push(&tokens, &mut memory, &mut y)?;
+    y.to_vec()
+}
+
+/// The second piece needs kernels that there are not: found before the first has trained the memory.
+#[test]
+fn a_push_whose_last_piece_is_refused_changes_nothing() {
+    let start = |device: &Device| {
+        let sizes = StreamSizes { sequences: 1, heads: 1, key: 16, value: 16, piece: 8, dtype: DType::F32 };
+        let rule = StreamRule { read_before: false, scale: 1.0 };
+        let state = [numbers(device, &[1, 1, 16, 16], 0.0), numbers(device, &[1, 1, 16, 16], -0.2)];
+        (OmegaStream::new(device, &OMEGA_LINEAR, Chunking::new(8, 3), rule, sizes).unwrap(), state)
+    };
+    let device = with_what_it_launches(|device| {
+        let (mut stream, mut state) = start(device);
+        pushed(device, &mut stream, 8, &mut state).unwrap();
+    });
+    let values = |state: &[Tensor; 2]| state.each_ref().map(|t| t.to_vec::<f32>().unwrap());
+    let (mut stream, mut state) = start(&device);
+    let before = values(&state);
+    let error = pushed(&device, &mut stream, 8 + 3, &mut state).unwrap_err().to_string();
+    assert!(error.contains("may not compile"), "{error}");
+    assert_eq!(values(&state), before, "the first piece has run");
+    // And the stream is where it was.
+    let found = (pushed(&device, &mut stream, 8, &mut state).unwrap(), values(&state));
+    let (mut fresh, mut state) = start(&device);
+    assert_eq!(found, (pushed(&device, &mut fresh, 8, &mut state).unwrap(), values(&state)));
+    assert_ne!(found.1, before);
+}
+
+/// A step on matrices of two shapes, for the second of which there are no kernels.
+#[test]
+fn a_step_of_which_one_shape_is_refused_changes_no_matrix() {
+    let of = Muon {
+        iteration: NewtonSchulz::classic(),
+        rate: 0.02,
+        momentum: 0.9,
+        nesterov: true,
+        mean: true,
+        decay: 0.1,
+        scale: StepScale::Tall,
+        dtype: DType::F32,
+    };
+    let matrix = |device: &Device, shape: [usize; 2]| [0.1, -0.1, 0.3].map(|middle| numbers(device, &shape, middle));
+    let step = |device: &Device, matrices: &mut [[Tensor; 3]]| {
+        let mut list: Vec<MuonMatrix<'_>> = matrices.iter_mut().map(|[w, buf, g]| MuonMatrix { w, buf, g }).collect();
+        of.step(&Stream::default_of(device), &mut list, &mut MuonSpaces::default())
+    };
+    let device = with_what_it_launches(|device| step(device, &mut [matrix(device, [16, 16])]).unwrap());
+    let mut matrices = [matrix(&device, [16, 16]), matrix(&device, [24, 17])];
+    let values = |matrices: &[[Tensor; 3]]| -> Vec<Vec<f32>> {
+        matrices.iter().flatten().map(|t| t.to_vec().unwrap()).collect()
+    };
+    let before = values(&matrices);
+    let error = step(&device, &mut matrices).unwrap_err().to_string();
+    assert!(error.contains("may not compile"), "{error}");
+    assert_eq!(values(&matrices), before, "the first shape has been stepped");
+    step(&device, &mut matrices[..1]).unwrap();
+    assert_ne!(values(&matrices), before);
 }

@@ -5,6 +5,7 @@ use crate::kernels::Bits;
 use atlas::dsl::ir::{Access, DimSize, ParamKind};
 use atlas::dsl::op::BinaryOp;
 use atlas::dsl::rewrite::{Applied, RULES, Rewrite, Rule, rewrite, simplify};
+use atlas::dsl::rounding::{to_bf16, to_f16};
 use atlas::dsl::{DType, Kernel, Op, Verified, parse_kernel, verify};
 use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
 use std::collections::BTreeSet;
@@ -54,8 +55,8 @@ fn element(bits: &mut Bits, dtype: DType) -> u64 {
     };
     match dtype {
         DType::F64 => x.to_bits(),
-        DType::F16 => atlas::half::f16::from_f64(x).to_bits().into(),
-        DType::Bf16 => atlas::half::bf16::from_f64(x).to_bits().into(),
+        DType::F16 => to_f16(x).to_bits().into(),
+        DType::Bf16 => to_bf16(x).to_bits().into(),
         _ => (x as f32).to_bits().into(),
     }
 }

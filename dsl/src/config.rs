@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-pub use atlas_vocabulary::{Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use atlas_vocabulary::{MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 
 /// How a kernel is laid on the machine. Enters GPU IR only. What is `None` the compiler decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

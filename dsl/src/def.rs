@@ -1,8 +1,8 @@
 //! What `atlas_kernel!` leaves behind: a kernel's signature, its tune space and the function that builds it.
 
-use crate::config::{Config, Setting};
-use crate::diag::Diagnostics;
-use crate::ir::{Access, Kernel};
+use crate::config::{Config, MOST_CONFIGS, Setting};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::ir::{Access, Kernel, Loc};
 use crate::require::Requirement;
 use crate::specialization::Specialization;
 use crate::types::DType;
@@ -174,9 +174,35 @@ impl fmt::Debug for KernelDef {
 }
 
 impl KernelDef {
+    /// Why there is no such kernel, if so: its parts cannot be brought together, or its tune space is too large.
+    pub fn refusal(&self) -> Option<Diagnostics> {
+        if let Some(why) = self.refused {
+            return Some(why.clone());
+        }
+        let configs = self.config_count();
+        if configs <= MOST_CONFIGS {
+            return None;
+        }
+        let counts = self.tune.iter().filter(|knob| knob.values.len() > 1);
+        let counts = counts.map(|knob| format!("{} of `{}`", knob.values.len(), knob.name)).collect::<Vec<_>>();
+        let (name, counts) = (self.name, counts.join(", "));
+        let message = format!(
+            "`{name}` has {configs} configs ({counts}), and a kernel may have {MOST_CONFIGS}: leave out values"
+        );
+        Some(Diagnostic::new(23, Loc::default(), message).into())
+    }
+
+    /// The product of the knobs; saturates.
+    fn config_count(&self) -> u64 {
+        self.tune.iter().fold(1, |n: u64, knob| n.saturating_mul(knob.values.len() as u64))
+    }
+
     /// Every point of the tune space, in lexicographic order of the knobs as declared, but for schedules
-    /// whose keys contradict each other.
+    /// whose keys contradict each other. None of a tune space that is too large ([`KernelDef::refusal`]).
     pub fn configs(&self) -> Vec<Config> {
+        if self.config_count() > MOST_CONFIGS {
+            return Vec::new();
+        }
         let mut all = self.tune.iter().fold(vec![Config::default()], |configs, knob| {
             configs.iter().flat_map(|c| knob.values.iter().map(|&v| c.clone().with(knob.name, v))).collect()
         });

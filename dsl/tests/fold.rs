@@ -2,6 +2,7 @@
 
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{DType, parse_kernel, verify};
 use atlas_tile_interp::{Arg, Mode, TensorView, TensorViewMut, run};
 use half::{bf16, f16};
@@ -11,8 +12,8 @@ const NUMBERS: [DType; 6] = [DType::I32, DType::I64, DType::F16, DType::Bf16, DT
 
 fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
     match dtype {
-        DType::F16 => f16::from_f64(x).to_ne_bytes().to_vec(),
-        DType::Bf16 => bf16::from_f64(x).to_ne_bytes().to_vec(),
+        DType::F16 => to_f16(x).to_ne_bytes().to_vec(),
+        DType::Bf16 => to_bf16(x).to_ne_bytes().to_vec(),
         DType::F32 => (x as f32).to_ne_bytes().to_vec(),
         DType::F64 => x.to_ne_bytes().to_vec(),
         DType::I32 => (x as i32).to_ne_bytes().to_vec(),

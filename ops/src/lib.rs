@@ -62,6 +62,7 @@ pub mod problem;
 pub mod random_features;
 pub mod rbf_features;
 mod records;
+mod rehearsal;
 pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]

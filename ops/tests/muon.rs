@@ -1,11 +1,11 @@
 //! Newton-Schulz and Muon on matrices of any size, against the same polynomial in f64.
 
 use atlas_dsl::DType;
+use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_ops::Comparison;
 use atlas_ops::muon::reference::{iterate, step};
 use atlas_ops::muon::{Form, Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_runtime::{Device, Stream, Tensor};
-use half::{bf16, f16};
 
 fn noise(i: usize) -> f64 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -18,8 +18,8 @@ fn matrix(seed: usize, len: usize, scale: f64) -> Vec<f64> {
 
 fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Tensor {
     match dtype {
-        DType::F16 => device.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape),
-        DType::Bf16 => device.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
+        DType::F16 => device.tensor_from(&values.iter().copied().map(to_f16).collect::<Vec<_>>(), shape),
+        DType::Bf16 => device.tensor_from(&values.iter().copied().map(to_bf16).collect::<Vec<_>>(), shape),
         _ => device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape),
     }
     .unwrap()

@@ -10,6 +10,8 @@ pub enum Arg<'a> {
     In(&'a Tensor),
     /// A tensor that the kernel writes.
     Out(&'a mut Tensor),
+    /// A tensor behind a `&mut` of the caller's: the kernel may write it, or read it, also as several arguments.
+    Lent(&'a &'a mut Tensor),
     /// A number.
     F32(f32),
     /// A number; a literal with a point. Becomes an f32, f16 or bf16 where the kernel takes one, rounded.
@@ -26,6 +28,7 @@ impl Arg<'_> {
         match self {
             Arg::In(t) => Some(t),
             Arg::Out(t) => Some(t),
+            Arg::Lent(t) => Some(t),
             _ => None,
         }
     }
@@ -33,7 +36,7 @@ impl Arg<'_> {
     /// The type of a number.
     pub(crate) fn scalar_dtype(&self) -> Option<DType> {
         match self {
-            Arg::In(_) | Arg::Out(_) => None,
+            Arg::In(_) | Arg::Out(_) | Arg::Lent(_) => None,
             Arg::F32(_) => Some(DType::F32),
             Arg::F64(_) => Some(DType::F64),
             Arg::I32(_) => Some(DType::I32),
@@ -43,6 +46,8 @@ impl Arg<'_> {
 }
 
 /// What [`args!`](crate::args) accepts without `&mut`: tensors, which are borrowed, and numbers.
+///
+/// An argument that another macro passes on is one token to [`args!`](crate::args), which sees no `&mut` in it: its type says it.
 pub trait IntoArg<'a> {
     /// The argument.
     fn into_arg(self) -> Arg<'a>;
@@ -62,7 +67,7 @@ impl<'a> IntoArg<'a> for &&'a Tensor {
 
 impl<'a> IntoArg<'a> for &'a &mut Tensor {
     fn into_arg(self) -> Arg<'a> {
-        Arg::In(self)
+        Arg::Lent(self)
     }
 }
 
@@ -96,7 +101,8 @@ impl<'a> From<&'a mut Tensor> for Arg<'a> {
 
 /// The arguments of a launch in the order of the kernel's parameters: `args!(x, w, &mut y, 1e-6)`.
 ///
-/// A tensor that is read is named alone, one that is written has `&mut`, and a number is a number.
+/// A tensor that is read is named alone, one that is written has `&mut`, and a number is a number. A variable that holds a
+/// `&mut Tensor` is named alone either way.
 #[macro_export]
 macro_rules! args {
     (@list [$($done:tt)*]) => { [$($done)*] };

@@ -7,7 +7,6 @@ use crate::args::Arg;
 use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::launch_error::LaunchError;
-use crate::overlap::{overlap, overlaps_itself};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
@@ -51,11 +50,11 @@ impl BoundLaunch {
     ///
     /// # Errors
     /// One [`LaunchError`] for the first mistake found, in parameter order; [`RuntimeError::Kernel`] if there is no such
-    /// kernel, for its parts cannot be fused.
+    /// kernel: its parts cannot be fused, or it has too many configs.
     pub fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<BoundLaunch, RuntimeError> {
         let kernel = def.name;
-        if let Some(why) = def.refused {
-            let (kernel, diagnostics) = (kernel.to_owned(), why.clone());
+        if let Some(diagnostics) = def.refusal() {
+            let kernel = kernel.to_owned();
             return Err(RuntimeError::Kernel { kernel, config: Config::default(), diagnostics });
         }
         if args.len() != def.params.len() {
@@ -160,7 +159,7 @@ impl Binder<'_> {
             return Err(LaunchError::NotMutable { kernel, param: name });
         }
         if tensor.device() != self.device {
-            let (found, wanted) = (tensor.device().id().to_string(), self.device.id().to_string());
+            let (found, wanted) = tensor.device().beside(self.device);
             return Err(LaunchError::WrongDevice { kernel, param: name, found, wanted });
         }
         if tensor.rank() != dims.len() {
@@ -172,7 +171,7 @@ impl Binder<'_> {
         for (axis, (&dim, &size)) in dims.iter().zip(tensor.shape()).enumerate() {
             self.dim(dim, DimBinding { size, param: name, axis })?;
         }
-        if access == Access::Out && overlaps_itself(tensor) {
+        if access == Access::Out && tensor.touched().overlaps_itself() {
             return Err(LaunchError::SelfOverlap {
                 kernel,
                 output: name,
@@ -334,7 +333,7 @@ pub(crate) fn check_aliasing(def: &'static KernelDef, args: &[Arg<'_>]) -> Resul
             let Some(other) = other.tensor().filter(|_| i != j) else { continue };
             let beside = other.address_range();
             // Most arguments are far apart, which costs a launch two comparisons.
-            if range.start < beside.end && beside.start < range.end && overlap(written, other) {
+            if range.start < beside.end && beside.start < range.end && written.touched().overlaps(other.touched()) {
                 return Err(LaunchError::Overlap {
                     kernel: def.name,
                     output: param.name(),

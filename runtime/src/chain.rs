@@ -336,6 +336,7 @@ fn writes(p: &ParamDef) -> bool {
 fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
     match arg {
         Arg::Out(t) => Arg::Out(t),
+        Arg::Lent(t) => Arg::Lent(t),
         Arg::In(t) => Arg::In(t),
         Arg::F32(x) => Arg::F32(*x),
         Arg::F64(x) => Arg::F64(*x),
@@ -348,6 +349,7 @@ fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
 fn as_param<'s>(p: &ParamDef, arg: Arg<'s>) -> Arg<'s> {
     match arg {
         Arg::Out(t) if !writes(p) => Arg::In(t),
+        Arg::Lent(t) if !writes(p) => Arg::In(t),
         arg => arg,
     }
 }

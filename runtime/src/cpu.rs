@@ -3,7 +3,7 @@
 use crate::args::Arg;
 use crate::bind::{is_written, scalar_bits};
 use crate::error::{Result, RuntimeError};
-use crate::storage::Storage;
+use crate::storage::{Storage, host_room};
 use crate::tensor::{Tensor, each_offset};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{DType, Kernel, KernelDef};
@@ -16,6 +16,9 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 /// Storage is locked in address order while the kernel runs, for writing if an argument writes it. An argument
 /// whose storage another argument writes too is worked on in a copy, of which the elements of the view alone are
 /// copied back: the views are disjoint, but one may lie between the elements of another.
+///
+/// Nothing is refused here that the checks of a launch let pass, but for want of memory: a chain has run its first kernels
+/// by then.
 pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
     let written: Vec<bool> = def.params.iter().map(is_written).collect();
     let mut copies: Vec<Option<Vec<u8>>> =
@@ -116,7 +119,9 @@ fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<O
         return Ok(None);
     }
     let range = tensor.address_range();
-    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let len = (range.end - range.start) as usize;
+    let mut bytes = host_room(len)?;
+    bytes.resize(len, 0);
     tensor.storage().read(byte_offset(tensor), &mut bytes)?;
     Ok(Some(bytes))
 }

@@ -358,6 +358,15 @@ impl fmt::Debug for Device {
     }
 }
 
+impl Device {
+    /// This device and another one in words that tell them apart.
+    pub(crate) fn beside(&self, other: &Device) -> (String, String) {
+        let (one, two) = (self.inner.id.to_string(), other.inner.id.to_string());
+        let two = if one == two { "another device of that name".to_owned() } else { two };
+        (one, two)
+    }
+}
+
 impl fmt::Display for Device {
     /// `cpu`, `sim:sm_90` or `cuda:0 (NVIDIA H100, sm_90)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,7 @@
 //! A launch of a GPU's tensors that the CPU runs: copies to the host, the interpreter, and the results back.
+//!
+//! What is copied is the memory that a view spans, and not its elements one by one: a view may repeat an element more often
+//! than there is memory.
 
 use crate::args::Arg;
 use crate::bind::is_written;
@@ -7,6 +10,8 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::{Tensor, each_offset};
 use atlas_dsl::{Kernel, KernelDef};
+use std::ops::Range;
+use std::sync::PoisonError;
 
 /// Runs a kernel on checked arguments whose tensors are on a GPU, after all that is queued there.
 pub(crate) fn run_on_host(
@@ -17,9 +22,8 @@ pub(crate) fn run_on_host(
     args: &[Arg<'_>],
 ) -> Result<()> {
     device.synchronize()?;
-    let cpu = Device::cpu();
     let mut copies: Vec<Option<Tensor>> =
-        args.iter().map(|arg| arg.tensor().map(|t| t.to_device(&cpu)).transpose()).collect::<Result<_>>()?;
+        args.iter().map(|arg| arg.tensor().map(Tensor::copy_to_host).transpose()).collect::<Result<_>>()?;
     let mut on_host = Vec::with_capacity(args.len());
     for ((arg, copy), param) in args.iter().zip(&mut copies).zip(def.params) {
         on_host.push(match (copy, arg) {
@@ -37,6 +41,7 @@ pub(crate) fn run_on_host(
             // Each tensor has a copy.
             (None, Arg::In(t)) => Arg::In(t),
             (None, Arg::Out(t)) => Arg::In(t),
+            (None, Arg::Lent(t)) => Arg::In(t),
         });
     }
     run_native(def, kernel, dims, &on_host)?;
@@ -49,41 +54,35 @@ pub(crate) fn run_on_host(
     Ok(())
 }
 
-/// Writes the elements of a contiguous tensor on the host to a view on a GPU, and nothing between them.
+/// Writes the elements of a view on a GPU, and nothing between them, from the same view of a copy on the host.
 fn write_back(to: &Tensor, from: &Tensor) -> Result<()> {
-    if to.is_empty() {
-        return Ok(());
-    }
+    let Some(bytes) = from.storage().host().filter(|_| !to.is_empty()) else { return Ok(()) };
+    let bytes = bytes.read().unwrap_or_else(PoisonError::into_inner);
     let size = to.dtype().bytes() as usize;
-    let mut bytes = vec![0_u8; from.len() * size];
-    from.storage().read(0, &mut bytes)?;
     let start = to.element_offset() * size as u64;
     if to.is_contiguous() {
-        return to.storage().write(start, &bytes);
+        return to.storage().write(start, &bytes[..to.len() * size]);
     }
     // Runs of neighbours at once, and never what lies between them: another stream may be writing that.
-    let mut run: Option<(u64, usize)> = None;
-    let (mut next, mut failed) = (0, Ok(()));
-    let mut write = |(at, len): (u64, usize), end: usize| {
+    let (mut run, mut failed): (Option<Range<usize>>, Result<()>) = (None, Ok(()));
+    let mut write = |run: Range<usize>| {
         if failed.is_ok() {
-            failed = to.storage().write(start + at * size as u64, &bytes[(end - len) * size..end * size]);
+            failed = to.storage().write(start + (run.start * size) as u64, &bytes[run.start * size..run.end * size]);
         }
     };
     each_offset(to.shape(), to.strides(), &mut |at| {
-        let at = at as u64;
-        run = match run {
-            Some((first, len)) if first + len as u64 == at => Some((first, len + 1)),
+        let at = at as usize;
+        match &mut run {
+            Some(run) if run.end == at => run.end += 1,
             other => {
-                if let Some(done) = other {
-                    write(done, next);
+                if let Some(done) = other.replace(at..at + 1) {
+                    write(done);
                 }
-                Some((at, 1))
             }
-        };
-        next += 1;
+        }
     });
     if let Some(done) = run {
-        write(done, next);
+        write(done);
     }
     failed
 }

@@ -155,7 +155,7 @@ impl PreparedLaunch {
     /// Refuses a stream of another device.
     pub(crate) fn check_stream(&self, stream: &Stream) -> Result<()> {
         if *stream.device() != self.device {
-            let (found, wanted) = (stream.device().to_string(), self.device.to_string());
+            let (found, wanted) = stream.device().beside(&self.device);
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
         Ok(())
@@ -341,7 +341,7 @@ fn check_again(def: &'static KernelDef, device: &Device, plan: &Plan, args: &[Ar
         if let Some(tensor) = arg.tensor()
             && tensor.device() != device
         {
-            let (found, wanted) = (tensor.device().id().to_string(), device.id().to_string());
+            let (found, wanted) = tensor.device().beside(device);
             return Err(LaunchError::WrongDevice { kernel: def.name, param: param.name(), found, wanted }.into());
         }
     }

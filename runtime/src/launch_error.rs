@@ -137,7 +137,7 @@ errors! {
             kernel: &'static str,
             /// The parameter.
             param: &'static str,
-        } = 608, "`{kernel}` writes `{param}`; pass it as `&mut {param}`, or `&mut *{param}` of a `&mut Tensor`";
+        } = 608, "`{kernel}` writes `{param}`, which is given to be read alone; pass it as `&mut {param}`";
         /// An output shares memory with another argument.
         Overlap {
             /// The kernel.
@@ -166,7 +166,7 @@ errors! {
             param: &'static str,
             /// Where it lives.
             found: String,
-            /// Where the launch is.
+            /// Where the launch is: another name, or another device of that name.
             wanted: String,
         } = 611, "`{param}` of `{kernel}` is on {found}, but the launch is on {wanted}; copy it with `to_device`";
         /// A dim of 2^31 or more.
@@ -202,7 +202,7 @@ errors! {
         WrongStream {
             /// The stream's device.
             found: String,
-            /// The launch's device.
+            /// The launch's device: another name, or another device of that name.
             wanted: String,
         } = 614, "the stream belongs to {found}, but the launch is on {wanted}";
         /// A prepared launch given arguments of another problem.

@@ -11,7 +11,7 @@
 //! | `device`, `device_id`, `open` | devices, their names, and how they are opened |
 //! | `driver`, `current`, `stream` | the CUDA driver's functions, streams and events |
 //! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
-//! | `args`, `bind`, `overlap` | the arguments of a launch, and their checks |
+//! | `args`, `bind` | the arguments of a launch, and their checks |
 //! | `problem`, `select`, `cost`, `records`, `source` | what a kernel is compiled for, and with which config |
 //! | `roofline` | what a launch takes at the least |
 //! | `bundle`, `class`, `regions` | kernels compiled ahead of time, the problems that they serve, and how these are chosen |
@@ -59,7 +59,6 @@ mod launch_error;
 mod memory;
 mod open;
 mod oracle;
-mod overlap;
 mod plan;
 mod plans;
 mod problem;

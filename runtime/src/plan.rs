@@ -44,8 +44,8 @@ impl ProblemWords {
             // `&mut` for what the kernel only reads is as good as `&`.
             let written = def.params.get(i).is_some_and(is_written);
             let kind = match arg {
-                Arg::Out(_) if written => 2,
-                Arg::In(_) | Arg::Out(_) => 1,
+                Arg::Out(_) | Arg::Lent(_) if written => 2,
+                Arg::In(_) | Arg::Out(_) | Arg::Lent(_) => 1,
                 Arg::F32(_) => 3,
                 Arg::F64(_) => 4,
                 Arg::I32(_) => 5,

@@ -17,7 +17,7 @@ use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
 use lru::LruCache;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Configs of the spaces that are kept, at most.
+/// Configs of the spaces that are kept, at most: of two that are as large as may be.
 const MOST_CONFIGS: usize = 8192;
 
 /// What a space depends on.

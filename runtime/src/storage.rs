@@ -1,6 +1,7 @@
 //! The memory behind tensors: bytes of the host, of one GPU, or of a virtual one.
 
 use crate::device::{Backend, Device};
+use crate::device_id::DeviceId;
 use crate::error::{Result, TensorError};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
@@ -14,7 +15,8 @@ pub(crate) struct Storage {
 }
 
 enum Memory {
-    /// Host memory. The lock makes concurrent launches on shared views safe; it is held for copies alone.
+    /// Host memory. The lock makes concurrent launches on shared views safe: who copies holds it, and a launch on the CPU while
+    /// its programs run, which run where nothing else does and so never wait for it.
     Host(RwLock<Vec<u8>>),
     /// Memory of a GPU, virtual or not, freed on drop.
     Device,
@@ -67,7 +69,10 @@ impl Storage {
             (Memory::Device, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
             (_, Backend::Virtual(_)) if self.bytes == 0 => Ok(()),
             (_, Backend::Virtual(gpu)) => {
-                gpu.write(self.address, &vec![0; self.bytes as usize]);
+                const ZEROS: &[u8] = &[0; 1 << 16];
+                for start in (0..self.bytes).step_by(ZEROS.len()) {
+                    gpu.write(self.address + start, &ZEROS[..ZEROS.len().min((self.bytes - start) as usize)]);
+                }
                 Ok(())
             }
             _ => {
@@ -134,11 +139,23 @@ impl Storage {
     }
 }
 
+/// Room on the host for so many values.
+///
+/// A view may say more of them than there is memory, which is no reason to end the process.
+pub(crate) fn host_room<T>(len: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(len) {
+        Ok(()) => Ok(values),
+        Err(_) => {
+            let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+            Err(TensorError::OutOfMemory { bytes, device: DeviceId::Cpu.to_string() }.into())
+        }
+    }
+}
+
 /// Room on the host for so many bytes, if there is so much.
 fn room_on_host(room: u64) -> Option<Vec<u8>> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(usize::try_from(room).ok()?).ok()?;
-    Some(data)
+    host_room(usize::try_from(room).ok()?).ok()
 }
 
 impl Drop for Storage {

@@ -3,8 +3,9 @@
 use crate::device::Device;
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::error::{Result, TensorError};
-use crate::storage::Storage;
+use crate::storage::{Storage, host_room};
 use atlas_dsl::DType;
+use atlas_tile_interp::Span;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -106,7 +107,8 @@ impl Tensor {
 
     /// Number of elements of the view.
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        // Beside an axis of size 0 the others may be of any size; without one, their product was checked.
+        if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
     /// True if some axis has size 0.
@@ -117,11 +119,12 @@ impl Tensor {
     /// True if the elements lie row-major without gaps. Strides of axes of size 1 do not matter.
     pub fn is_contiguous(&self) -> bool {
         let mut inner = 1;
-        self.shape.iter().zip(&self.strides).rev().all(|(&size, &stride)| {
-            let fits = size <= 1 || stride == inner;
-            inner *= size as i64;
-            fits
-        }) || self.is_empty()
+        self.is_empty()
+            || self.shape.iter().zip(&self.strides).rev().all(|(&size, &stride)| {
+                let fits = size <= 1 || stride == inner;
+                inner *= size as i64;
+                fits
+            })
     }
 
     /// Address of the first element: on the host, or in the device's address space.
@@ -150,7 +153,8 @@ impl Tensor {
         }
         let mut view = self.clone();
         view.shape[axis] = end - start;
-        if start < end {
+        // A view without elements starts nowhere.
+        if start < end && !self.is_empty() {
             view.offset += start as u64 * self.strides[axis] as u64;
         }
         Ok(view)
@@ -245,11 +249,13 @@ impl Tensor {
         let of = self.axis_size(axis)?;
         let mut view = self.clone();
         view.shape.insert(axis + 1, size);
-        view.strides.insert(axis, self.strides[axis] * size as i64);
         if size == 0 || !of.is_multiple_of(size) {
             return Err(TensorError::CannotReshape { from: self.shape.clone(), to: view.shape }.into());
         }
         view.shape[axis] = of / size;
+        // Past what an i64 holds the axis has at most one element, whose stride is not used.
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        view.strides.insert(axis, self.strides[axis].saturating_mul(size));
         Ok(view)
     }
 
@@ -268,18 +274,19 @@ impl Tensor {
         Ok(Tensor { shape: shape.to_vec(), strides: contiguous_strides(shape), ..self.clone() })
     }
 
-    /// The elements in row-major order. Waits for the device.
+    /// The elements in row-major order, those that a view repeats as often as it does. Waits for the device.
     ///
     /// # Errors
-    /// [`TensorError::WrongElement`] if `T` is not the element type; driver errors.
+    /// [`TensorError::WrongElement`] if `T` is not the element type; [`TensorError::OutOfMemory`] if the host has no room
+    /// for them; driver errors.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect::<T>()?;
-        let mut values = vec![T::default(); self.len()];
+        let mut values = host_values(self.len())?;
         if self.is_contiguous() {
             self.storage.read(self.byte_offset(), bytes_of_mut(&mut values))?;
             return Ok(values);
         }
-        let mut span = vec![T::default(); self.span()];
+        let mut span = host_values(self.span())?;
         self.storage.read(self.byte_offset(), bytes_of_mut(&mut span))?;
         let mut next = values.iter_mut();
         each_offset(&self.shape, &self.strides, &mut |at| {
@@ -293,10 +300,12 @@ impl Tensor {
     /// The elements in row-major order as f64 whatever the element type. Waits for the device.
     ///
     /// # Errors
-    /// Driver errors.
+    /// [`TensorError::OutOfMemory`] if the host has no room for them; driver errors.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
         fn all<T: Element>(t: &Tensor) -> Result<Vec<f64>> {
-            Ok(t.to_vec::<T>()?.into_iter().map(T::to_f64).collect())
+            let mut values = host_room(t.len())?;
+            values.extend(t.to_vec::<T>()?.into_iter().map(T::to_f64));
+            Ok(values)
         }
         match self.dtype {
             DType::F64 => self.to_vec(),
@@ -325,7 +334,7 @@ impl Tensor {
         self.storage.write(self.byte_offset(), bytes_of(values))
     }
 
-    /// A contiguous copy of this view on a device, through the host.
+    /// A contiguous copy of this view on a device, through the host. What the view repeats the copy holds as often.
     ///
     /// # Errors
     /// Out of memory; driver errors.
@@ -350,6 +359,27 @@ impl Tensor {
     /// Out of memory; driver errors.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() { Ok(self.clone()) } else { self.to_device(self.device()) }
+    }
+
+    /// The same view of a copy on the CPU: of the memory from its first element to its last, so that what it repeats is there
+    /// once. Waits for the device.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub(crate) fn copy_to_host(&self) -> Result<Tensor> {
+        let range = self.address_range();
+        let bytes = range.end - range.start;
+        let storage = Storage::empty(&Device::cpu(), bytes)?;
+        let mut copied = Ok(());
+        storage.with_host_mut(|data| copied = self.storage.read(self.byte_offset(), &mut data[..bytes as usize]));
+        copied?;
+        Ok(Tensor { storage: Arc::new(storage), offset: 0, ..self.clone() })
+    }
+
+    /// The bytes that it touches.
+    pub(crate) fn touched(&self) -> Span {
+        let axes = self.shape.iter().zip(&self.strides).map(|(&size, &stride)| (size as u64, stride));
+        Span::new(self.address(), self.dtype.bytes(), axes)
     }
 
     pub(crate) fn storage(&self) -> &Arc<Storage> {
@@ -392,6 +422,13 @@ impl fmt::Debug for Tensor {
     }
 }
 
+/// So many elements on the host.
+fn host_values<T: Element>(len: usize) -> Result<Vec<T>> {
+    let mut values = host_room(len)?;
+    values.resize(len, T::default());
+    Ok(values)
+}
+
 /// The product of a shape; `None` past 2^63.
 fn element_count(shape: &[usize]) -> Option<u64> {
     if shape.contains(&0) {
@@ -417,5 +454,7 @@ pub(crate) fn each_offset(shape: &[usize], strides: &[i64], f: &mut impl FnMut(i
             _ => f(at),
         }
     }
-    walk(shape, strides, 0, f);
+    if !shape.contains(&0) {
+        walk(shape, strides, 0, f);
+    }
 }

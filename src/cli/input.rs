@@ -30,7 +30,7 @@ pub(super) struct ProblemArgs {
 /// A kernel by name.
 pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
     let def = declared(name)?.declared();
-    match def.refused {
+    match def.refusal() {
         Some(why) => bail!("kernel `{name}`: {why}"),
         None => Ok(def),
     }

@@ -28,11 +28,11 @@ mod starts;
 mod sums;
 mod wrong_code;
 
+use atlas::dsl::rounding::{to_bf16, to_f16};
 use atlas::dsl::{Config, DType, KernelDef};
 use atlas::runtime::simulator::alu::Approximation;
 use atlas::runtime::simulator::launch::Policy;
 use atlas::runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
-use half::{bf16, f16};
 
 /// Configs that a kernel is tried with beside the one that is chosen.
 const CONFIGS: usize = 4;
@@ -116,8 +116,8 @@ struct Placed {
 fn upload(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Result<Tensor, RuntimeError> {
     match dtype {
         DType::F32 => device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape),
-        DType::F16 => device.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape),
-        DType::Bf16 => device.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
+        DType::F16 => device.tensor_from(&values.iter().copied().map(to_f16).collect::<Vec<_>>(), shape),
+        DType::Bf16 => device.tensor_from(&values.iter().copied().map(to_bf16).collect::<Vec<_>>(), shape),
         DType::F64 => device.tensor_from(values, shape),
         DType::I32 => device.tensor_from(&values.iter().map(|&v| v as i32).collect::<Vec<_>>(), shape),
         DType::I64 => device.tensor_from(&values.iter().map(|&v| v as i64).collect::<Vec<_>>(), shape),
@@ -159,8 +159,8 @@ impl Data {
 fn rounded(dtype: DType, v: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(v as f32),
-        DType::F16 => f16::from_f64(v).to_f64(),
-        DType::Bf16 => bf16::from_f64(v).to_f64(),
+        DType::F16 => to_f16(v).to_f64(),
+        DType::Bf16 => to_bf16(v).to_f64(),
         DType::I32 => f64::from(v as i32),
         DType::I64 => v as i64 as f64,
         DType::F64 | DType::Bool => v,

@@ -30,7 +30,7 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     }
     let deferred = deferred_transposes(kernel);
     let validity = Validity::of(kernel);
-    let threads = Threads::here();
+    let threads = Threads::of(programs);
     let count = threads.count();
     let (mut first, mut batch) = (0, count * 2);
     while first < programs {

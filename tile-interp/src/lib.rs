@@ -9,6 +9,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `memory`, `walk`, `storage` | tensor views, boxes of them, conversion to and from memory |
+//! | `overlap` | whether views share an element |
 //! | `tile`, `rounding` | tiles at run time and their valid part; rounding to the narrow types |
 //! | `ring` | floats as elements of a finite ring |
 //! | `launch` | checked arguments and the grid |
@@ -44,6 +45,7 @@ mod eval_reduce;
 mod eval_shape;
 mod launch;
 mod memory;
+mod overlap;
 mod pool;
 mod ring;
 mod rounding;
@@ -55,6 +57,7 @@ mod walk;
 pub use error::InterpError;
 pub use launch::run;
 pub use memory::{TensorView, TensorViewMut};
+pub use overlap::Span;
 pub use ring::check_ring;
 
 /// How floats are computed.

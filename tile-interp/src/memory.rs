@@ -1,6 +1,7 @@
 //! Tensors as the interpreter sees them: bytes, an element type and a strided layout.
 
 use crate::error::InterpError;
+use crate::overlap::Span;
 use crate::storage::Stored;
 use crate::tile::Data;
 use crate::walk::{Row, Walk, dense_strides};
@@ -47,23 +48,10 @@ impl Layout {
         Layout::new(dtype, bytes, 0, dims.to_vec(), strides)
     }
 
-    /// True if distinct coordinates may share an element. Sufficient for every layout made by
-    /// slicing, transposing and reversing a dense tensor.
-    fn may_overlap(&self) -> bool {
-        let mut axes: Vec<(i128, i128)> = self
-            .dims
-            .iter()
-            .zip(&self.strides)
-            .filter(|&(&dim, _)| dim > 1)
-            .map(|(&dim, &stride)| (i128::from(stride).abs(), i128::from(dim)))
-            .collect();
-        axes.sort_unstable();
-        let mut span = 0;
-        axes.iter().any(|&(stride, dim)| {
-            let overlaps = stride <= span;
-            span = stride.saturating_mul(dim - 1).saturating_add(span);
-            overlaps
-        })
+    /// True if distinct coordinates share an element, or if that is too hard to tell.
+    fn overlaps_itself(&self, dtype: DType) -> bool {
+        let axes = self.dims.iter().copied().zip(self.strides.iter().copied());
+        Span::new(0, dtype.bytes(), axes).overlaps_itself()
     }
 
     /// A walk over the part of `region` that lies in the tensor: the dense region on one side, memory on the other.
@@ -182,7 +170,7 @@ impl<'a> TensorViewMut<'a> {
         strides: &[i64],
     ) -> Result<TensorViewMut<'a>, InterpError> {
         let layout = Layout::new(dtype, bytes.len(), offset, dims.to_vec(), strides.to_vec())?;
-        if layout.may_overlap() {
+        if layout.overlaps_itself(dtype) {
             return Err(InterpError::View(format!(
                 "a view with dims {dims:?} and strides {strides:?} overlaps itself, so it cannot be written"
             )));

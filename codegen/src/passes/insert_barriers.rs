@@ -21,7 +21,7 @@
 //! *Conflicts.* Accesses of buffers that share bytes, or of rectangles of one buffer that meet; a rectangle is what
 //! [`writable`](crate::gpu::writable) can let through, rounded to the 16 x 16 blocks of the atoms; a product reads all that
 //! follows its corner, since warps past its last block repeat it. Of tensors, those that the kernel loads and stores or
-//! stores twice; tensors share nothing with one another (runtime/src/overlap.rs).
+//! stores twice; tensors share nothing with one another (tile-interp/src/overlap.rs).
 //!
 //! *No conflict.* Two accesses by one spelled-out layout, each element of which belongs to one thread and moves by no matrix
 //! instruction, touch an element from the same thread, for which the order of the text holds. Of a tensor the slices must

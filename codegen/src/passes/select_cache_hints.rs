@@ -12,7 +12,7 @@
 //! `EvictLast` becomes an eviction policy of `ld.global`, which the PTX ISA calls a performance hint. The loads keep their
 //! place, their predicates and their bytes. What does rest on a tensor being read-only is elsewhere: `ld.global.nc`,
 //! loads issued early and loads made again (`split_casts`). These hold because the runtime refuses a launch in which a
-//! written tensor shares a byte with another (runtime/src/overlap.rs), and ask the same `is_read_only`.
+//! written tensor shares a byte with another (tile-interp/src/overlap.rs), and ask the same `is_read_only`.
 //!
 //! # Breaks it
 //! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.

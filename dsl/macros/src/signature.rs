@@ -4,7 +4,7 @@ use crate::ast;
 use crate::error::Errors;
 use crate::names::did_you_mean;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::{DType, Order, SCHEDULE, ScheduleKey, Setting};
+use atlas_vocabulary::{DType, MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
@@ -40,6 +40,19 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
             let message = format!("`{name}` is no schedule key (those are {keys}) and no upper-case tile size{hint}");
             errors.push(23, span, message);
         }
+    }
+    let configs = ast.tune.iter().fold(1, |n: u64, knob| n.saturating_mul(knob.values.len() as u64));
+    if let Some(longest) = ast.tune.iter().max_by_key(|knob| knob.values.len())
+        && configs > MOST_CONFIGS
+    {
+        let counts = ast.tune.iter().filter(|knob| knob.values.len() > 1);
+        let counts = counts.map(|knob| format!("{} of `{}`", knob.values.len(), knob.name)).collect::<Vec<_>>();
+        let message = format!(
+            "{configs} configs ({}) are more than the {MOST_CONFIGS} that a kernel may have, for its first launch looks at \
+             each: leave out values, such as sizes between the powers of two",
+            counts.join(", ")
+        );
+        errors.push(23, longest.name.span(), message);
     }
     let Some(grids) = knob(ast, "warp_grid") else { return };
     let warps = knob(ast, "warps").map_or(&[Setting::Number(4)][..], |knob| &knob.values);

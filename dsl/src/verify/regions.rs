@@ -18,7 +18,7 @@
 //! of another pair have other tiles on one of the axes.
 //!
 //! From boxes of indices to memory: a written tensor has no element twice and shares no byte with another argument, which
-//! rule 224 says of constant strides and the runtime of the others (runtime/src/overlap.rs). What lies outside a dim is
+//! rule 224 says of constant strides and the runtime of the others (tile-interp/src/overlap.rs). What lies outside a dim is
 //! neither stored nor loaded.
 //!
 //! Within one program the order is that of the text; threads keep it by barriers (codegen's `insert_barriers`).

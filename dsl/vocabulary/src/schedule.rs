@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// Configs of one kernel, at most: the product of its knobs. The first launch of a kernel builds and ranks all of them, on all
+/// cores: some seconds for so many. The largest tune space that ships has 216.
+pub const MOST_CONFIGS: u64 = 4096;
+
 /// How the warps of a CTA share out the tile of a product: so many along its rows, so many along its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WarpGrid {

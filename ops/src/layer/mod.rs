@@ -17,11 +17,11 @@ pub mod reference;
 
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
-use crate::omega::stream::omega_copy_tokens;
 use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
+use crate::rehearsal::{Mode, Rehearsed};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Launch, Result, Tensor, args};
+use atlas_runtime::{Device, Result, Tensor, args};
 
 /// How memory and attention are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,8 @@ pub struct AtlasLayer {
     room: [Tensor; 5],
     lse: Tensor,
     documents: Tensor,
+    /// Single pieces, by what is held and seen before them, their tokens, and what is read and written behind the memory.
+    rehearsed: Rehearsed,
 }
 
 impl AtlasLayer {
@@ -135,7 +137,7 @@ impl AtlasLayer {
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
             let mut copy = momentum(w)?;
-            copy_tokens(device, w, &mut copy)?;
+            copy_tokens(Mode::Run(device), w, &mut copy)?;
             Ok(copy)
         };
         Ok(AtlasLayer {
@@ -150,6 +152,7 @@ impl AtlasLayer {
             room: [tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?],
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
+            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -176,33 +179,56 @@ impl AtlasLayer {
     /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`. It may return before a GPU has done so.
     ///
     /// # Errors
-    /// Those of [`Launch::launch`]; the layer is as it was then.
+    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), found before anything runs, in whichever piece: the layer and
+    /// `y` are as they were then. What ends in the middle is a fault of a kernel or of the driver, or, on the CPU, a launch that
+    /// the host has no memory for: the layer has read a part of the tokens then, and is to be made anew.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
+        let device = self.device.clone();
         let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
-        self.check(tokens, y, count)?;
+        let [aq, ak, av] = tokens.attention;
+        let behind = [aq, ak, av, &*y];
+        let key = Rehearsed::key(&[self.stream.held(), self.seen, count], &behind);
+        let is_known = self.rehearsed.knows(&key, &device, &behind);
+        if count > self.sizes.piece || !is_known {
+            let (held, seen) = (self.stream.held(), self.seen);
+            let rehearsed = self.pieces(Mode::Rehearse(&device), tokens, y);
+            self.stream.suppose_held(held);
+            self.seen = seen;
+            rehearsed?;
+            if count <= self.sizes.piece {
+                self.rehearsed.remember(key);
+            }
+        }
+        self.pieces(Mode::Run(&device), tokens, y)
+    }
+
+    /// A push, piece by piece.
+    fn pieces(&mut self, mode: Mode<'_>, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
+        let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
+        y.slice(1, 0..count)?;
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
             let of = |t: &Tensor| t.slice(1, from..to);
             let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
             let [alpha, theta, eta] = [of(tokens.gates[0])?, of(tokens.gates[1])?, of(tokens.gates[2])?];
-            self.read_memory([&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
+            self.read_memory(mode, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
             let mut out = y.slice(1, from..to)?;
             match self.rule.combine {
                 Combine::Gate => {
                     let [q, k, v] = [of(tokens.attention[0])?, of(tokens.attention[1])?, of(tokens.attention[2])?];
                     let mut attention = self.room[4].slice(1, 0..to - from)?;
-                    self.attend([&q, &k, &v], &mut attention)?;
+                    self.attend(mode, [&q, &k, &v], &mut attention)?;
                     let (weights, memory) = (&self.weights, self.room[2].slice(1, 0..to - from)?);
                     let (wm, wa, eps) = (&weights.memory_norm, &weights.attention_norm, self.rule.eps);
-                    layer_combine.launch(&self.device, args!(memory, wm, eps, attention, wa, &mut out))?;
+                    mode.launch(&layer_combine, args!(memory, wm, eps, attention, wa, &mut out))?;
                 }
                 Combine::Sequence => {
                     let memory = self.room[2].slice(1, 0..to - from)?;
                     let mut normed = self.room[3].slice(1, 0..to - from)?;
                     let (w, eps) = (&self.weights.memory_norm, self.rule.eps);
-                    layer_norm.launch(&self.device, args!(memory, w, &mut normed, eps))?;
-                    self.attend([&normed, &normed, &normed], &mut out)?;
+                    mode.launch(&layer_norm, args!(memory, w, &mut normed, eps))?;
+                    self.attend(mode, [&normed, &normed, &normed], &mut out)?;
                 }
             }
             from = to;
@@ -210,80 +236,56 @@ impl AtlasLayer {
         Ok(())
     }
 
-    /// Fails if what comes after the memory has been trained would.
-    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
-        let first = count.min(self.sizes.piece);
-        let part = |t: &Tensor| {
-            t.slice(1, 0..count)?;
-            t.slice(1, 0..first)
-        };
-        let (weights, eps) = (&self.weights, self.rule.eps);
-        let (memory, mut out, mut room) = (part_of(&self.room[2], first)?, part(y)?, part_of(&self.room[4], first)?);
-        let query = match self.rule.combine {
-            Combine::Gate => {
-                for of_past in [&tokens.attention[1], &tokens.attention[2]] {
-                    let mut past = part_of(&self.past[0][0], first)?;
-                    omega_copy_tokens.bind(&self.device, args!(part(of_past)?, &mut past))?;
-                }
-                let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
-                layer_combine.bind(&self.device, args!(&memory, wm, eps, &room, wa, &mut out))?;
-                part(tokens.attention[0])?
-            }
-            Combine::Sequence => {
-                layer_norm.bind(&self.device, args!(&memory, &weights.memory_norm, &mut room, eps))?;
-                omega_copy_tokens.bind(&self.device, args!(&memory, &mut out))?;
-                part_of(&self.room[3], first)?
-            }
-        };
-        let (keys, values) = (part_of(&self.past[0][0], first)?, part_of(&self.past[1][0], first)?);
-        let (prefix_keys, prefix_values) = (&weights.prefix_keys, &weights.prefix_values);
-        let (documents, mut lse) = (part_of(&self.documents, first)?, self.lse.slice(2, 0..first)?);
-        let attend = args!(query, keys, values, prefix_keys, prefix_values, documents, 1, 1.0, &mut room, &mut lse);
-        windowed_attention.bind(&self.device, attend).map(drop)
-    }
-
     /// Reads and trains the memory; what it gives is `room[2]`.
-    fn read_memory(&mut self, [q, k, v]: [&Tensor; 3], [alpha, theta, eta, gamma]: [&Tensor; 4]) -> Result<()> {
+    fn read_memory(
+        &mut self,
+        mode: Mode<'_>,
+        [q, k, v]: [&Tensor; 3],
+        [alpha, theta, eta, gamma]: [&Tensor; 4],
+    ) -> Result<()> {
         let count = q.shape()[1];
         let [a1, a2, a3] = self.rule.features;
         let [fk, fq, m, ..] = &self.room;
         let (mut fk, mut fq, mut m) = (fk.slice(1, 0..count)?, fq.slice(1, 0..count)?, m.slice(1, 0..count)?);
-        layer_features.launch(&self.device, args!(k, &mut fk, a1, a2, a3))?;
-        layer_features.launch(&self.device, args!(q, &mut fq, a1, a2, a3))?;
+        mode.launch(&layer_features, args!(k, &mut fk, a1, a2, a3))?;
+        mode.launch(&layer_features, args!(q, &mut fq, a1, a2, a3))?;
         let tokens = Tokens { q: &fq, k: &fk, v, rq: q, rk: k, alpha, theta, eta, gamma };
         let mut memory = self.memory.each_mut();
+        if let Mode::Rehearse(device) = mode {
+            self.stream.rehearse(device, &tokens, &mut memory, &mut m)?;
+            // As if they were pushed, so that the next piece is rehearsed as it will be.
+            self.stream.suppose_held(self.stream.held_after(count));
+            return Ok(());
+        }
         self.stream.push(&tokens, &mut memory, &mut m)
     }
 
     /// Attention of the tokens to themselves and to those of their windows before.
-    fn attend(&mut self, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
+    fn attend(&mut self, mode: Mode<'_>, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
         let count = q.shape()[1];
         let end = self.seen + count;
         let [keys, values] = &self.past;
-        copy_tokens(&self.device, k, &mut keys[0].slice(1, self.seen..end)?)?;
-        copy_tokens(&self.device, v, &mut values[0].slice(1, self.seen..end)?)?;
+        copy_tokens(mode, k, &mut keys[0].slice(1, self.seen..end)?)?;
+        copy_tokens(mode, v, &mut values[0].slice(1, self.seen..end)?)?;
         let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
         let (prefix_keys, prefix_values) = (&self.weights.prefix_keys, &self.weights.prefix_values);
         let scale = std::f32::consts::LOG2_E / (self.sizes.width as f32).sqrt();
         let (documents, window) = (self.documents.slice(1, 0..count)?, self.sizes.window as i32);
         let mut lse = self.lse.slice(2, 0..count)?;
-        windowed_attention.launch(
-            &self.device,
+        mode.launch(
+            &windowed_attention,
             args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
         )?;
         let kept = end.min(self.sizes.window - 1);
         for [now, next] in &mut self.past {
             if end > kept {
-                copy_tokens(&self.device, &now.slice(1, end - kept..end)?, &mut next.slice(1, 0..kept)?)?;
-                std::mem::swap(now, next);
+                copy_tokens(mode, &now.slice(1, end - kept..end)?, &mut next.slice(1, 0..kept)?)?;
+                if !mode.is_rehearsal() {
+                    std::mem::swap(now, next);
+                }
             }
         }
         self.seen = kept;
         Ok(())
     }
-}
-
-/// The first tokens of what is held for a piece.
-fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
-    t.slice(1, 0..count)
 }

@@ -25,6 +25,7 @@ pub mod reference;
 pub use kernels::{muon_apply, muon_momentum, ns_apply, ns_gram, ns_normalise, ns_product, ns_squares};
 
 use crate::newton_schulz_small::CLASSIC;
+use crate::rehearsal::Mode;
 use atlas_dsl::DType;
 use atlas_runtime::{Launch, Result, Stream, Tensor, args};
 
@@ -187,36 +188,40 @@ impl NewtonSchulz {
     /// is a step. `2 + 3 steps` launches; in the form of Gram, 20 for five steps.
     ///
     /// # Errors
-    /// As [`Launch::launch`].
+    /// As [`Launch::launch`]; `out` and the workspace hold anything then.
     pub fn launch(&self, stream: &Stream, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
+        self.iterate(Mode::RunOn(stream), g, out, space)
+    }
+
+    fn iterate(&self, mode: Mode<'_>, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
         let tall = g.rank() == 3 && g.shape()[1] > g.shape()[2];
         let g = if tall { g.transpose(1, 2)? } else { g.clone() };
         let mut out = if tall { out.transpose(1, 2)? } else { out.slice(0, 0..out.shape()[0])? };
         let MuonSpace { x, largest, squares, .. } = space;
-        ns_squares.launch_on(stream, args!(g, &mut *largest, &mut *squares))?;
+        mode.launch(&ns_squares, args!(g, &mut *largest, &mut *squares))?;
         let (stretch, eps, safe) = (self.stretch, self.eps, i32::from(self.scale_safe));
         if self.steps.is_empty() {
-            return ns_normalise.launch_on(stream, args!(g, largest, squares, &mut out, stretch, eps, safe));
+            return mode.launch(&ns_normalise, args!(g, largest, squares, &mut out, stretch, eps, safe));
         }
-        ns_normalise.launch_on(stream, args!(g, largest, squares, &mut *x, stretch, eps, safe))?;
+        mode.launch(&ns_normalise, args!(g, largest, squares, &mut *x, stretch, eps, safe))?;
         let (m, n) = (x.shape()[1], x.shape()[2]);
         match self.form_for(m, n) {
-            Form::Standard => self.standard(stream, &mut out, space),
-            Form::Gram { restart } => self.by_gram(stream, &mut out, space, restart),
+            Form::Standard => self.standard(mode, &mut out, space),
+            Form::Gram { restart } => self.by_gram(mode, &mut out, space, restart),
         }
     }
 
-    fn standard(&self, stream: &Stream, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
+    fn standard(&self, mode: Mode<'_>, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
         let MuonSpace { x, y, gram, poly, .. } = space;
         let last = self.steps.len() - 1;
         for step in 0..=last {
             let [first, second, third] = self.about_centre(step);
-            ns_gram.launch_on(stream, args!(&*x, &mut *gram, self.centre(step) as f32))?;
-            ns_product.launch_on(stream, args!(&*gram, &*gram, &mut *poly, first, second, third))?;
+            mode.launch(&ns_gram, args!(&*x, &mut *gram, self.centre(step) as f32))?;
+            mode.launch(&ns_product, args!(&*gram, &*gram, &mut *poly, first, second, third))?;
             if step == last {
-                ns_apply.launch_on(stream, args!(&*poly, &*x, &mut *out))?;
+                mode.launch(&ns_apply, args!(&*poly, &*x, &mut *out))?;
             } else {
-                ns_apply.launch_on(stream, args!(&*poly, &*x, &mut *y))?;
+                mode.launch(&ns_apply, args!(&*poly, &*x, &mut *y))?;
                 std::mem::swap(x, y);
             }
         }
@@ -225,33 +230,33 @@ impl NewtonSchulz {
 
     /// With `E = R - s`, `P` the step's polynomial and `Q` the product of those since the last restart: `Q <- P Q`,
     /// `T = R P = E P + s P`, and `R <- T P`. All are symmetric and commute.
-    fn by_gram(&self, stream: &Stream, out: &mut Tensor, space: &mut MuonSpace, restart: usize) -> Result<()> {
+    fn by_gram(&self, mode: Mode<'_>, out: &mut Tensor, space: &mut MuonSpace, restart: usize) -> Result<()> {
         let MuonSpace { x, y, gram: e, poly: p, products, .. } = space;
-        let Some([q, t]) = products else { return self.standard(stream, out, space) };
+        let Some([q, t]) = products else { return self.standard(mode, out, space) };
         let last = self.steps.len() - 1;
         for step in 0..=last {
             let starts = step == 0 || step == restart;
             let ends = step == last || step + 1 == restart;
             if starts {
-                ns_gram.launch_on(stream, args!(&*x, &mut *e, self.centre(step) as f32))?;
+                mode.launch(&ns_gram, args!(&*x, &mut *e, self.centre(step) as f32))?;
             }
             let [first, second, third] = self.about_centre(step);
-            ns_product.launch_on(stream, args!(&*e, &*e, &mut *p, first, second, third))?;
+            mode.launch(&ns_product, args!(&*e, &*e, &mut *p, first, second, third))?;
             if !ends {
                 let (s, next) = (self.centre(step) as f32, self.centre(step + 1) as f32);
-                ns_product.launch_on(stream, args!(&*e, &*p, &mut *t, 0.0, s, 1.0))?;
-                ns_product.launch_on(stream, args!(&*t, &*p, &mut *e, -next, 0.0, 1.0))?;
+                mode.launch(&ns_product, args!(&*e, &*p, &mut *t, 0.0, s, 1.0))?;
+                mode.launch(&ns_product, args!(&*t, &*p, &mut *e, -next, 0.0, 1.0))?;
             }
             if starts {
                 std::mem::swap(p, q);
             } else {
-                ns_product.launch_on(stream, args!(&*p, &*q, &mut *t, 0.0, 0.0, 1.0))?;
+                mode.launch(&ns_product, args!(&*p, &*q, &mut *t, 0.0, 0.0, 1.0))?;
                 std::mem::swap(q, t);
             }
             if ends && step == last {
-                ns_apply.launch_on(stream, args!(&*q, &*x, &mut *out))?;
+                mode.launch(&ns_apply, args!(&*q, &*x, &mut *out))?;
             } else if ends {
-                ns_apply.launch_on(stream, args!(&*q, &*x, &mut *y))?;
+                mode.launch(&ns_apply, args!(&*q, &*x, &mut *y))?;
                 std::mem::swap(x, y);
             }
         }
@@ -371,7 +376,9 @@ impl Muon {
     /// The workspaces are for one stream at a time: two steps that share them must not run beside each other.
     ///
     /// # Errors
-    /// As [`Launch::launch`]; no matrix has changed then.
+    /// As [`Launch::launch`], found before anything runs, for whichever matrix: none has changed then. What ends in the middle
+    /// is a fault of a kernel or of the driver, or, on the CPU, a launch that the host has no memory for: a step is taken on some
+    /// matrices then, and not on others.
     pub fn step(&self, stream: &Stream, list: &mut [MuonMatrix<'_>], spaces: &mut MuonSpaces) -> Result<()> {
         for m in list.iter_mut() {
             // Matrices of f32 and one shape, all three.
@@ -387,9 +394,11 @@ impl Muon {
                 shapes.push(shape);
             }
         }
-        for shape in shapes {
-            let mut of_shape: Vec<&mut MuonMatrix<'_>> = list.iter_mut().filter(|m| m.g.shape() == shape).collect();
-            self.step_alike(stream, shape, &mut of_shape, spaces)?;
+        for mode in [Mode::Rehearse(stream.device()), Mode::RunOn(stream)] {
+            for &shape in &shapes {
+                let mut of_shape: Vec<&mut MuonMatrix<'_>> = list.iter_mut().filter(|m| m.g.shape() == shape).collect();
+                self.step_alike(stream, mode, shape, &mut of_shape, spaces)?;
+            }
         }
         Ok(())
     }
@@ -397,6 +406,7 @@ impl Muon {
     fn step_alike(
         &self,
         stream: &Stream,
+        mode: Mode<'_>,
         shape: [usize; 2],
         list: &mut [&mut MuonMatrix<'_>],
         spaces: &mut MuonSpaces,
@@ -415,10 +425,10 @@ impl Muon {
         let (ahead, held) = if self.nesterov { (fresh, mu) } else { (0.0, 1.0) };
         for (i, m) in list.iter_mut().enumerate() {
             let mut u = update.slice(0, i..i + 1)?.reshape([rows, cols])?;
-            muon_momentum.launch_on(stream, args!(m.g, &mut *m.buf, &mut u, mu, fresh, ahead, held))?;
+            mode.launch(&muon_momentum, args!(m.g, &mut *m.buf, &mut u, mu, fresh, ahead, held))?;
         }
         let mut along = along.as_ref().unwrap_or(update).slice(0, 0..count)?;
-        self.iteration.launch(stream, update, &mut along, space)?;
+        self.iteration.iterate(mode, update, &mut along, space)?;
         let scale = match self.scale {
             StepScale::One => 1.0,
             StepScale::Tall => (rows as f32 / cols as f32).max(1.0).sqrt(),
@@ -427,7 +437,7 @@ impl Muon {
         for (i, m) in list.iter_mut().enumerate() {
             let o = along.slice(0, i..i + 1)?.reshape([rows, cols])?;
             let (keep, step) = (1.0 - self.rate * self.decay, self.rate * scale);
-            muon_apply.launch_on(stream, args!(&mut *m.w, o, keep, step))?;
+            mode.launch(&muon_apply, args!(&mut *m.w, o, keep, step))?;
         }
         Ok(())
     }

@@ -6,10 +6,11 @@
 //! sequence was cut.
 
 use super::Chunking;
+use crate::rehearsal::{Mode, Rehearsed};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Arg, Chain, Device, Launch, Result, Tensor, Workspace, args};
+use atlas_runtime::{Arg, Chain, Device, Result, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -120,6 +121,8 @@ pub struct OmegaStream {
     held: usize,
     /// Of each number of chunks that a piece may have.
     workspaces: BTreeMap<usize, Workspace>,
+    /// Single pieces, by tokens held and pushed and by `y`.
+    rehearsed: Rehearsed,
 }
 
 impl OmegaStream {
@@ -169,6 +172,7 @@ impl OmegaStream {
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
             held: 0,
             workspaces: BTreeMap::new(),
+            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -183,27 +187,103 @@ impl OmegaStream {
     /// tensors that the chain writes, but for `y`, in the order of its parameters: weights, then momenta.
     ///
     /// # Errors
-    /// As [`Chain::launch`]; the memory is as it was then.
+    /// As [`Chain::launch`], found before anything runs, in whichever piece: the memory, the stream and `y` are as they were
+    /// then. What ends in the middle is a fault of a kernel or of the driver, or, on the CPU, a launch that the host has no
+    /// memory for: the pieces before it are trained on then, and the stream is to be restarted.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
+        let device = self.device.clone();
         let count = tokens.q.shape().get(1).copied().unwrap_or(0);
-        // What is written after the memory has been trained must fit before.
-        let first = count.min(self.sizes.piece);
+        let key = Rehearsed::key(&[self.held, count], &[y]);
+        // Of one piece, what is read of the caller's tokens is read before the memory is trained, and refused by then.
+        if count > self.sizes.piece || !self.rehearsed.knows(&key, &device, &[y]) {
+            self.rehearse(&device, tokens, memory, y)?;
+            if count <= self.sizes.piece {
+                self.rehearsed.remember(key);
+            }
+        }
+        self.pieces(Mode::Run(&device), tokens, memory, y)
+    }
+
+    /// Checks a push, and makes ready what it needs; nothing runs, and no token is held after it that was not before.
+    pub(crate) fn rehearse(
+        &mut self,
+        device: &Device,
+        tokens: &Tokens<'_>,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+    ) -> Result<()> {
+        let held = self.held;
+        let rehearsed = self.pieces(Mode::Rehearse(device), tokens, memory, y);
+        self.held = held;
+        rehearsed
+    }
+
+    /// Tokens that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Goes on as if so many tokens were held: a rehearsal of what comes after another one.
+    pub(crate) fn suppose_held(&mut self, held: usize) {
+        self.held = held;
+    }
+
+    /// The tokens that are held behind so many more.
+    pub(crate) fn held_after(&self, count: usize) -> usize {
+        (self.held + count) % self.chunking.chunk
+    }
+
+    /// A push, piece by piece.
+    fn pieces(
+        &mut self,
+        mode: Mode<'_>,
+        tokens: &Tokens<'_>,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+    ) -> Result<()> {
+        let count = tokens.q.shape().get(1).copied().unwrap_or(0);
         y.slice(1, 0..count)?;
-        omega_copy_tokens.bind(&self.device, args!(self.y.slice(1, 0..first)?, &mut y.slice(1, 0..first)?))?;
         for (_, tensor) in tokens.named() {
             tensor.slice(1, 0..count)?;
         }
+        self.allocate(count)?;
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
             for (name, tensor) in tokens.named() {
-                self.append(name, &tensor.slice(1, from..to)?)?;
+                self.append(mode, name, &tensor.slice(1, from..to)?)?;
             }
-            self.run(to - from, memory)?;
+            self.run(mode, to - from, memory)?;
             let read = self.y.slice(1, self.held..self.held + to - from)?;
-            omega_copy_tokens.launch(&self.device, args!(read, &mut y.slice(1, from..to)?))?;
-            self.keep(to - from)?;
+            mode.launch(&omega_copy_tokens, args!(read, &mut y.slice(1, from..to)?))?;
+            self.keep(mode, to - from)?;
             from = to;
+        }
+        Ok(())
+    }
+
+    /// Allocates the workspaces of a push: pieces of one length have two numbers of chunks, and the last one may have another.
+    /// What other lengths have left behind makes room.
+    fn allocate(&mut self, count: usize) -> Result<()> {
+        let (mut held, mut from, mut wanted) = (self.held, 0, BTreeMap::new());
+        while from < count {
+            let piece = (count - from).min(self.sizes.piece);
+            wanted.entry(self.chunking.chunks(held + piece)).or_insert(held + piece);
+            held = (held + piece) % self.chunking.chunk;
+            from += piece;
+        }
+        let missing = wanted.keys().filter(|chunks| !self.workspaces.contains_key(chunks)).count();
+        let mut beyond = (self.workspaces.len() + missing).saturating_sub(MOST_WORKSPACES);
+        self.workspaces.retain(|chunks, _| {
+            let goes = beyond > 0 && !wanted.contains_key(chunks);
+            beyond -= usize::from(goes);
+            !goes
+        });
+        for (chunks, tokens) in wanted {
+            if !self.workspaces.contains_key(&chunks) {
+                let dims = self.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
+                self.workspaces.insert(chunks, self.chain.workspace(&self.device, &[], &dims)?);
+            }
         }
         Ok(())
     }
@@ -211,11 +291,11 @@ impl OmegaStream {
     /// Forgets the tokens so far: what comes next is the start of a sequence. The memory is the caller's to reset.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`].
+    /// Those of [`Tensor::zeros`]; nothing is forgotten then.
     pub fn restart(&mut self) -> Result<()> {
-        for kept in &mut self.kept {
-            kept.now = Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape())?;
-        }
+        let zeros = |kept: &Kept| Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape());
+        let fresh = self.kept.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
+        self.kept.iter_mut().zip(fresh).for_each(|(kept, fresh)| kept.now = fresh);
         self.held = 0;
         Ok(())
     }
@@ -225,15 +305,15 @@ impl OmegaStream {
         self.chunking.keys() - self.chunking.chunk
     }
 
-    fn append(&mut self, name: &str, tokens: &Tensor) -> Result<()> {
+    fn append(&mut self, mode: Mode<'_>, name: &str, tokens: &Tensor) -> Result<()> {
         let at = self.halo() + self.held;
         let Some(kept) = self.kept.iter().find(|k| k.name == name) else { return Ok(()) };
         let count = tokens.shape().get(1).copied().unwrap_or(0);
-        copy(&self.device, tokens, &mut kept.now.slice(1, at..at + count)?)
+        copy(mode, tokens, &mut kept.now.slice(1, at..at + count)?)
     }
 
     /// Computes the tokens since the last full chunk.
-    fn run(&mut self, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
+    fn run(&mut self, mode: Mode<'_>, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
         let tokens = self.held + count;
         let (halo, chunks) = (self.halo(), self.chunking.chunks(tokens));
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
@@ -245,22 +325,12 @@ impl OmegaStream {
         let mut y = self.y.slice(1, 0..tokens)?;
         let full = tokens / self.chunking.chunk;
         let args = arguments(self.chain, &self.rule, full, &views, memory, &mut y);
-        // Pieces of one length have two numbers of chunks; what other lengths have left behind makes room.
-        if !self.workspaces.contains_key(&chunks) && self.workspaces.len() == MOST_WORKSPACES {
-            self.workspaces.pop_first();
-        }
-        let workspace = match self.workspaces.entry(chunks) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => {
-                let dims = self.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
-                new.insert(self.chain.workspace(&self.device, &[], &dims)?)
-            }
-        };
-        self.chain.launch(&self.device, args, workspace)
+        let Some(workspace) = self.workspaces.get_mut(&chunks) else { return Ok(()) };
+        mode.chain(self.chain, args, workspace)
     }
 
     /// Keeps what the next piece may still see.
-    fn keep(&mut self, count: usize) -> Result<()> {
+    fn keep(&mut self, mode: Mode<'_>, count: usize) -> Result<()> {
         let tokens = self.held + count;
         let done = tokens / self.chunking.chunk * self.chunking.chunk;
         self.held = tokens - done;
@@ -269,8 +339,10 @@ impl OmegaStream {
         }
         let left = self.halo() + self.held;
         for kept in &mut self.kept {
-            copy(&self.device, &kept.now.slice(1, done..done + left)?, &mut kept.next.slice(1, 0..left)?)?;
-            std::mem::swap(&mut kept.now, &mut kept.next);
+            copy(mode, &kept.now.slice(1, done..done + left)?, &mut kept.next.slice(1, 0..left)?)?;
+            if !mode.is_rehearsal() {
+                std::mem::swap(&mut kept.now, &mut kept.next);
+            }
         }
         Ok(())
     }
@@ -303,14 +375,14 @@ pub(super) fn arguments<'a>(
 }
 
 /// y = x of tokens `[B, N, H, D]`.
-pub(crate) fn copy_tokens(device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
-    omega_copy_tokens.launch(device, args!(x, &mut *y))
+pub(crate) fn copy_tokens(mode: Mode<'_>, x: &Tensor, y: &mut Tensor) -> Result<()> {
+    mode.launch(&omega_copy_tokens, args!(x, &mut *y))
 }
 
 /// y = x, of tokens or of gates.
-fn copy(device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
+fn copy(mode: Mode<'_>, x: &Tensor, y: &mut Tensor) -> Result<()> {
     if x.rank() == 3 {
-        return omega_copy_gates.launch(device, args!(x, &mut *y));
+        return mode.launch(&omega_copy_gates, args!(x, &mut *y));
     }
-    copy_tokens(device, x, y)
+    copy_tokens(mode, x, y)
 }

@@ -151,12 +151,12 @@ fn an_output_must_be_mutable() {
     refused!(
         SCALE,
         [x, x, 1.0, y],
-        "error[ATL608]: `scale` writes `y`; pass it as `&mut y`, or `&mut *y` of a `&mut Tensor`"
+        "error[ATL608]: `scale` writes `y`, which is given to be read alone; pass it as `&mut y`"
     );
     refused!(
         SCALE,
         [x, x, 1.0, &y],
-        "error[ATL608]: `scale` writes `y`; pass it as `&mut y`, or `&mut *y` of a `&mut Tensor`"
+        "error[ATL608]: `scale` writes `y`, which is given to be read alone; pass it as `&mut y`"
     );
 }
 
@@ -277,16 +277,55 @@ fn a_dim_that_no_tensor_has() {
 
 #[test]
 fn arguments_convert_and_borrow() {
-    let (x, mut y) = (zeros(&[1]), zeros(&[1]));
-    let (by_reference, eps) = (&x, 0.5_f32);
-    let list = args!(x, &x, by_reference, &mut y, 1e-6, eps, -3, 4_i64,);
+    let (x, mut y, mut z) = (zeros(&[1]), zeros(&[1]), zeros(&[1]));
+    let (by_reference, by_mutable, eps) = (&x, &mut z, 0.5_f32);
+    let list = args!(x, &x, by_reference, &mut y, by_mutable, 1e-6, eps, -3, 4_i64,);
     let kinds: Vec<String> = list
         .iter()
         .map(|a| match a {
             Arg::In(_) => "in".to_owned(),
             Arg::Out(_) => "out".to_owned(),
+            Arg::Lent(_) => "lent".to_owned(),
             number => format!("{number:?}"),
         })
         .collect();
-    assert_eq!(kinds, ["in", "in", "in", "out", "F64(1e-6)", "F32(0.5)", "I32(-3)", "I64(4)"]);
+    assert_eq!(kinds, ["in", "in", "in", "out", "lent", "F64(1e-6)", "F32(0.5)", "I32(-3)", "I64(4)"]);
+}
+
+/// A macro of the caller's that passes its arguments on.
+macro_rules! launch {
+    ($kernel:expr, $($arg:expr),*) => { $kernel.launch(&Device::cpu(), args!($($arg),*)) };
+}
+
+#[test]
+fn arguments_come_through_a_macro() {
+    let cpu = Device::cpu();
+    let (x, mut y) = (cpu.tensor_from(&[1.0_f32; 32], [4, 8]).unwrap(), zeros(&[4, 8]));
+    launch!(SCALE, x, &x, 2.0, &mut y).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 32]);
+    launch!(SCALE, x.slice(0, 0..4).unwrap(), x, 1.0 + 2.0, &mut y.slice(0, 0..4).unwrap()).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [4.0; 32]);
+    let text = launch!(SCALE, x, x, 2.0, y).unwrap_err().to_string();
+    assert!(text.contains("ATL608"), "{text}");
+    let want = "error[ATL609]: `y` and `x` of `scale` share memory, and `y` is written; pass a tensor of its own";
+    assert_eq!(launch!(SCALE, y, x, 2.0, &mut y.clone()).unwrap_err().to_string(), want);
+}
+
+/// What is behind a `&mut` may be written, and be read as several arguments.
+#[test]
+fn a_variable_that_is_a_mutable_borrow_is_named_alone() {
+    let cpu = Device::cpu();
+    let (mut x, mut y) = (cpu.tensor_from(&[1.0_f32; 32], [4, 8]).unwrap(), zeros(&[4, 8]));
+    let (from, into) = (&mut x, &mut y);
+    SCALE.launch(&cpu, args!(from, from, 2.0, into)).unwrap();
+    assert_eq!(into.to_vec::<f32>().unwrap(), [3.0; 32]);
+    // Prepared with one, launched with the other.
+    let prepared = SCALE.prepare(&cpu, args!(from, from, 2.0, into)).unwrap();
+    prepared.launch(args!(from, from, 4.0, &mut *into)).unwrap();
+    assert_eq!(into.to_vec::<f32>().unwrap(), [5.0; 32]);
+    refused!(
+        SCALE,
+        [from, into, 2.0, into],
+        "error[ATL609]: `y` and `r` of `scale` share memory, and `y` is written; pass a tensor of its own"
+    );
 }

@@ -2,7 +2,8 @@
 
 use crate::kernels::SCALE;
 use atlas_dsl::builder::Index;
-use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+use atlas_dsl::config::Setting::Number;
+use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TuneDef};
 use atlas_dsl::ir::{Access, Loc};
 use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef};
 use atlas_runtime::{Device, Launch, RuntimeError, Tensor, args};
@@ -88,4 +89,38 @@ fn a_kernel_that_the_cpu_cannot_run_is_named() {
     let error = RuntimeError::Cpu { kernel: "pick".into(), message: "an index is f32, not a scalar i32".into() };
     let want = "error[ATL626]: `pick` on the CPU: an index is f32, not a scalar i32";
     assert_eq!(error.to_string(), want);
+}
+
+const MANY: [atlas_dsl::config::Setting; 65] = {
+    let mut values = [Number(0); 65];
+    let mut i = 0;
+    while i < values.len() {
+        values[i] = Number(i as u32 + 1);
+        i += 1;
+    }
+    values
+};
+
+/// As two kernels that are fused may be: each knob alone is fine.
+static WIDE: KernelDef = KernelDef {
+    name: "wide",
+    doc: "",
+    file: "",
+    types: &[],
+    dims: N,
+    params: Y,
+    tune: &[TuneDef { name: "A", values: &MANY }, TuneDef { name: "B", values: &MANY }],
+    grid: &[],
+    requires: &[],
+    build: &|_, _| panic!("nothing of it is built"),
+    refused: None,
+};
+
+#[test]
+fn a_tune_space_that_is_too_large_is_refused_before_anything_is_built() {
+    let error = WIDE.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err();
+    assert_eq!(error.code().to_string(), "ATL023");
+    let want = "`wide` has 4225 configs (65 of `A`, 65 of `B`), and a kernel may have 4096: leave out values";
+    assert!(error.to_string().contains(want), "{error}");
+    assert!(WIDE.configs().is_empty());
 }

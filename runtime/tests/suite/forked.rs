@@ -67,7 +67,7 @@ fn a_process_forked_after_a_launch_launches_too() {
     });
 }
 
-/// The pool is rayon's, and others may have started it.
+/// Of rayon's own pool.
 #[test]
 fn a_process_forked_after_others_used_threads_launches_too() {
     alone("a_process_forked_after_others_used_threads_launches_too", || {
@@ -77,7 +77,7 @@ fn a_process_forked_after_others_used_threads_launches_too() {
     });
 }
 
-/// A pool of the caller's is used as it is, also by a process that is forked on one of its threads.
+/// A process that is forked on a thread of a pool of the caller's has no other thread of it.
 #[test]
 fn a_process_forked_inside_a_pool_launches_too() {
     alone("a_process_forked_inside_a_pool_launches_too", || {

@@ -191,3 +191,32 @@ fn build_bump(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnost
     b.store(AT, b.param(0), &[Index::At(n)], y);
     b.finish()
 }
+
+/// Twice the row of a number: `row_of(x: &[M, D], row: i32, y: &mut [N, D])`, f32.
+pub(crate) static ROW_OF: KernelDef = KernelDef {
+    name: "row_of",
+    doc: "y = 2 x[row]",
+    file: file!(),
+    types: &[],
+    dims: &[dim("M", false), dim("D", true), dim("N", false)],
+    params: &[
+        ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0, 1], access: Access::In },
+        ParamDef::Scalar { name: "row", dtype: DTypeRef::Fixed(DType::I32) },
+        ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[2, 1], access: Access::Out },
+    ],
+    tune: &[],
+    grid: &[],
+    requires: &[],
+    build: &build_row_of,
+    refused: None,
+};
+
+fn build_row_of(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnostics> {
+    let mut b = Builder::new(&ROW_OF, spec, config);
+    let n = b.grid_points(b.dim(2));
+    let row = b.scalar(AT, b.param(1));
+    let x = b.load(AT, b.param(0), &[Index::At(row), Index::Whole]);
+    let y = b.binary(AT, BinaryOp::Add, x, x);
+    b.store(AT, b.param(2), &[Index::At(n), Index::Whole], y);
+    b.finish()
+}

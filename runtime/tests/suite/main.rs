@@ -9,6 +9,7 @@ mod gpu;
 mod kernels;
 mod keys;
 mod launching;
+mod pools;
 mod ptx;
 mod records;
 mod selection;

@@ -1,6 +1,6 @@
 //! The simulator as a device: memory, launches of PTX written by hand, and what it finds wrong with them.
 
-use crate::kernels::SCALE;
+use crate::kernels::{ROW_OF, SCALE};
 use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
@@ -163,7 +163,9 @@ fn tensors_of_another_simulator_are_refused() {
     assert!(matches!(error, RuntimeError::Launch(LaunchError::WrongDevice { param: "x", .. })), "{error}");
     assert!(error.to_string().contains("is on sim:sm_90, but the launch is on sim:sm_80"), "{error}");
     let twin = counted(&sim(SM_80), 3);
-    assert!(SCALE.launch(&device, args!(twin, twin, 2.0, &mut y)).is_err());
+    let error = SCALE.launch(&device, args!(twin, twin, 2.0, &mut y)).unwrap_err();
+    let want = "is on sim:sm_80, but the launch is on another device of that name; copy it with `to_device`";
+    assert!(error.to_string().contains(want), "{error}");
 }
 
 #[test]
@@ -370,4 +372,28 @@ fn an_empty_contraction_is_zero() {
     let mut c = device.tensor_from(&[7.0_f32; 12], [3, 4]).unwrap();
     crate::kernels::GEMM.launch(&device, args!(zeros([3, 0]), zeros([0, 4]), &mut c)).unwrap();
     assert_eq!(c.to_vec::<f32>().unwrap(), [0.0; 12]);
+}
+
+/// The CPU runs for a simulator what may not be compiled: on the memory of a view, which repeats itself beyond what there is.
+#[test]
+fn the_cpu_takes_a_repeated_input_for_a_simulator() {
+    let device = sim(SM_80);
+    device.set_compiling(false);
+    device.set_cpu_fallback(true);
+    let x = device.tensor_from(&[1.0_f32, 2.0, 3.0, 4.0], [1, 4]).unwrap().expand([i32::MAX as usize, 4]).unwrap();
+    // Every other column, and rows in turn: what lies between them stays.
+    let whole = device.tensor_from(&[-1.0_f32; 4 * 9], [4, 9]).unwrap();
+    let mut y = whole.as_strided([2, 4], [18, 2], 1).unwrap();
+    ROW_OF.launch(&device, args!(x, 7, &mut y)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0, 8.0].repeat(2));
+    let (written, kept) = ([-1.0, 2.0, -1.0, 4.0, -1.0, 6.0, -1.0, 8.0, -1.0], [-1.0; 9]);
+    assert_eq!(whole.to_vec::<f32>().unwrap(), [written, kept, written, kept].concat());
+    // Runs of neighbours, and the same tensor read through another view.
+    let mut y = whole.slice(1, 0..4).unwrap().slice(0, 1..2).unwrap();
+    ROW_OF.launch(&device, args!(whole.as_strided([2, 4], [18, 2], 1).unwrap(), 0, &mut y)).unwrap();
+    let between = [4.0, 8.0, 12.0, 16.0, -1.0, -1.0, -1.0, -1.0, -1.0];
+    assert_eq!(whole.to_vec::<f32>().unwrap(), [written, between, written, kept].concat());
+    let mut y = whole.slice(1, 0..4).unwrap().slice(0, 2..4).unwrap();
+    ROW_OF.launch(&device, args!(x, -1, &mut y)).unwrap();
+    assert_eq!(whole.to_vec::<f32>().unwrap()[18..27], [0.0, 0.0, 0.0, 0.0, -1.0, 6.0, -1.0, 8.0, -1.0]);
 }

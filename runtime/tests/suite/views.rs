@@ -113,3 +113,70 @@ fn mistakes_are_named() {
         "error[ATL639]: a tensor cannot hold bool: it exists only inside kernels"
     );
 }
+
+/// Beside an axis of size 0 the others may be of any size; debug builds check the arithmetic.
+#[test]
+fn views_without_elements_have_any_sizes() {
+    let cpu = Device::cpu();
+    let large = 1_usize << 40;
+    for shape in
+        [vec![0, large, large], vec![large, large, 0], vec![large, 0, large], vec![usize::MAX, 0, usize::MAX, 2]]
+    {
+        let t = Tensor::zeros(&cpu, DType::F32, &shape).unwrap();
+        let rank = shape.len();
+        let turned = t.transpose(0, rank - 1).unwrap();
+        for t in [&t, &turned, &t.expand([&[3], &shape[..]].concat()).unwrap(), &t.reshape([0]).unwrap()] {
+            assert_eq!((t.len(), t.is_contiguous(), t.is_empty()), (0, true, true), "{shape:?}");
+            assert!(t.to_vec::<f32>().unwrap().is_empty() && t.to_f64_vec().unwrap().is_empty());
+            assert!(t.address_range().is_empty() && t.contiguous().unwrap().is_empty());
+            assert_eq!(t.to_device(&cpu).unwrap().shape(), t.shape());
+            for axis in 0..t.rank() {
+                let size = t.shape()[axis];
+                for range in [0..0, size..size, size / 2..size, size.min(5)..size.min(6)] {
+                    let part = t.slice(axis, range.clone()).unwrap();
+                    assert_eq!((part.len(), part.shape()[axis]), (0, range.end - range.start));
+                    assert_eq!(part.address(), t.address(), "nothing starts anywhere");
+                }
+                assert_eq!(t.split(axis, size.max(1)).unwrap().len(), 0);
+            }
+        }
+        assert_eq!(t.as_strided([0, large], [usize::MAX, usize::MAX], 0).unwrap().len(), 0);
+    }
+    let one = Tensor::zeros(&cpu, DType::F32, [1, 1]).unwrap();
+    assert_eq!(one.expand([0, large, large]).unwrap().len(), 0);
+    let one = Tensor::zeros(&cpu, DType::F32, [1, 1, 0]).unwrap();
+    assert_eq!(one.expand([1 << 33, 1 << 33, 0]).unwrap().to_vec::<f32>().unwrap(), [0.0; 0]);
+}
+
+#[test]
+fn an_axis_is_split_by_what_divides_it_alone() {
+    let t = counted(&[4, 8]);
+    for size in [0, 3, 5, 1 << 62, usize::MAX] {
+        let text = message(t.split(0, size));
+        let want =
+            format!("error[ATL635]: a tensor of shape [4, 8] has another number of elements than [4, {size}, 8]");
+        assert!(text.starts_with(&want), "{text}");
+    }
+    // None of no elements: any size divides it, and no stride is used.
+    let none = Tensor::zeros(&Device::cpu(), DType::F32, [8, 0, 8]).unwrap();
+    for size in [1, 7, 1 << 62, usize::MAX] {
+        assert_eq!(none.split(1, size).unwrap().shape(), [8, 0, size, 8]);
+    }
+}
+
+/// A view says more elements than there is memory: that is an error of who copies them, and no end of the process.
+#[test]
+fn what_repeats_beyond_memory_is_refused_where_it_is_copied() {
+    let t = counted(&[1, 4]).expand([1 << 50, 4]).unwrap();
+    let want = "error[ATL638]: cpu has no";
+    let refusals = [
+        message(t.to_vec::<f32>()),
+        message(t.to_f64_vec()),
+        message(t.to_device(&Device::cpu())),
+        message(t.contiguous()),
+    ];
+    for text in refusals {
+        assert!(text.starts_with(want), "{text}");
+    }
+    assert_eq!(t.slice(0, 7..9).unwrap().to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0]);
+}

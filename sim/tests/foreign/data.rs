@@ -16,6 +16,17 @@ pub(crate) enum Format {
     F64,
 }
 
+/// A number as an f32 that rounds to 16 bits as the number itself does: what is cut off leaves its mark in the last bit. `half`
+/// itself rounds f64 twice.
+pub fn to_odd(x: f64) -> f32 {
+    let y = x as f32;
+    let wide = f64::from(y);
+    if wide == x || !y.is_finite() || y.to_bits() & 1 == 1 {
+        return y;
+    }
+    f32::from_bits(if wide.abs() < x.abs() { y.to_bits() + 1 } else { y.to_bits() - 1 })
+}
+
 impl Format {
     /// Bytes of one number.
     pub(crate) fn bytes(self) -> usize {
@@ -45,8 +56,8 @@ impl Format {
             Format::I8 => vec![x.round() as i8 as u8],
             Format::I32 => (x as i32).to_le_bytes().to_vec(),
             Format::E4m3 => vec![encode_e4m3(x)],
-            Format::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
-            Format::Bf16 => bf16::from_f64(x).to_le_bytes().to_vec(),
+            Format::F16 => f16::from_f32(to_odd(x)).to_le_bytes().to_vec(),
+            Format::Bf16 => bf16::from_f32(to_odd(x)).to_le_bytes().to_vec(),
             Format::F32 => (x as f32).to_le_bytes().to_vec(),
             Format::F64 => x.to_le_bytes().to_vec(),
         }

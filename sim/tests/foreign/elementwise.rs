@@ -1,7 +1,7 @@
 //! Kernels without communication: sums, copies through shared memory, elementary functions.
 
 use crate::data::Format::{self, Bf16, E4m3, F16, F32, F64};
-use crate::data::{Data, words};
+use crate::data::{Data, to_odd, words};
 use crate::kernels;
 use crate::setup::{Setup, close};
 
@@ -86,7 +86,7 @@ fn half_math() -> Setup {
     let mut data = Data::new(5);
     let (x, y) = (data.reals(2 * n, F16), data.reals(2 * n, Bf16));
     let pairs = |f: fn(&[f64]) -> [f64; 2], v: &[f64]| v.chunks(2).flat_map(f).collect::<Vec<f64>>();
-    let half = |v: f64| half::f16::from_f64(v).to_f64();
+    let half = |v: f64| half::f16::from_f32(to_odd(v)).to_f64();
     let rounded = |v: Vec<f64>, format: Format| format.encode(&v);
     let fused = x.chunks(2).flat_map(|p| [0, 1].map(|i: usize| p[i] * p[i].max(p[0]) + half(p[i] - 0.5)));
     let mut all = rounded(fused.collect(), F16);

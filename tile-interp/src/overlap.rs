@@ -1,7 +1,7 @@
 //! Whether two strided views share a byte, and whether one view holds an element twice.
 //!
 //! # Promise
-//! `overlap` is false only if no byte is in both views; `overlaps_itself` is false only if no byte is in two elements of
+//! `overlaps` is false only if no byte is in both views; `overlaps_itself` is false only if no byte is in two elements of
 //! the view. True means that there is such a byte, or that the search gave up.
 //!
 //! # Argument
@@ -24,26 +24,36 @@
 //! - Strides of either sign, steps of 0, elements wider than steps: `agrees_with_every_byte_looked_at` (all small views).
 //! - Interleaved columns and elements, windows, and knapsacks: the tests below it.
 //! - Sharing at launch: runtime/tests/suite/binding.rs::an_output_shares_no_memory and an_output_repeats_no_element.
-
-use crate::tensor::Tensor;
+//! - The runtime and this interpreter ask the same question of a view that is written, and so give the same answer:
+//!   tests/chains.rs::an_interleaved_output_is_written.
 
 /// Values that a search may try before it gives up.
 const BUDGET: u32 = 4096;
 
 /// A view as numbers: where its first element starts, the size of an element, and (size, stride in bytes) per axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct View {
+pub struct Span {
     base: i128,
     element: i128,
     axes: Vec<(i128, i128)>,
 }
 
-impl View {
-    fn of(tensor: &Tensor) -> View {
-        let element = i128::from(tensor.dtype().bytes());
-        let axes = tensor.shape().iter().zip(tensor.strides());
-        let axes = axes.map(|(&size, &stride)| (size as i128, i128::from(stride) * element)).collect();
-        View { base: i128::from(tensor.address()), element, axes }
+impl Span {
+    /// A view of elements of so many bytes whose first one is at `address`; strides count elements.
+    pub fn new(address: u64, element: u32, axes: impl Iterator<Item = (u64, i64)>) -> Span {
+        let element = i128::from(element);
+        let axes = axes.map(|(size, stride)| (i128::from(size), i128::from(stride) * element)).collect();
+        Span { base: i128::from(address), element, axes }
+    }
+
+    /// True if this view and another share a byte, or if that is too hard to tell.
+    pub fn overlaps(self, other: Span) -> bool {
+        meet(self, other)
+    }
+
+    /// True if two elements of the view share a byte, or if that is too hard to tell.
+    pub fn overlaps_itself(self) -> bool {
+        meets_itself(self)
     }
 
     fn is_empty(&self) -> bool {
@@ -51,7 +61,7 @@ impl View {
     }
 
     /// The same addresses with every stride at least 0, and without axes that do not move.
-    fn ascending(mut self) -> View {
+    fn ascending(mut self) -> Span {
         self.base +=
             self.axes.iter().filter(|(_, stride)| *stride < 0).map(|(size, stride)| (size - 1) * stride).sum::<i128>();
         self.axes.iter_mut().for_each(|(_, stride)| *stride = stride.abs());
@@ -66,17 +76,7 @@ impl View {
     }
 }
 
-/// True if two views share a byte, or if that is too hard to tell.
-pub(crate) fn overlap(a: &Tensor, b: &Tensor) -> bool {
-    meet(View::of(a), View::of(b))
-}
-
-/// True if two elements of a view share a byte, or if that is too hard to tell.
-pub(crate) fn overlaps_itself(tensor: &Tensor) -> bool {
-    meets_itself(View::of(tensor))
-}
-
-fn meet(a: View, b: View) -> bool {
+fn meet(a: Span, b: Span) -> bool {
     if a.is_empty() || b.is_empty() {
         return false;
     }
@@ -92,14 +92,14 @@ fn meet(a: View, b: View) -> bool {
     Equation::new(axes.chain([bytes]).collect()).may_hold(target)
 }
 
-fn meets_itself(view: View) -> bool {
+fn meets_itself(view: Span) -> bool {
     if view.is_empty() {
         return false;
     }
     if view.axes.iter().any(|&(size, stride)| size > 1 && stride == 0) {
         return true;
     }
-    let View { element, mut axes, .. } = view.ascending();
+    let Span { element, mut axes, .. } = view.ascending();
     axes.sort_unstable_by_key(|&(_, stride)| stride);
     // Axes that step past all that the finer ones reach: the usual view, and no search.
     let mut reach = element;
@@ -185,22 +185,22 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn view(base: i128, element: i128, axes: &[(i128, i128)]) -> View {
-        View { base, element, axes: axes.to_vec() }
+    fn view(base: i128, element: i128, axes: &[(i128, i128)]) -> Span {
+        Span { base, element, axes: axes.to_vec() }
     }
 
     /// Addresses of the bytes of each element.
-    fn elements(v: &View) -> Vec<i128> {
+    fn elements(v: &Span) -> Vec<i128> {
         v.axes.iter().fold(vec![v.base], |starts, &(size, stride)| {
             starts.iter().flat_map(|&at| (0..size).map(move |i| at + i * stride)).collect()
         })
     }
 
-    fn bytes(v: &View) -> BTreeSet<i128> {
+    fn bytes(v: &Span) -> BTreeSet<i128> {
         elements(v).iter().flat_map(|&at| at..at + v.element).collect()
     }
 
-    fn repeats(v: &View) -> bool {
+    fn repeats(v: &Span) -> bool {
         bytes(v).len() as i128 != elements(v).len() as i128 * v.element
     }
 
@@ -209,8 +209,8 @@ mod tests {
             base in 0..60_i128,
             element in prop::sample::select(vec![1_i128, 2, 4, 8]),
             axes in prop::collection::vec((0..5_i128, -12..24_i128), 0..5),
-        ) -> View {
-            View { base, element, axes }
+        ) -> Span {
+            Span { base, element, axes }
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
         let every_other = |from: i128| view(from * 4, 4, &[(1 << 30, 8)]);
         assert!(!meet(every_other(0), every_other(1)));
         // Read as 8 bytes they are not.
-        assert!(meet(View { element: 8, ..every_other(0) }, every_other(1)));
+        assert!(meet(Span { element: 8, ..every_other(0) }, every_other(1)));
     }
 
     #[test]
