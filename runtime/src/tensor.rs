@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::error::{Result, TensorError};
+use crate::overlap::overlap;
 use crate::storage::Storage;
 use atlas_dsl::DType;
 use std::fmt;
@@ -136,6 +137,12 @@ impl Tensor {
         }
         let reach: i64 = self.shape.iter().zip(&self.strides).map(|(&n, &s)| (n as i64 - 1) * s).sum();
         self.address()..self.address() + (reach as u64 + 1) * u64::from(self.dtype.bytes())
+    }
+
+    /// Whether two views share a byte. True as well where that is too hard to tell, which no view is that slicing, permuting and
+    /// expanding make.
+    pub fn shares_memory_with(&self, other: &Tensor) -> bool {
+        self.device() == other.device() && overlap(self, other)
     }
 
     /// Elements `range` of one axis.

@@ -17,11 +17,11 @@ pub mod reference;
 
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
-use crate::omega::stream::omega_copy_tokens;
 use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
+use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Launch, Result, Tensor, args};
+use atlas_runtime::{Device, Result, Tensor, args};
 
 /// How memory and attention are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,10 @@ pub struct AtlasLayer {
     /// Keys and values that windows may reach, and room for those of a piece; with the place of the next.
     past: [[Tensor; 2]; 2],
     seen: usize,
+    /// Whether `past` and its room have changed places an odd number of times.
+    is_turned: bool,
+    /// Tokens of the piece that came last.
+    last: usize,
     /// Of a piece: features of keys and of queries, what the memory gives, its norm, what the attention gives.
     room: [Tensor; 5],
     lse: Tensor,
@@ -128,14 +132,14 @@ impl AtlasLayer {
         let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.max(1), ..sizes };
         let LayerSizes { sequences, heads, width, window, piece, dtype, .. } = sizes;
         let tokens = |count: usize| Tensor::zeros(device, dtype, [sequences, count, heads, width]);
-        let rows = || tokens(window - 1 + piece);
+        let rows = || tokens((window - 1).saturating_add(piece));
         let of = StreamSizes { sequences, heads, key: width, value: width, piece, dtype };
         let as_rule = StreamRule { read_before: rule.read_before, scale: rule.scale };
         let [w1, w2] = memory;
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
             let mut copy = momentum(w)?;
-            copy_tokens(device, w, &mut copy)?;
+            copy_tokens(Pass::Run, device, w, &mut copy)?;
             Ok(copy)
         };
         Ok(AtlasLayer {
@@ -147,6 +151,8 @@ impl AtlasLayer {
             memory: [own(&w1)?, own(&w2)?, momentum(&w1)?, momentum(&w2)?],
             past: [[rows()?, rows()?], [rows()?, rows()?]],
             seen: 0,
+            is_turned: false,
+            last: 0,
             room: [tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?],
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
@@ -158,12 +164,12 @@ impl AtlasLayer {
         &self.memory
     }
 
-    /// What the memory gave for the tokens pushed last, before its norm: `[B, T, H, D]` of at most a piece.
+    /// What the memory gave for the first tokens of the piece that was pushed last, before its norm: `[B, T, H, D]`.
     ///
     /// # Errors
-    /// A tensor's, if more tokens are asked for than a piece has.
+    /// A tensor's, if more tokens are asked for than that piece had.
     pub fn last_read(&self, tokens: usize) -> Result<Tensor> {
-        self.room[2].slice(1, 0..tokens)
+        part_of(&self.room[2], self.last)?.slice(1, 0..tokens)
     }
 
     /// Bytes that the layer holds on its device, its weights left out.
@@ -173,113 +179,141 @@ impl AtlasLayer {
         self.stream.bytes() + own.chain([&self.lse, &self.documents]).map(of).sum::<u64>()
     }
 
-    /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`. It may return before a GPU has done so.
+    /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`, which may be one of the tokens' tensors and shares no
+    /// memory with what else is given. It may return before a GPU has done so. All launches are made ready before the first one
+    /// runs.
     ///
     /// # Errors
-    /// Those of [`Launch::launch`]; the layer is as it was then.
+    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), and
+    /// [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another number of tokens; the layer
+    /// and `y` are as they were then.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
-        let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
+        tokens.memory[0].slice(1, 0..0)?;
+        let count = tokens.memory[0].shape()[1];
         self.check(tokens, y, count)?;
+        self.stream.reserve(count)?;
+        let start = (self.seen, self.is_turned, self.stream.place());
+        let prepared = self.pass(Pass::Prepare, tokens, y, count);
+        self.stream.go_back(start.2);
+        if self.is_turned != start.1 {
+            self.turn();
+        }
+        self.seen = start.0;
+        prepared?;
+        self.pass(Pass::Run, tokens, y, count)
+    }
+
+    /// Fails if tensors have other numbers of tokens, or share memory where launches that write and read them lie apart.
+    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
+        let [q, k, v] = tokens.memory;
+        let [alpha, theta, eta] = tokens.gates;
+        let mut given = vec![("q", q), ("k", k), ("v", v)];
+        given.extend([("alpha", alpha), ("theta", theta), ("eta", eta), ("gamma", tokens.gamma)]);
+        if self.rule.combine == Combine::Gate {
+            let [q, k, v] = tokens.attention;
+            given.extend([("attention q", q), ("attention k", k), ("attention v", v)]);
+        }
+        let layer = "atlas_layer";
+        for of in given.iter().copied().chain([("y", y)]) {
+            check_tokens(layer, ("q", count), of)?;
+        }
+        // A piece of `y` is written after the same piece of the tokens has been read.
+        for of in given.into_iter().filter(|of| !is_same_view(of.1, y)) {
+            check_apart(layer, ("y", y), of)?;
+        }
+        for (name, memory) in ["w1", "w2", "s1", "s2"].into_iter().zip(&self.memory) {
+            check_apart(layer, ("y", y), (name, memory))?;
+        }
+        Ok(())
+    }
+
+    /// Goes over the launches of tokens that are checked.
+    fn pass(&mut self, pass: Pass, tokens: &LayerTokens<'_>, y: &mut Tensor, count: usize) -> Result<()> {
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
             let of = |t: &Tensor| t.slice(1, from..to);
             let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
             let [alpha, theta, eta] = [of(tokens.gates[0])?, of(tokens.gates[1])?, of(tokens.gates[2])?];
-            self.read_memory([&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
+            self.read_memory(pass, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
             let mut out = y.slice(1, from..to)?;
+            let memory = part_of(&self.room[2], to - from)?;
             match self.rule.combine {
                 Combine::Gate => {
                     let [q, k, v] = [of(tokens.attention[0])?, of(tokens.attention[1])?, of(tokens.attention[2])?];
-                    let mut attention = self.room[4].slice(1, 0..to - from)?;
-                    self.attend([&q, &k, &v], &mut attention)?;
-                    let (weights, memory) = (&self.weights, self.room[2].slice(1, 0..to - from)?);
+                    let mut attention = part_of(&self.room[4], to - from)?;
+                    self.attend(pass, [&q, &k, &v], &mut attention)?;
+                    let weights = &self.weights;
                     let (wm, wa, eps) = (&weights.memory_norm, &weights.attention_norm, self.rule.eps);
-                    layer_combine.launch(&self.device, args!(memory, wm, eps, attention, wa, &mut out))?;
+                    pass.launch(&layer_combine, &self.device, args!(memory, wm, eps, attention, wa, &mut out))?;
                 }
                 Combine::Sequence => {
-                    let memory = self.room[2].slice(1, 0..to - from)?;
-                    let mut normed = self.room[3].slice(1, 0..to - from)?;
+                    let mut normed = part_of(&self.room[3], to - from)?;
                     let (w, eps) = (&self.weights.memory_norm, self.rule.eps);
-                    layer_norm.launch(&self.device, args!(memory, w, &mut normed, eps))?;
-                    self.attend([&normed, &normed, &normed], &mut out)?;
+                    pass.launch(&layer_norm, &self.device, args!(memory, w, &mut normed, eps))?;
+                    self.attend(pass, [&normed, &normed, &normed], &mut out)?;
                 }
+            }
+            if pass == Pass::Run {
+                self.last = to - from;
             }
             from = to;
         }
         Ok(())
     }
 
-    /// Fails if what comes after the memory has been trained would.
-    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
-        let first = count.min(self.sizes.piece);
-        let part = |t: &Tensor| {
-            t.slice(1, 0..count)?;
-            t.slice(1, 0..first)
-        };
-        let (weights, eps) = (&self.weights, self.rule.eps);
-        let (memory, mut out, mut room) = (part_of(&self.room[2], first)?, part(y)?, part_of(&self.room[4], first)?);
-        let query = match self.rule.combine {
-            Combine::Gate => {
-                for of_past in [&tokens.attention[1], &tokens.attention[2]] {
-                    let mut past = part_of(&self.past[0][0], first)?;
-                    omega_copy_tokens.bind(&self.device, args!(part(of_past)?, &mut past))?;
-                }
-                let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
-                layer_combine.bind(&self.device, args!(&memory, wm, eps, &room, wa, &mut out))?;
-                part(tokens.attention[0])?
-            }
-            Combine::Sequence => {
-                layer_norm.bind(&self.device, args!(&memory, &weights.memory_norm, &mut room, eps))?;
-                omega_copy_tokens.bind(&self.device, args!(&memory, &mut out))?;
-                part_of(&self.room[3], first)?
-            }
-        };
-        let (keys, values) = (part_of(&self.past[0][0], first)?, part_of(&self.past[1][0], first)?);
-        let (prefix_keys, prefix_values) = (&weights.prefix_keys, &weights.prefix_values);
-        let (documents, mut lse) = (part_of(&self.documents, first)?, self.lse.slice(2, 0..first)?);
-        let attend = args!(query, keys, values, prefix_keys, prefix_values, documents, 1, 1.0, &mut room, &mut lse);
-        windowed_attention.bind(&self.device, attend).map(drop)
-    }
-
     /// Reads and trains the memory; what it gives is `room[2]`.
-    fn read_memory(&mut self, [q, k, v]: [&Tensor; 3], [alpha, theta, eta, gamma]: [&Tensor; 4]) -> Result<()> {
+    fn read_memory(
+        &mut self,
+        pass: Pass,
+        [q, k, v]: [&Tensor; 3],
+        [alpha, theta, eta, gamma]: [&Tensor; 4],
+    ) -> Result<()> {
         let count = q.shape()[1];
         let [a1, a2, a3] = self.rule.features;
         let [fk, fq, m, ..] = &self.room;
-        let (mut fk, mut fq, mut m) = (fk.slice(1, 0..count)?, fq.slice(1, 0..count)?, m.slice(1, 0..count)?);
-        layer_features.launch(&self.device, args!(k, &mut fk, a1, a2, a3))?;
-        layer_features.launch(&self.device, args!(q, &mut fq, a1, a2, a3))?;
+        let (mut fk, mut fq, mut m) = (part_of(fk, count)?, part_of(fq, count)?, part_of(m, count)?);
+        pass.launch(&layer_features, &self.device, args!(k, &mut fk, a1, a2, a3))?;
+        pass.launch(&layer_features, &self.device, args!(q, &mut fq, a1, a2, a3))?;
         let tokens = Tokens { q: &fq, k: &fk, v, rq: q, rk: k, alpha, theta, eta, gamma };
         let mut memory = self.memory.each_mut();
-        self.stream.push(&tokens, &mut memory, &mut m)
+        self.stream.pass(pass, &tokens, &mut memory, &mut m)
     }
 
     /// Attention of the tokens to themselves and to those of their windows before.
-    fn attend(&mut self, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
+    fn attend(&mut self, pass: Pass, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
         let count = q.shape()[1];
         let end = self.seen + count;
         let [keys, values] = &self.past;
-        copy_tokens(&self.device, k, &mut keys[0].slice(1, self.seen..end)?)?;
-        copy_tokens(&self.device, v, &mut values[0].slice(1, self.seen..end)?)?;
+        copy_tokens(pass, &self.device, k, &mut keys[0].slice(1, self.seen..end)?)?;
+        copy_tokens(pass, &self.device, v, &mut values[0].slice(1, self.seen..end)?)?;
         let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
         let (prefix_keys, prefix_values) = (&self.weights.prefix_keys, &self.weights.prefix_values);
         let scale = std::f32::consts::LOG2_E / (self.sizes.width as f32).sqrt();
-        let (documents, window) = (self.documents.slice(1, 0..count)?, self.sizes.window as i32);
+        // A window of more tokens than there can be sees all of them.
+        let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
+        let documents = part_of(&self.documents, count)?;
         let mut lse = self.lse.slice(2, 0..count)?;
-        windowed_attention.launch(
+        pass.launch(
+            &windowed_attention,
             &self.device,
             args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
         )?;
         let kept = end.min(self.sizes.window - 1);
-        for [now, next] in &mut self.past {
-            if end > kept {
-                copy_tokens(&self.device, &now.slice(1, end - kept..end)?, &mut next.slice(1, 0..kept)?)?;
-                std::mem::swap(now, next);
+        if end > kept {
+            for [now, next] in &self.past {
+                copy_tokens(pass, &self.device, &now.slice(1, end - kept..end)?, &mut part_of(next, kept)?)?;
             }
+            self.turn();
         }
         self.seen = kept;
         Ok(())
+    }
+
+    /// What is kept of the past and its room change places.
+    fn turn(&mut self) {
+        self.past.iter_mut().for_each(|[now, next]| std::mem::swap(now, next));
+        self.is_turned = !self.is_turned;
     }
 }
 
