@@ -10,7 +10,8 @@
 //! with `Z = X W2^T`, `U = X W3^T`, `A = gelu(Z)` and `P = E W1`. Source: ATLAS (arXiv 2505.23735) Eq. 43. Layouts, weights of
 //! tokens and what is never written to memory are as in [`memory_read`](crate::memory_read) and
 //! [`memory_grad`](crate::memory_grad), losses beyond f32 too. The norm has the domain of [`rms_norm`](crate::rms_norm), of `m`
-//! less its mean; beyond it the memory adds nothing to `r`, or NaN where the sum of a row of `m` is beyond f32. FLOPs: `6 G N D H` to read, `14 G N D H` for errors and gradients.
+//! less its mean; beyond it the memory adds nothing to `r`, or NaN where the sum of a row of `m` is beyond f32. FLOPs: `6 G N D
+//! H` to read, `14 G N D H` for errors and gradients.
 
 use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;

@@ -10,10 +10,9 @@
 //! ```
 //!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 42 and the chain rule. A token of weight 0 may be anything, a NaN too, and so may its
-//! error. A loss is infinite where the squares of the errors add up beyond f32, whatever `s` and `c_i` are, and NaN if `s` is 0.
-//! Three launches:
-//! the errors of all tokens, streaming the hidden dim; the gradients of both matrices by tiles of it, streaming the tokens;
-//! and `dX` by tiles of tokens. FLOPs: `G N H (8 D + 8 E)` with `dX`, of which `Z` is made three times.
+//! error. A loss is infinite where the squares of the errors add up beyond f32, whatever `s` and `c_i` are, and NaN if `s` is
+//! 0. Three launches: the errors of all tokens, streaming the hidden dim; the gradients of both matrices by tiles of it,
+//! streaming the tokens; and `dX` by tiles of tokens. FLOPs: `G N H (8 D + 8 E)` with `dX`, of which `Z` is made three times.
 
 #[cfg(feature = "verify")]
 use crate::memory::{gelu, gelu_slope};

@@ -74,7 +74,8 @@ fn matrices_whose_first_steps_change_little_have_an_inverse() {
     }
     for n in [2, 5, 12] {
         for kappa in [10.0, 1e3, 1e4] {
-            let at = |i: usize| if i % (n + 1) > 0 { 0.0 } else { f64::powf(kappa, -((i / n) as f64) / (n - 1) as f64) };
+            let at =
+                |i: usize| if i % (n + 1) > 0 { 0.0 } else { f64::powf(kappa, -((i / n) as f64) / (n - 1) as f64) };
             let (x, status) = inverted(&of(DType::F32, &[1, n, n], at), 80, 0.0);
             assert_eq!(status, 0.0, "{n} {kappa}");
             (0..n).for_each(|i| near(&[x[i * n + i]], &[1.0 / at(i * n + i)], 1e-2));
@@ -105,7 +106,8 @@ fn matrices_without_an_inverse_have_none() {
 
 #[test]
 fn blocks_of_attention_are_of_64_keys() {
-    let (q, k, v) = (f32s(&[1, 4, 1, 1], &[0.0]), f32s(&[1, 128, 1, 1], &[0.0]), of(DType::F32, &[1, 128, 1, 1], |i| i as f64));
+    let (q, k, v) =
+        (f32s(&[1, 4, 1, 1], &[0.0]), f32s(&[1, 128, 1, 1], &[0.0]), of(DType::F32, &[1, 128, 1, 1], |i| i as f64));
     let (blocks, counts) = (of(DType::I32, &[1, 1, 1], |_| 1.0), of(DType::I32, &[1, 1], |_| 1.0));
     let (mut o, mut lse) = (f32s(&[1, 4, 1, 1], &[0.0]), f32s(&[1, 1, 4], &[0.0]));
     let mut with = |config: &str| {
@@ -148,11 +150,12 @@ fn columns_past_the_last_monomial_are_zero() {
 
 #[test]
 fn gates_of_any_numbers() {
-    let cases = [(1e20, -1e20, 0.0), (1e37, -100.0, -37.2), (1e38, 1.0, 7.310_585_8e37), (3e38, -3e38, 0.0)];
+    let cases = [(1e20, -1e20, 0.0), (1e37, -100.0, -3.72e-5), (1e38, 1.0, 7.310_585_8e37), (3e38, -3e38, 0.0)];
     for (x, gate, wanted) in cases {
         let mut y = f32s(&[1, 1, 1], &[7.0]);
         launch(&silu_gate, args!(&f32s(&[1, 1, 1], &[x]), &f32s(&[1, 1, 1], &[gate]), &mut y));
-        near(&all(&y), &[wanted], 1e-2);
+        // The sigmoid of -100 is a number of few digits.
+        near(&all(&y), &[wanted], 3e-2);
     }
     let cases = [
         (1.0, 1e8, 100.0, 1.0),
@@ -226,7 +229,13 @@ fn features_of_the_longest_rows_that_they_are_for() {
         for g in [0.0, 1.1e38, -1.1e38] {
             let mut y = f32s(&[1, 1], &[7.0]);
             launch(&rbf_features, args!(&f32s(&[1, 1], &[x]), &f32s(&[1, 1], &[c]), &f32s(&[1], &[g]), &mut y));
-            let wanted = if g == 0.0 || x == c { 1.0 } else if g > 0.0 { 0.0 } else { f64::INFINITY };
+            let wanted = if g == 0.0 || x == c {
+                1.0
+            } else if g > 0.0 {
+                0.0
+            } else {
+                f64::INFINITY
+            };
             assert_eq!(all(&y), [wanted], "{x} {c} {g}");
         }
     }
@@ -270,9 +279,9 @@ fn errors_of_tokens_of_weight_0_may_be_anything() {
         let mut out: Vec<Tensor> =
             [[1, h, d], [1, e, h], [1, n, d], [1, h, d], [1, h, d], [1, e, h]].map(|shape| noise(&shape)).into();
         let [dw2, dw1, dx, gw2, gw3, gw1] = &mut out[..] else { panic!() };
-        launch(&memory_weight_grads, args!(&x, &w2, &w1, &c, &es, dw2, dw1));
-        launch(&memory_input_grad, args!(&x, &w2, &w1, &c, &es, dx));
-        launch(&memory_gated_grads, args!(&x, &w2, &w3, &w1, &c, &es, gw2, gw3, gw1));
+        launch(&memory_weight_grads, args!(&x, &w2, &w1, &c, &es, &mut *dw2, &mut *dw1));
+        launch(&memory_input_grad, args!(&x, &w2, &w1, &c, &es, &mut *dx));
+        launch(&memory_gated_grads, args!(&x, &w2, &w3, &w1, &c, &es, &mut *gw2, &mut *gw3, &mut *gw1));
         out.iter().map(all).collect::<Vec<_>>()
     };
     let wanted = with(0.0);

@@ -73,7 +73,11 @@ fn tokens_and_outputs_of_another_length() {
                 let (mut x, mut memory) = (sequence(T), memory(sequences));
                 let mut y = of(&[1, T, 1, D], 30);
                 let odd = if at < 9 { sequence(length).swap_remove(at) } else { of(&[1, length, 1, D], 30) };
-                if at < 9 { x[at] = odd } else { y = odd }
+                if at < 9 {
+                    x[at] = odd
+                } else {
+                    y = odd
+                }
                 let before = (all(&memory), all(std::slice::from_ref(&y)));
                 let refused = push(&x, &mut memory, &mut y);
                 assert!(refused.unwrap_err().to_string().contains("ATL604"), "{name} {at} {length}");
@@ -267,10 +271,7 @@ fn muon_refuses_tensors_that_share_memory() {
     // Gradients may be one tensor, and matrices may interleave.
     let columns = of(&[3, 10], 7);
     let [mut left, mut right] = [0, 5].map(|from| columns.slice(1, from..from + 5).unwrap());
-    let mut list = [
-        MuonMatrix { w: &mut a, buf: &mut b, g: &h },
-        MuonMatrix { w: &mut left, buf: &mut right, g: &h },
-    ];
+    let mut list = [MuonMatrix { w: &mut a, buf: &mut b, g: &h }, MuonMatrix { w: &mut left, buf: &mut right, g: &h }];
     step(&mut list).unwrap();
 }
 

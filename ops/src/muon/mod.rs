@@ -194,14 +194,7 @@ impl NewtonSchulz {
     }
 
     /// Goes over the launches.
-    fn pass(
-        &self,
-        pass: Pass,
-        stream: &Stream,
-        g: &Tensor,
-        out: &mut Tensor,
-        space: &mut MuonSpace,
-    ) -> Result<()> {
+    fn pass(&self, pass: Pass, stream: &Stream, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
         let tall = g.rank() == 3 && g.shape()[1] > g.shape()[2];
         let g = if tall { g.transpose(1, 2)? } else { g.clone() };
         let mut out = if tall { out.transpose(1, 2)? } else { out.clone() };
@@ -352,7 +345,9 @@ impl Batch {
         let [rows, cols] = shape;
         let is_gram = of.iteration.form_for(rows.min(cols), rows.max(cols)) != Form::Standard;
         let types = [self.update.dtype(), self.space.x.dtype()] == [of.update_dtype(), of.dtype];
-        self.shape == shape && self.update.shape()[0] == count && types
+        self.shape == shape
+            && self.update.shape()[0] == count
+            && types
             && self.along.is_some() == of.leaves_updates()
             && self.space.products.is_some() == is_gram
     }
