@@ -11,6 +11,7 @@ use atlas_ops::memory_grad::{memory_input_grad, memory_weight_grads};
 use atlas_ops::monomials::{count, monomials2, monomials3};
 use atlas_ops::random_features::{favor_features, fourier_pairs};
 use atlas_ops::rbf_features::rbf_features;
+use atlas_ops::transpose::transpose;
 use atlas_ops::windowed_attention::windowed_attention;
 use atlas_ops::{OPS, Problem};
 use atlas_runtime::{Arg, Device, Launch, Tensor, args};
@@ -178,8 +179,8 @@ fn gates_of_any_numbers() {
     }
 }
 
-/// What every attention gives for one query of 0, keys of 0 and these values, and for logits of `z` but for the first, which is 0.
-fn attentions(dtype: DType, value: f64, n: usize, z: f64) -> [f64; 4] {
+/// What every attention gives for one query of logits `z`, in powers of two, but for the first, which is 0; and two log-sum-exps.
+fn attentions(dtype: DType, value: f64, n: usize, z: f64) -> ([f64; 4], [f64; 2]) {
     let q = of(dtype, &[1, 1, 1], |_| 1.0);
     let (k, v) = (of(dtype, &[1, n, 1], |i| if i == 0 { 0.0 } else { 1.0 }), of(dtype, &[1, n, 1], |_| value));
     let scale = z as f32;
@@ -194,33 +195,58 @@ fn attentions(dtype: DType, value: f64, n: usize, z: f64) -> [f64; 4] {
     let (none, first) = (of(dtype, &[1, 0, 1], |_| 0.0), of(DType::I32, &[1, 1], |_| 0.0));
     launch(&windowed_attention, args!(&q, &k, &v, &none, &none, &first, 1000, scale, &mut o, &mut lse));
     found[1] = all(&o)[0];
+    let of_window = all(&lse)[0];
     let blocks = of(DType::I32, &[1, 1, n.div_ceil(64)], |i| i as f64);
     let counts = of(DType::I32, &[1, 1], |_| 1000.0);
     launch(&block_attention, args!(&q, &k, &v, &blocks, &counts, 0, scale, &mut o, &mut lse));
     found[2] = all(&o)[0];
+    let of_blocks = all(&lse)[0];
     let tokens = of(DType::I32, &[1], |_| 1000.0);
     let dims = [("S", 1), ("J", 1), ("X", 2), ("R", 1), ("D", 1)];
     let mut space = ATTENTION_DECODE.workspace(&Device::cpu(), &[], &dims).unwrap();
     let args = args!(&q, &k, &v, &tokens, scale, &mut o, &mut lse);
     ATTENTION_DECODE.launch(&Device::cpu(), args, &mut space).unwrap();
     found[3] = all(&o)[0];
-    found
+    (found, [of_window, of_blocks])
 }
 
 #[test]
 fn the_greatest_values_that_attention_is_for() {
-    for o in attentions(DType::F32, 5e36, 64, 0.0) {
+    for o in attentions(DType::F32, 5e36, 64, 0.0).0 {
         near(&[o], &[5e36], 1e-5);
     }
     // Weights that are all rounded up.
     let z = (0.0625_f64 * (1.0 + 1.02 / 2048.0)).log2();
-    for o in attentions(DType::F16, 65472.0, 201, z) {
+    for o in attentions(DType::F16, 65472.0, 201, z).0 {
         near(&[o], &[65472.0], 1e-3);
     }
     let z = (0.0625_f64 * (1.0 + 1.02 / 256.0)).log2();
-    for o in attentions(DType::Bf16, 1e36, 201, z) {
+    for o in attentions(DType::Bf16, 1e36, 201, z).0 {
         near(&[o], &[1e36], 1e-2);
     }
+}
+
+#[test]
+fn logarithms_of_rounded_weights_are_off_by_as_much_as_their_documentation_says() {
+    for (dtype, bound) in [(DType::F32, 1e-6), (DType::F16, 2_f64.powi(-11)), (DType::Bf16, 2_f64.powi(-8))] {
+        for k in 0..16 {
+            let z = f64::from((0.0625 * (1.0 + f64::from(k) / 1000.0)).log2() as f32);
+            let exact = (1.0 + 200.0 * z.exp2()).ln();
+            for found in attentions(dtype, 1.0, 201, z).1 {
+                assert!((found - exact).abs() <= bound, "{dtype} {z}: {found} for {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transpose_moves_bits_but_those_of_signalling_nans() {
+    let bits = [0x7e01, 0xfc00, 0x8000, 0x0001, 0x3c00, 0x7c01];
+    let x = Device::cpu().tensor_from(&bits.map(f16::from_bits), [2, 3]).unwrap();
+    let mut y = of(DType::F16, &[3, 2], |_| 7.0);
+    launch(&transpose, args!(&x, &mut y));
+    let found: Vec<u16> = y.to_vec::<f16>().unwrap().into_iter().map(f16::to_bits).collect();
+    assert_eq!(found, [0x7e01, 0x0001, 0xfc00, 0x3c00, 0x8000, 0x7e01]);
 }
 
 #[test]

@@ -291,9 +291,10 @@ impl OmegaStream {
     /// # Errors
     /// Those of [`Tensor::zeros`].
     pub fn restart(&mut self) -> Result<()> {
-        for kept in &mut self.kept {
-            kept.now = Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape())?;
-        }
+        // All or none: without memory for one of them the stream stays where it is.
+        let of = |kept: &Kept| Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape());
+        let made: Vec<Tensor> = self.kept.iter().map(of).collect::<Result<_>>()?;
+        self.kept.iter_mut().zip(made).for_each(|(kept, now)| kept.now = now);
         self.place.held = 0;
         Ok(())
     }
