@@ -76,11 +76,11 @@ atlas_kernel! {
     tune { BN: [32, 16, 64, 128], warps: [4, 2, 8] }
     {
         for (g, n) in grid(G, tiles(N, BN)) {
-            let xs = load(x[g, n, ..]).cast::<f32>();
-            let ms = load(m[g, n, ..]).cast::<f32>();
-            let z = load(gate[g, n, ..]).cast::<f32>();
-            // Both shares, and no difference: x - m may be beyond all numbers, and x may be lost in it.
-            store(y[g, n, ..], (sigmoid(z) * xs + sigmoid(-z) * ms).cast::<T>());
+            // Both shares, and no difference: x - m may be beyond all numbers, and x may be lost in it. The gate is read again, for
+            // which it takes no registers in between.
+            let of_m = sigmoid(-load(gate[g, n, ..]).cast::<f32>()) * load(m[g, n, ..]).cast::<f32>();
+            let of_x = sigmoid(load(gate[g, n, ..]).cast::<f32>()) * load(x[g, n, ..]).cast::<f32>();
+            store(y[g, n, ..], (of_x + of_m).cast::<T>());
         }
     }
 }
