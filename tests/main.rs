@@ -22,6 +22,8 @@ mod files;
 mod fusion;
 mod gpu_interp;
 mod kernels;
+#[cfg(feature = "llvm")]
+mod late_refusals;
 #[cfg(feature = "mutations")]
 mod mutations;
 #[cfg(feature = "llvm")]

@@ -1,7 +1,8 @@
 //! Attention over all keys with an online softmax: `o = softmax(s q kᵀ) v`, head by head.
 //!
 //! No row of logits is kept: see [`online_softmax`](crate::online_softmax). Exponentials are powers of two: `scale`, any finite
-//! number, is `log2(e)` times the usual scale. Where there is no key, or no logit is above -infinity, `o` is 0. FLOPs: `4 H M N D`.
+//! number, is `log2(e)` times the usual scale. Where there is no key, or no logit is above -infinity, `o` is 0. How large logits and
+//! values may be: see there. FLOPs: `4 H M N D`.
 
 #[cfg(feature = "verify")]
 use crate::online_softmax::in_f64;

@@ -4,7 +4,8 @@
 //! and only those that a token has filled count: `min(tokens, W)`. The queries of the `R` heads that share a head of keys are
 //! one tile. Each part leaves its own maximum, sum and result in f32 (flash decoding); a second kernel joins them. `scale`, any
 //! finite number, is `log2(e)` times the usual one. A sequence of no tokens, or of fewer than none, gives 0 and a log-sum-exp of
-//! -infinity, and so does a query whose logits are all -infinity: see [`online_softmax`](crate::online_softmax).
+//! -infinity, and so does a query whose logits are all -infinity: see [`online_softmax`](crate::online_softmax), also for how
+//! large logits and values may be.
 //!
 //! Bytes: `2 s S W J D` for elements of `s` bytes, of the slots that are filled.
 

@@ -5,6 +5,9 @@
 //! names none. With `causal` above 0 a query sees no key behind its own place, which is the key's with the same number from the
 //! end. A query that sees none, or none whose logit is above -infinity, gets 0, and -infinity for its log-sum-exp.
 //!
+//! The log-sum-exp is of the weights as the product takes them: in 16 bits they are rounded. How large logits and values may be: see
+//! [`online_softmax`](crate::online_softmax).
+//!
 //! Source: block-sparse masks as FlexAttention (arXiv 2412.05496) takes them; the
 //! [online softmax](crate::online_softmax), with `scale` as in [`windowed_attention`](crate::windowed_attention). FLOPs:
 //! `4 B H D` times the keys that are read.
@@ -24,26 +27,26 @@ online_softmax_kernel! {
         o: &mut Tensor<T, [B, M, H, D]>,
         lse: &mut Tensor<f32, [B, H, M]>,
     )
-    tune { BM: [64], stages: 2..=3, warps: [4, 8] }
+    tune { stages: 2..=3, warps: [4, 8] }
     require { H % J == 0, P * 64 >= M }
     {
-        for (b, h, m) in grid(B, H, tiles(M, BM)) {
+        for (b, h, m) in grid(B, H, tiles(M, 64)) {
             let j = h / (size(H) / size(J));
             let qs = load(q[b, m, h, ..]);
-            let mut top = full::<f32>([BM, 1], f32::NEG_INFINITY);
-            let mut total = zeros::<f32>([BM, 1]);
-            let mut acc = zeros::<f32>([BM, D]);
-            let row = m * BM + size(N) - size(M) + iota([BM, 1], 0);
-            let block = m * BM / BM;
+            let mut top = full::<f32>([64, 1], f32::NEG_INFINITY);
+            let mut total = zeros::<f32>([64, 1]);
+            let mut acc = zeros::<f32>([64, D]);
+            let row = m * 64 + size(N) - size(M) + iota([64, 1], 0);
+            let block = m * 64 / 64;
             for i in 0..min(load(counts[h, block]), size(K)) {
                 let listed = load(blocks[h, block, i]);
-                // What is no block lies before the first key. A number beyond the last one, times BM, might be any other.
-                let at = select(listed <= (size(N) - 1) / BM, max(listed, -1), -1) * BM;
-                let key = at + iota([1, BM], 1);
+                // What is no block lies before the first key. A number beyond the last one, times 64, might be any other.
+                let at = select(listed <= (size(N) - 1) / 64, max(listed, -1), -1) * 64;
+                let key = at + iota([1, 64], 1);
                 let seen = (key < size(N)) && ((key <= row) || (causal < 1));
-                let z = dot(qs, load(k[b, span(at, BM), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[b, span(at, 64), j, ..]).t()) * scale;
                 let zs = select(seen, z, f32::NEG_INFINITY);
-                (top, total, acc) = attend_rounded(zs, load(v[b, span(at, BM), j, ..]), top, total, acc);
+                (top, total, acc) = attend_rounded(zs, load(v[b, span(at, 64), j, ..]), top, total, acc);
             }
             store(o[b, m, h, ..], attended(top, total, acc).cast::<T>());
             store(lse[b, h, m], log_sum(top, total));

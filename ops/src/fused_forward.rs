@@ -46,7 +46,8 @@ atlas_kernel! {
     {
         for (g, n) in grid(G, tiles(N, BN)) {
             let z = load(gate[g, n, ..]).cast::<f32>();
-            store(y[g, n, ..], (load(x[g, n, ..]).cast::<f32>() * z * sigmoid(z)).cast::<T>());
+            // The gate first: it is no larger than z, where x z may be beyond all numbers.
+            store(y[g, n, ..], (load(x[g, n, ..]).cast::<f32>() * (z * sigmoid(z))).cast::<T>());
         }
     }
 
@@ -75,11 +76,11 @@ atlas_kernel! {
     tune { BN: [32, 16, 64, 128], warps: [4, 2, 8] }
     {
         for (g, n) in grid(G, tiles(N, BN)) {
-            let xs = load(x[g, n, ..]).cast::<f32>();
-            let ms = load(m[g, n, ..]).cast::<f32>();
-            // Rounded, as a gate of this type is: the difference would magnify what a quick sigmoid is off by.
-            let share = sigmoid(load(gate[g, n, ..]).cast::<f32>()).cast::<T>().cast::<f32>();
-            store(y[g, n, ..], (ms + share * (xs - ms)).cast::<T>());
+            // Both shares, and no difference: x - m may be beyond all numbers, and x may be lost in it. The gate is read again, for
+            // which it takes no registers in between.
+            let of_m = sigmoid(-load(gate[g, n, ..]).cast::<f32>()) * load(m[g, n, ..]).cast::<f32>();
+            let of_x = sigmoid(load(gate[g, n, ..]).cast::<f32>()) * load(x[g, n, ..]).cast::<f32>();
+            store(y[g, n, ..], (of_x + of_m).cast::<T>());
         }
     }
 }
@@ -132,13 +133,13 @@ mod checked {
         let m = norm(&m, &w, shape, eps);
         let gate = i.get("gate");
         if p.kernel.name == "fused_forward" {
-            return vec![m.iter().zip(&gate).map(|(m, z)| m * z * sigmoid(*z)).collect()];
+            return vec![m.iter().zip(&gate).map(|(m, z)| m * (z * sigmoid(*z))).collect()];
         }
         let attention = norm(&i.get("attention"), &i.get("wa"), shape, eps);
         let both = attention.iter().zip(&m).enumerate();
         let combined = both.map(|(at, (x, m))| match p.kernel.name {
             "mag_forward" => x * sigmoid(*m),
-            _ => m + sigmoid(gate[at]) * (x - m),
+            _ => sigmoid(gate[at]) * x + sigmoid(-gate[at]) * m,
         });
         vec![combined.collect()]
     }
@@ -147,9 +148,9 @@ mod checked {
         let (x, m, gate) = (i.get("x"), i.get("m"), i.get("gate"));
         match p.kernel.name {
             "group_norm" => norm(&x, &i.get("w"), shape, eps),
-            "silu_gate" => x.iter().zip(&gate).map(|(x, z)| x * z * sigmoid(*z)).collect(),
+            "silu_gate" => x.iter().zip(&gate).map(|(x, z)| x * (z * sigmoid(*z))).collect(),
             "sigmoid_gate" => x.iter().zip(&m).map(|(x, m)| x * sigmoid(*m)).collect(),
-            _ => x.iter().zip(&m).zip(&gate).map(|((x, m), z)| m + sigmoid(*z) * (x - m)).collect(),
+            _ => x.iter().zip(&m).zip(&gate).map(|((x, m), z)| sigmoid(*z) * x + sigmoid(-*z) * m).collect(),
         }
     }
 }

@@ -10,7 +10,8 @@
 //! with `Z = X W2^T`, `U = X W3^T`, `A = gelu(Z)` and `P = E W1`. Source: ATLAS (arXiv 2505.23735) Eq. 43. Layouts, weights of
 //! tokens and what is never written to memory are as in [`memory_read`](crate::memory_read) and
 //! [`memory_grad`](crate::memory_grad), losses beyond f32 too. The norm has the domain of [`rms_norm`](crate::rms_norm), of `m`
-//! less its mean; beyond it the memory adds nothing to `r`. FLOPs: `6 G N D H` to read, `14 G N D H` for errors and gradients.
+//! less its mean; beyond it the memory adds nothing to `r`, or NaN where the sum of a row of `m` is beyond f32. FLOPs: `6 G N D
+//! H` to read, `14 G N D H` for errors and gradients.
 
 use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;
@@ -58,7 +59,9 @@ atlas_kernel! {
                 let z = dot(xs, load(w2[g, h, ..]).t());
                 acc += dot(gelu(z).cast::<T>(), load(w1[g, .., h]).t());
             }
-            let off = acc - sum(acc, axis = 1) / size(E).cast::<f32>();
+            let centred = acc - sum(acc, axis = 1) / size(E).cast::<f32>();
+            // Once more: what the mean was rounded by would be all that a row of equal numbers has.
+            let off = centred - sum(centred, axis = 1) / size(E).cast::<f32>();
             let spread = sum(off * off, axis = 1) / size(E).cast::<f32>();
             let normed = off * rsqrt(spread + eps) * load(w[g, ..]).cast::<f32>();
             store(y[g, n, ..], (load(r[g, n, ..]).cast::<f32>() + normed).cast::<T>());
@@ -119,7 +122,7 @@ atlas_kernel! {
             for n in pipeline(tiles(N, BN)) {
                 let weight = load(c[g, n]).t();
                 let xs = select(weight == 0.0, 0.0, load(x[g, n, ..]));
-                let es = load(e[g, n, ..]);
+                let es = select(weight == 0.0, 0.0, load(e[g, n, ..]));
                 let z = dot(xs, w2h.t());
                 let u = dot(xs, w3h.t());
                 let a = gelu(z);

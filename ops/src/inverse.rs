@@ -1,12 +1,14 @@
 //! Inverses of small matrices by the iteration of Newton and Schulz, each matrix on chip throughout.
 //!
 //! `X0 = Aᵀ / (|A|_1 |A|_inf)`, then `X <- X + X E` with `E = I - A X`, whose norm is squared by each step once it is below 1. It
-//! begins to fall for every matrix that has an inverse; from `X0` that takes about `2 log2 kappa` steps. A step that would not
-//! make `E` smaller is not taken, so that more steps than needed change nothing, and no host looks on: the iteration is captured
-//! into a graph as it is.
+//! begins to fall for every matrix that has an inverse; from `X0` that takes about `2 log2 kappa` steps. The first of them change
+//! `E` by less than f32 shows, so a step is taken if it makes `E` smaller, or, as long as `E` is large, if it makes it no larger
+//! than rounding does. Near the inverse a step that would not make `E` smaller is not taken, so that more steps than needed change
+//! nothing, and no host looks on: the iteration is captured into a graph as it is.
 //!
 //! Source: Schulz (1933), and Ben-Israel and Cohen (1966) for the start. The residual `|I - A X|_F / sqrt N` that f32 attains
-//! is about `1e-7 kappa`. A matrix whose residual stays above 0.1 has no inverse to report: its status is 1, and its result NaN.
+//! is about `1e-7 kappa`. A matrix has no inverse to report, a status of 1 and a result of NaN, if its residual stays above 0.1,
+//! or above `1 / (2 sqrt N)`, which a matrix without an inverse never reaches; or if an element of the inverse is beyond `T`.
 //!
 //! The iteration works on the matrix times a power of two, so that one of numbers far from 1 has an inverse as well as one near
 //! it: the two norms of the start are multiplied, and overflow or vanish where elements of 1e20 or 1e-24 do not.
@@ -23,6 +25,12 @@ const SMALL: f32 = 1.0 / LARGE;
 
 /// `2^80`, by which what is smaller is multiplied.
 const GROW: f32 = 1.0 / SHRINK;
+
+/// The largest residual of an inverse. Below it a step has to make the residual smaller.
+const LARGEST: f32 = 0.1;
+
+/// By how much rounding may change a residual that stays.
+const ROUNDING: f32 = 1.00001;
 
 atlas_kernel! {
     /// I - a x
@@ -56,13 +64,16 @@ atlas_kernel! {
                 let next = xs + dot(xs, e);
                 let left = error_of(whole, next, on_diagonal);
                 let size_of_left = sqrt(sum(left * left) / size(N).cast::<f32>());
-                let better = size_of_left < norm;
+                let goes_on = (norm > LARGEST) && (size_of_left <= norm * ROUNDING);
+                let better = (size_of_left < norm) || goes_on;
                 xs = select(better, next, xs);
                 e = select(better, left, e);
                 norm = select(better, size_of_left, norm);
             }
-            let found = norm <= 0.1;
-            store(x[b, .., ..], select(found, xs * unit, f32::NAN).cast::<T>());
+            let bound = min(LARGEST, 0.5 * rsqrt(size(N).cast::<f32>()));
+            let inverted = (xs * unit).cast::<T>().cast::<f32>();
+            let found = (norm <= bound) && (max(abs(inverted)) < f32::INFINITY);
+            store(x[b, .., ..], select(found, inverted, f32::NAN).cast::<T>());
             store(status[b], select(found, 0.cast::<i32>(), 1));
         }
     }

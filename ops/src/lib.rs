@@ -10,6 +10,7 @@
 //! | `op` | the table of ops |
 //! | `problem` | a problem of an op, and its reproducible inputs |
 //! | `online_softmax` | the steps that attention and `log_sum_exp` share |
+//! | `pass` | launches that are made ready before the first one runs |
 //! | `cases` | the problems: `verify_cases` to verify and demonstrate, `bench_cases` to measure |
 //! | `small_cases`, `scale_cases` | the problems for the simulator; those far from 1 |
 //! | `plans` | ops of several launches, to measure |
@@ -54,6 +55,7 @@ pub mod omega;
 pub mod online_softmax;
 #[cfg(feature = "verify")]
 pub mod op;
+mod pass;
 #[cfg(feature = "verify")]
 pub mod plans;
 pub mod poly_features;
@@ -62,7 +64,6 @@ pub mod problem;
 pub mod random_features;
 pub mod rbf_features;
 mod records;
-mod rehearsal;
 pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]

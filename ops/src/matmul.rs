@@ -23,9 +23,9 @@ atlas_kernel! {
 
 /// `c[m,n] = sum_k a[m,k] b[n,k]`, row-major.
 #[cfg(feature = "verify")]
-pub fn reference(a: &[f64], b: &[f64], [n, k]: [usize; 2]) -> Vec<f64> {
+pub fn reference(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
     if k == 0 {
-        return vec![0.0; n * a.len()];
+        return vec![0.0; m * n];
     }
     let row = |a: &[f64]| b.chunks(k).map(|b| a.iter().zip(b).map(|(x, y)| x * y).sum()).collect::<Vec<f64>>();
     a.par_chunks(k).flat_map_iter(row).collect()

@@ -10,6 +10,9 @@
 //! Source: ATLAS (arXiv 2505.23735) section 3.1, Eq. 5 and Eq. 22. Rows of monomials begin where no vector does. Each run of them,
 //! `x_i x_i, x_i x_(i+1), ..`, is written `D` wide; what is too much is 0 and written again by the next run.
 //!
+//! Domain: products are made in f32, `(c x_i) x_j` and `(c (x_i x_j)) x_k`, and each of them has to be a number of f32 with all of its
+//! parts; so have `x_i x_j` and `(x_i x_j) x_k` of [`powers3`]. Where a part is infinite, so is the monomial, or it is NaN.
+//!
 //! FLOPs: `2 N E`. Bytes: `s N (D + E)`; bound by memory.
 
 use atlas_macros::atlas_kernel;
@@ -36,8 +39,11 @@ atlas_kernel! {
             for i in 0..size(D) {
                 let one = load(x[n, span(i, 1)]).cast::<f32>();
                 let rest = load(x[n, span(i, D)]).or(0.0).cast::<f32>();
-                let factor = select(iota([1, D], 1) == 0, c2, mixed);
-                store(y[n, span(at, D)], (factor * one * rest).cast::<T>());
+                let column = iota([1, D], 1);
+                let factor = select(column == 0, c2, mixed);
+                // Past the run's end stands 0, whatever the factors are.
+                let run = select(column < size(D) - i, factor * one * rest, 0.0);
+                store(y[n, span(at, D)], run.cast::<T>());
                 at = at + size(D) - i;
             }
         }
@@ -65,8 +71,11 @@ atlas_kernel! {
             for i in 0..size(D) {
                 let one = load(x[n, span(i, 1)]).cast::<f32>();
                 let rest = load(x[n, span(i, D)]).or(0.0).cast::<f32>();
-                let factor = select(iota([1, D], 1) == 0, c2, mixed);
-                store(y[n, span(at, D)], (factor * one * rest).cast::<T>());
+                let column = iota([1, D], 1);
+                let factor = select(column == 0, c2, mixed);
+                // Past the run's end stands 0, whatever the factors are.
+                let run = select(column < size(D) - i, factor * one * rest, 0.0);
+                store(y[n, span(at, D)], run.cast::<T>());
                 at = at + size(D) - i;
             }
             let twice = select(plain > 0, c3, c3 * SQRT_3);
@@ -76,10 +85,12 @@ atlas_kernel! {
                 for j in i..size(D) {
                     let second = load(x[n, span(j, 1)]).or(0.0).cast::<f32>();
                     let rest = load(x[n, span(j, D)]).or(0.0).cast::<f32>();
-                    let of_one = select(iota([1, D], 1) == 0, c3, twice);
-                    let of_two = select(iota([1, D], 1) == 0, twice, apart);
+                    let column = iota([1, D], 1);
+                    let of_one = select(column == 0, c3, twice);
+                    let of_two = select(column == 0, twice, apart);
                     let factor = select(i == j, of_one, of_two);
-                    store(y[n, span(at, D)], (factor * (first * second) * rest).cast::<T>());
+                    let run = select(column < size(D) - j, factor * (first * second) * rest, 0.0);
+                    store(y[n, span(at, D)], run.cast::<T>());
                     at = at + size(D) - j;
                 }
             }

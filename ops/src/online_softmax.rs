@@ -9,6 +9,11 @@
 //! - Logits of -infinity have weight 0, in whichever tiles they stand. A row of nothing else has a logarithm of -infinity, and
 //!   attention gives 0 for it, as for a row without keys. (A softmax that writes its weights has no weights to write then: NaN.)
 //! - A logit of +infinity makes the logarithm +infinity and the weights NaN.
+//! - Products of queries and keys are numbers of f32 before they are scaled: one that is not is an infinite logit.
+//! - Values are weighted and added in f32 before the sum is divided: a value is smaller than 3.4e38 divided by the number of keys.
+//!   Weights are rounded as values are, and where their sum is not rounded with them (`attend`), a mean may be above the greatest
+//!   value, by 2^-11 of it in f16 and by 2^-8 in bf16: in f16 a value is at most 65472.
+//! - Where the sum is of rounded weights (`attend_rounded`), so is the logarithm: it is off by up to 2^-11 in f16 and 2^-8 in bf16.
 //!
 //! # Argument
 //! `top` is what the sums are relative to, but for -infinity, from which nothing can be taken: while no other logit was seen the

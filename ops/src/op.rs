@@ -157,7 +157,7 @@ pub static OPS: [Op; 28] = [
         fill: |p, name| Fill::Normal(if name == "w" { (p.dim("K").max(1) as f64).powf(-0.5) } else { 1.0 }),
         reference: |p, i| {
             let [x, w, b] = ["x", "w", "b"].map(|name| i.get(name));
-            vec![linear_gelu::reference(&x, &w, &b, [p.dim("N"), p.dim("K")])]
+            vec![linear_gelu::reference(&x, &w, &b, ["M", "N", "K"].map(|dim| p.dim(dim)))]
         },
         rounded: nothing,
         flops: |p| 2.0 * product(p, &["M", "N", "K"]),
@@ -182,7 +182,7 @@ pub static OPS: [Op; 28] = [
         scalars: &[],
         state: &[],
         fill: normal,
-        reference: |p, i| vec![matmul::reference(&i.get("a"), &i.get("b"), [p.dim("N"), p.dim("K")])],
+        reference: |p, i| vec![matmul::reference(&i.get("a"), &i.get("b"), ["M", "N", "K"].map(|dim| p.dim(dim)))],
         rounded: nothing,
         flops: |p| 2.0 * product(p, &["M", "N", "K"]),
     },

@@ -3,7 +3,9 @@
 //! - Positive features (FAVOR+, Choromanski et al., arXiv 2009.14794): `exp(w·x' - |x'|²/2 - shift) / sqrt(M)` of
 //!   `x' = scale x`, for `exp(x'·y')`. `scale` is `D^-1/4` for attention; `shift` keeps exponents of long vectors small, and
 //!   has to be the same for all whose products are compared. Rows have a norm of at most 1.8e19 and a `scale` whose square is a
-//!   number of f32; the features of a longer row are 0, or NaN where `w·x` is infinite or the square of `scale` vanishes.
+//!   number of f32; the features of a longer row are 0, or NaN where `w·x` is infinite or the square of `scale` vanishes. Of
+//!   an exponent its terms are rounded: a feature is off, relative to itself, by up to
+//!   `(|w·x'| + |x'|²/2 + |shift|) (D + 4) 2^-24`, so that rows with `|x'|²` near `2^20` have lost all digits.
 //! - Fourier features (Rahimi and Recht 2007): `sqrt(2 / M) cos(w·x + b)`, and as pairs `cos(w·x), sin(w·x)` over
 //!   `sqrt(M)`, which need no `b`, for a kernel of `x - y` whose transform is the density of `w`.
 //!
@@ -65,6 +67,7 @@ atlas_kernel! {
         y: &mut Tensor<T, [N, P, M]>,
     )
     tune { BN: [64, 32], BM: [32, 64], stages: 2..=3, warps: [4, 2, 8] }
+    require { P == 2 }
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]);

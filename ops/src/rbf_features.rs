@@ -3,9 +3,9 @@
 //! With `|x - c|² = |x|² + |c|² - 2 x·c`, which rounding may take below 0 and is kept from it. What is rounded are the squares:
 //! the exponent is off by up to `g (|x|² + |c|²) (D + 4) 2^-24`, and a feature by as much relative to itself. So features of rows
 //! that lie far from 0, about one place, lose digits, at `g |x|²` near `2^20` all of them: take that place off `x` and `c` before,
-//! which changes no distance. Domain: `|x|² + |c|²` is at most 6.8e38, so that half of it is a number of f32; beyond it a feature
-//! of a positive width is 0, or NaN where `x·c` is infinite too. FLOPs: `2 N D M` and an exponential of each feature. Bytes:
-//! `s N (D + M)`; bound by memory.
+//! which changes no distance. Domain: `|x|` and `|c|` are at most 1.3e19 and `|g|` is at most 1.1e38, so that all of `|x|²`, `|c|²`,
+//! `|x - c|²/2` and `2 log2(e) g` are numbers of f32; beyond it features may be NaN. FLOPs: `2 N D M` and an exponential of each
+//! feature. Bytes: `s N (D + M)`; bound by memory.
 
 use atlas_macros::atlas_kernel;
 #[cfg(feature = "verify")]

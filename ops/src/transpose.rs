@@ -1,4 +1,5 @@
-//! Transpose of a matrix, `y[m, n] = x[n, m]`, and of the middle axes of four, bit for bit.
+//! Transpose of a matrix, `y[m, n] = x[n, m]`, and of the middle axes of four, bit for bit. (The CPU makes a quiet NaN
+//! of a signalling one of 16 bits.)
 //!
 //! Bytes: `2 s N M`; bound by memory.
 

@@ -110,7 +110,7 @@ atlas_kernel! {
         }
     }
 
-    /// `scale |p - v|²` of each token; infinite where `|p - v|²` is beyond f32.
+    /// `scale |p - v|²` of each token; infinite where `|p - v|²` is beyond f32, and NaN with a `scale` of 0.
     pub kernel token_losses<T: Float>(
         p: &Tensor<T, [B, N, D]>,
         v: &Tensor<T, [B, N, D]>,

@@ -5,7 +5,8 @@
 //! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. `window` and `first`
 //! may be any numbers. A query that sees none, or none whose logit is above -infinity, gets 0, and -infinity for its log-sum-exp.
 //! `scale`, any finite number, is `log2(e)` times the usual one, for exponentials are powers of two; the log-sum-exp is of the
-//! natural ones. Tiles of keys that no query of a tile sees are not read. The weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
+//! natural ones, of weights as the product takes them: in 16 bits they are rounded. How large logits and values may be, and how far
+//! off the log-sum-exp is: see [`online_softmax`](crate::online_softmax). Tiles of keys that no query of a tile sees are not read. The weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
 //! the queries whose tile of keys they stand in.
 //!
 //! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; [`online_softmax`](crate::online_softmax). A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.

@@ -141,6 +141,12 @@ impl Tensor {
         self.address()..self.address() + (reach as u64 + 1) * u64::from(self.dtype.bytes())
     }
 
+    /// Whether two views share a byte. True as well where that is too hard to tell, which no view is that slicing, permuting and
+    /// expanding make.
+    pub fn shares_memory_with(&self, other: &Tensor) -> bool {
+        self.device() == other.device() && self.touched().overlaps(other.touched())
+    }
+
     /// Elements `range` of one axis.
     ///
     /// # Errors

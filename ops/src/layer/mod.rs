@@ -18,7 +18,7 @@ pub mod reference;
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
 use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
-use crate::rehearsal::{Mode, Rehearsed};
+use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor, args};
@@ -106,12 +106,14 @@ pub struct AtlasLayer {
     /// Keys and values that windows may reach, and room for those of a piece; with the place of the next.
     past: [[Tensor; 2]; 2],
     seen: usize,
+    /// Whether `past` and its room have changed places an odd number of times.
+    is_turned: bool,
+    /// Tokens of the piece that came last.
+    last: usize,
     /// Of a piece: features of keys and of queries, what the memory gives, its norm, what the attention gives.
     room: [Tensor; 5],
     lse: Tensor,
     documents: Tensor,
-    /// Single pieces, by what is held and seen before them, their tokens, and what is read and written behind the memory.
-    rehearsed: Rehearsed,
 }
 
 impl AtlasLayer {
@@ -130,14 +132,14 @@ impl AtlasLayer {
         let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.max(1), ..sizes };
         let LayerSizes { sequences, heads, width, window, piece, dtype, .. } = sizes;
         let tokens = |count: usize| Tensor::zeros(device, dtype, [sequences, count, heads, width]);
-        let rows = || tokens(window - 1 + piece);
+        let rows = || tokens((window - 1).saturating_add(piece));
         let of = StreamSizes { sequences, heads, key: width, value: width, piece, dtype };
         let as_rule = StreamRule { read_before: rule.read_before, scale: rule.scale };
         let [w1, w2] = memory;
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
             let mut copy = momentum(w)?;
-            copy_tokens(Mode::Run(device), w, &mut copy)?;
+            copy_tokens(Pass::Run, device, w, &mut copy)?;
             Ok(copy)
         };
         Ok(AtlasLayer {
@@ -149,10 +151,11 @@ impl AtlasLayer {
             memory: [own(&w1)?, own(&w2)?, momentum(&w1)?, momentum(&w2)?],
             past: [[rows()?, rows()?], [rows()?, rows()?]],
             seen: 0,
+            is_turned: false,
+            last: 0,
             room: [tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?, tokens(piece)?],
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
-            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -161,12 +164,12 @@ impl AtlasLayer {
         &self.memory
     }
 
-    /// What the memory gave for the tokens pushed last, before its norm: `[B, T, H, D]` of at most a piece.
+    /// What the memory gave for the first tokens of the piece that was pushed last, before its norm: `[B, T, H, D]`.
     ///
     /// # Errors
-    /// A tensor's, if more tokens are asked for than a piece has.
+    /// A tensor's, if more tokens are asked for than that piece had.
     pub fn last_read(&self, tokens: usize) -> Result<Tensor> {
-        self.room[2].slice(1, 0..tokens)
+        part_of(&self.room[2], self.last)?.slice(1, 0..tokens)
     }
 
     /// Bytes that the layer holds on its device, its weights left out.
@@ -176,60 +179,83 @@ impl AtlasLayer {
         self.stream.bytes() + own.chain([&self.lse, &self.documents]).map(of).sum::<u64>()
     }
 
-    /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`. It may return before a GPU has done so.
+    /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`, which may be one of the tokens' tensors and shares no
+    /// memory with what else is given. It may return before a GPU has done so. All launches are made ready before the first one
+    /// runs.
     ///
     /// # Errors
-    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), found before anything runs, in whichever piece: the layer and
-    /// `y` are as they were then. What ends in the middle is a fault of a kernel or of the driver, or, on the CPU, a launch that
-    /// the host has no memory for: the layer has read a part of the tokens then, and is to be made anew.
+    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), and
+    /// [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another number of tokens; the layer
+    /// and `y` are as they were then.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
-        let device = self.device.clone();
-        let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
-        let [aq, ak, av] = tokens.attention;
-        let behind = [aq, ak, av, &*y];
-        let key = Rehearsed::key(&[self.stream.held(), self.seen, count], &behind);
-        let is_known = self.rehearsed.knows(&key, &device, &behind);
-        if count > self.sizes.piece || !is_known {
-            let (held, seen) = (self.stream.held(), self.seen);
-            let rehearsed = self.pieces(Mode::Rehearse(&device), tokens, y);
-            self.stream.suppose_held(held);
-            self.seen = seen;
-            rehearsed?;
-            if count <= self.sizes.piece {
-                self.rehearsed.remember(key);
-            }
+        tokens.memory[0].slice(1, 0..0)?;
+        let count = tokens.memory[0].shape()[1];
+        self.check(tokens, y, count)?;
+        self.stream.reserve(count)?;
+        let start = (self.seen, self.is_turned, self.stream.place());
+        let prepared = self.pass(Pass::Prepare, tokens, y, count);
+        self.stream.go_back(start.2);
+        if self.is_turned != start.1 {
+            self.turn();
         }
-        self.pieces(Mode::Run(&device), tokens, y)
+        self.seen = start.0;
+        prepared?;
+        self.pass(Pass::Run, tokens, y, count)
     }
 
-    /// A push, piece by piece.
-    fn pieces(&mut self, mode: Mode<'_>, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
-        let count = tokens.memory[0].shape().get(1).copied().unwrap_or(0);
-        y.slice(1, 0..count)?;
+    /// Fails if tensors have other numbers of tokens, or share memory where launches that write and read them lie apart.
+    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
+        let [q, k, v] = tokens.memory;
+        let [alpha, theta, eta] = tokens.gates;
+        let mut given = vec![("q", q), ("k", k), ("v", v)];
+        given.extend([("alpha", alpha), ("theta", theta), ("eta", eta), ("gamma", tokens.gamma)]);
+        if self.rule.combine == Combine::Gate {
+            let [q, k, v] = tokens.attention;
+            given.extend([("attention q", q), ("attention k", k), ("attention v", v)]);
+        }
+        let layer = "atlas_layer";
+        for of in given.iter().copied().chain([("y", y)]) {
+            check_tokens(layer, ("q", count), of)?;
+        }
+        // A piece of `y` is written after the same piece of the tokens has been read.
+        for of in given.into_iter().filter(|of| !is_same_view(of.1, y)) {
+            check_apart(layer, ("y", y), of)?;
+        }
+        for (name, memory) in ["w1", "w2", "s1", "s2"].into_iter().zip(&self.memory) {
+            check_apart(layer, ("y", y), (name, memory))?;
+        }
+        Ok(())
+    }
+
+    /// Goes over the launches of tokens that are checked.
+    fn pass(&mut self, pass: Pass, tokens: &LayerTokens<'_>, y: &mut Tensor, count: usize) -> Result<()> {
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
             let of = |t: &Tensor| t.slice(1, from..to);
             let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
             let [alpha, theta, eta] = [of(tokens.gates[0])?, of(tokens.gates[1])?, of(tokens.gates[2])?];
-            self.read_memory(mode, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
+            self.read_memory(pass, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
             let mut out = y.slice(1, from..to)?;
+            let memory = part_of(&self.room[2], to - from)?;
             match self.rule.combine {
                 Combine::Gate => {
                     let [q, k, v] = [of(tokens.attention[0])?, of(tokens.attention[1])?, of(tokens.attention[2])?];
-                    let mut attention = self.room[4].slice(1, 0..to - from)?;
-                    self.attend(mode, [&q, &k, &v], &mut attention)?;
-                    let (weights, memory) = (&self.weights, self.room[2].slice(1, 0..to - from)?);
+                    let mut attention = part_of(&self.room[4], to - from)?;
+                    self.attend(pass, [&q, &k, &v], &mut attention)?;
+                    let weights = &self.weights;
                     let (wm, wa, eps) = (&weights.memory_norm, &weights.attention_norm, self.rule.eps);
-                    mode.launch(&layer_combine, args!(memory, wm, eps, attention, wa, &mut out))?;
+                    pass.launch(&layer_combine, &self.device, args!(memory, wm, eps, attention, wa, &mut out))?;
                 }
                 Combine::Sequence => {
-                    let memory = self.room[2].slice(1, 0..to - from)?;
-                    let mut normed = self.room[3].slice(1, 0..to - from)?;
+                    let mut normed = part_of(&self.room[3], to - from)?;
                     let (w, eps) = (&self.weights.memory_norm, self.rule.eps);
-                    mode.launch(&layer_norm, args!(memory, w, &mut normed, eps))?;
-                    self.attend(mode, [&normed, &normed, &normed], &mut out)?;
+                    pass.launch(&layer_norm, &self.device, args!(memory, w, &mut normed, eps))?;
+                    self.attend(pass, [&normed, &normed, &normed], &mut out)?;
                 }
+            }
+            if pass == Pass::Run {
+                self.last = to - from;
             }
             from = to;
         }
@@ -239,53 +265,59 @@ impl AtlasLayer {
     /// Reads and trains the memory; what it gives is `room[2]`.
     fn read_memory(
         &mut self,
-        mode: Mode<'_>,
+        pass: Pass,
         [q, k, v]: [&Tensor; 3],
         [alpha, theta, eta, gamma]: [&Tensor; 4],
     ) -> Result<()> {
         let count = q.shape()[1];
         let [a1, a2, a3] = self.rule.features;
         let [fk, fq, m, ..] = &self.room;
-        let (mut fk, mut fq, mut m) = (fk.slice(1, 0..count)?, fq.slice(1, 0..count)?, m.slice(1, 0..count)?);
-        mode.launch(&layer_features, args!(k, &mut fk, a1, a2, a3))?;
-        mode.launch(&layer_features, args!(q, &mut fq, a1, a2, a3))?;
+        let (mut fk, mut fq, mut m) = (part_of(fk, count)?, part_of(fq, count)?, part_of(m, count)?);
+        pass.launch(&layer_features, &self.device, args!(k, &mut fk, a1, a2, a3))?;
+        pass.launch(&layer_features, &self.device, args!(q, &mut fq, a1, a2, a3))?;
         let tokens = Tokens { q: &fq, k: &fk, v, rq: q, rk: k, alpha, theta, eta, gamma };
         let mut memory = self.memory.each_mut();
-        if let Mode::Rehearse(device) = mode {
-            self.stream.rehearse(device, &tokens, &mut memory, &mut m)?;
-            // As if they were pushed, so that the next piece is rehearsed as it will be.
-            self.stream.suppose_held(self.stream.held_after(count));
-            return Ok(());
-        }
-        self.stream.push(&tokens, &mut memory, &mut m)
+        self.stream.pass(pass, &tokens, &mut memory, &mut m)
     }
 
     /// Attention of the tokens to themselves and to those of their windows before.
-    fn attend(&mut self, mode: Mode<'_>, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
+    fn attend(&mut self, pass: Pass, [q, k, v]: [&Tensor; 3], o: &mut Tensor) -> Result<()> {
         let count = q.shape()[1];
         let end = self.seen + count;
         let [keys, values] = &self.past;
-        copy_tokens(mode, k, &mut keys[0].slice(1, self.seen..end)?)?;
-        copy_tokens(mode, v, &mut values[0].slice(1, self.seen..end)?)?;
+        copy_tokens(pass, &self.device, k, &mut keys[0].slice(1, self.seen..end)?)?;
+        copy_tokens(pass, &self.device, v, &mut values[0].slice(1, self.seen..end)?)?;
         let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
         let (prefix_keys, prefix_values) = (&self.weights.prefix_keys, &self.weights.prefix_values);
         let scale = std::f32::consts::LOG2_E / (self.sizes.width as f32).sqrt();
-        let (documents, window) = (self.documents.slice(1, 0..count)?, self.sizes.window as i32);
+        // A window of more tokens than there can be sees all of them.
+        let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
+        let documents = part_of(&self.documents, count)?;
         let mut lse = self.lse.slice(2, 0..count)?;
-        mode.launch(
+        pass.launch(
             &windowed_attention,
+            &self.device,
             args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
         )?;
         let kept = end.min(self.sizes.window - 1);
-        for [now, next] in &mut self.past {
-            if end > kept {
-                copy_tokens(mode, &now.slice(1, end - kept..end)?, &mut next.slice(1, 0..kept)?)?;
-                if !mode.is_rehearsal() {
-                    std::mem::swap(now, next);
-                }
+        if end > kept {
+            for [now, next] in &self.past {
+                copy_tokens(pass, &self.device, &now.slice(1, end - kept..end)?, &mut part_of(next, kept)?)?;
             }
+            self.turn();
         }
         self.seen = kept;
         Ok(())
     }
+
+    /// What is kept of the past and its room change places.
+    fn turn(&mut self) {
+        self.past.iter_mut().for_each(|[now, next]| std::mem::swap(now, next));
+        self.is_turned = !self.is_turned;
+    }
+}
+
+/// The first tokens of what is held for a piece.
+fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
+    t.slice(1, 0..count)
 }

@@ -25,9 +25,9 @@ pub mod reference;
 pub use kernels::{muon_apply, muon_momentum, ns_apply, ns_gram, ns_normalise, ns_product, ns_squares};
 
 use crate::newton_schulz_small::CLASSIC;
-use crate::rehearsal::Mode;
+use crate::pass::{Pass, check_apart};
 use atlas_dsl::DType;
-use atlas_runtime::{Launch, Result, Stream, Tensor, args};
+use atlas_runtime::{Device, Launch, Result, Stream, Tensor, args};
 
 /// The coefficients `(a, b, c)` that LaCT and others use, of Jiacheng You.
 pub const YOU: [[f64; 3]; 5] = [
@@ -185,43 +185,44 @@ impl NewtonSchulz {
 
     /// Writes the iteration of `g` to `out`, both `[B, M, N]`. The workspace is for these sizes and this iteration, and `out` has
     /// its element type; `g` may have another one, as f16 holds no gradient that is far from 1. They may be one tensor, if there
-    /// is a step. `2 + 3 steps` launches; in the form of Gram, 20 for five steps.
+    /// is a step. `2 + 3 steps` launches; in the form of Gram, 20 for five steps. All are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Launch::launch`]; `out` and the workspace hold anything then.
+    /// As [`Launch::launch`]; `out` has not changed then.
     pub fn launch(&self, stream: &Stream, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
-        self.iterate(Mode::RunOn(stream), g, out, space)
+        Pass::BOTH.into_iter().try_for_each(|pass| self.pass(pass, stream, g, out, space))
     }
 
-    fn iterate(&self, mode: Mode<'_>, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
+    /// Goes over the launches.
+    fn pass(&self, pass: Pass, stream: &Stream, g: &Tensor, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
         let tall = g.rank() == 3 && g.shape()[1] > g.shape()[2];
         let g = if tall { g.transpose(1, 2)? } else { g.clone() };
-        let mut out = if tall { out.transpose(1, 2)? } else { out.slice(0, 0..out.shape()[0])? };
+        let mut out = if tall { out.transpose(1, 2)? } else { out.clone() };
         let MuonSpace { x, largest, squares, .. } = space;
-        mode.launch(&ns_squares, args!(g, &mut *largest, &mut *squares))?;
+        pass.launch_on(&ns_squares, stream, args!(g, &mut *largest, &mut *squares))?;
         let (stretch, eps, safe) = (self.stretch, self.eps, i32::from(self.scale_safe));
         if self.steps.is_empty() {
-            return mode.launch(&ns_normalise, args!(g, largest, squares, &mut out, stretch, eps, safe));
+            return pass.launch_on(&ns_normalise, stream, args!(g, largest, squares, &mut out, stretch, eps, safe));
         }
-        mode.launch(&ns_normalise, args!(g, largest, squares, &mut *x, stretch, eps, safe))?;
+        pass.launch_on(&ns_normalise, stream, args!(g, largest, squares, &mut *x, stretch, eps, safe))?;
         let (m, n) = (x.shape()[1], x.shape()[2]);
         match self.form_for(m, n) {
-            Form::Standard => self.standard(mode, &mut out, space),
-            Form::Gram { restart } => self.by_gram(mode, &mut out, space, restart),
+            Form::Standard => self.standard(pass, stream, &mut out, space),
+            Form::Gram { restart } => self.by_gram(pass, stream, &mut out, space, restart),
         }
     }
 
-    fn standard(&self, mode: Mode<'_>, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
+    fn standard(&self, pass: Pass, stream: &Stream, out: &mut Tensor, space: &mut MuonSpace) -> Result<()> {
         let MuonSpace { x, y, gram, poly, .. } = space;
         let last = self.steps.len() - 1;
         for step in 0..=last {
             let [first, second, third] = self.about_centre(step);
-            mode.launch(&ns_gram, args!(&*x, &mut *gram, self.centre(step) as f32))?;
-            mode.launch(&ns_product, args!(&*gram, &*gram, &mut *poly, first, second, third))?;
+            pass.launch_on(&ns_gram, stream, args!(&*x, &mut *gram, self.centre(step) as f32))?;
+            pass.launch_on(&ns_product, stream, args!(&*gram, &*gram, &mut *poly, first, second, third))?;
             if step == last {
-                mode.launch(&ns_apply, args!(&*poly, &*x, &mut *out))?;
+                pass.launch_on(&ns_apply, stream, args!(&*poly, &*x, &mut *out))?;
             } else {
-                mode.launch(&ns_apply, args!(&*poly, &*x, &mut *y))?;
+                pass.launch_on(&ns_apply, stream, args!(&*poly, &*x, &mut *y))?;
                 std::mem::swap(x, y);
             }
         }
@@ -230,33 +231,40 @@ impl NewtonSchulz {
 
     /// With `E = R - s`, `P` the step's polynomial and `Q` the product of those since the last restart: `Q <- P Q`,
     /// `T = R P = E P + s P`, and `R <- T P`. All are symmetric and commute.
-    fn by_gram(&self, mode: Mode<'_>, out: &mut Tensor, space: &mut MuonSpace, restart: usize) -> Result<()> {
+    fn by_gram(
+        &self,
+        pass: Pass,
+        stream: &Stream,
+        out: &mut Tensor,
+        space: &mut MuonSpace,
+        restart: usize,
+    ) -> Result<()> {
         let MuonSpace { x, y, gram: e, poly: p, products, .. } = space;
-        let Some([q, t]) = products else { return self.standard(mode, out, space) };
+        let Some([q, t]) = products else { return self.standard(pass, stream, out, space) };
         let last = self.steps.len() - 1;
         for step in 0..=last {
             let starts = step == 0 || step == restart;
             let ends = step == last || step + 1 == restart;
             if starts {
-                mode.launch(&ns_gram, args!(&*x, &mut *e, self.centre(step) as f32))?;
+                pass.launch_on(&ns_gram, stream, args!(&*x, &mut *e, self.centre(step) as f32))?;
             }
             let [first, second, third] = self.about_centre(step);
-            mode.launch(&ns_product, args!(&*e, &*e, &mut *p, first, second, third))?;
+            pass.launch_on(&ns_product, stream, args!(&*e, &*e, &mut *p, first, second, third))?;
             if !ends {
                 let (s, next) = (self.centre(step) as f32, self.centre(step + 1) as f32);
-                mode.launch(&ns_product, args!(&*e, &*p, &mut *t, 0.0, s, 1.0))?;
-                mode.launch(&ns_product, args!(&*t, &*p, &mut *e, -next, 0.0, 1.0))?;
+                pass.launch_on(&ns_product, stream, args!(&*e, &*p, &mut *t, 0.0, s, 1.0))?;
+                pass.launch_on(&ns_product, stream, args!(&*t, &*p, &mut *e, -next, 0.0, 1.0))?;
             }
             if starts {
                 std::mem::swap(p, q);
             } else {
-                mode.launch(&ns_product, args!(&*p, &*q, &mut *t, 0.0, 0.0, 1.0))?;
+                pass.launch_on(&ns_product, stream, args!(&*p, &*q, &mut *t, 0.0, 0.0, 1.0))?;
                 std::mem::swap(q, t);
             }
             if ends && step == last {
-                mode.launch(&ns_apply, args!(&*q, &*x, &mut *out))?;
+                pass.launch_on(&ns_apply, stream, args!(&*q, &*x, &mut *out))?;
             } else if ends {
-                mode.launch(&ns_apply, args!(&*q, &*x, &mut *y))?;
+                pass.launch_on(&ns_apply, stream, args!(&*q, &*x, &mut *y))?;
                 std::mem::swap(x, y);
             }
         }
@@ -330,19 +338,54 @@ impl Batch {
     }
 
     /// Whether steps on so many matrices of a shape can use it.
-    fn is_for(&self, of: &Muon, count: usize, shape: [usize; 2]) -> bool {
+    fn is_for(&self, device: &Device, of: &Muon, count: usize, shape: [usize; 2]) -> bool {
+        if self.update.device() != device {
+            return false;
+        }
+        let [rows, cols] = shape;
+        let is_gram = of.iteration.form_for(rows.min(cols), rows.max(cols)) != Form::Standard;
         let types = [self.update.dtype(), self.space.x.dtype()] == [of.update_dtype(), of.dtype];
-        self.shape == shape && self.update.shape()[0] == count && types && self.along.is_some() == of.leaves_updates()
+        self.shape == shape
+            && self.update.shape()[0] == count
+            && types
+            && self.along.is_some() == of.leaves_updates()
+            && self.space.products.is_some() == is_gram
     }
 }
 
-/// Workspaces of steps, allocated when a list of matrices is seen for the first time.
+/// Workspaces of steps, allocated when a list of matrices is seen for the first time. Of each shape it keeps those of the last
+/// four kinds of lists: other numbers of matrices, element types, forms, or devices.
 #[derive(Debug, Default)]
 pub struct MuonSpaces {
+    /// Those of one shape in the order of their last use.
     batches: Vec<Batch>,
 }
 
+/// Workspaces that are kept of matrices of one shape.
+const MOST_OF_A_SHAPE: usize = 4;
+
 impl MuonSpaces {
+    /// The workspace of a list of matrices of one shape.
+    fn of(&mut self, stream: &Stream, of: &Muon, count: usize, shape: [usize; 2]) -> Result<&mut Batch> {
+        let known = self.batches.iter().position(|b| b.is_for(stream.device(), of, count, shape));
+        let batch = match known {
+            Some(at) => self.batches.remove(at),
+            None => {
+                let same = |batch: &&Batch| batch.shape == shape;
+                let oldest = self.batches.iter().position(|b| b.shape == shape);
+                if let Some(at) = oldest
+                    && self.batches.iter().filter(same).count() >= MOST_OF_A_SHAPE
+                {
+                    self.batches.remove(at);
+                }
+                Batch::new(stream, of, count, shape)?
+            }
+        };
+        self.batches.push(batch);
+        let last = self.batches.len() - 1;
+        Ok(&mut self.batches[last])
+    }
+
     /// Bytes that they take on their device.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
@@ -375,10 +418,10 @@ impl Muon {
     ///
     /// The workspaces are for one stream at a time: two steps that share them must not run beside each other.
     ///
+    /// All launches are made ready before the first one runs. No `w` and no `buf` shares memory with another tensor of the list.
+    ///
     /// # Errors
-    /// As [`Launch::launch`], found before anything runs, for whichever matrix: none has changed then. What ends in the middle
-    /// is a fault of a kernel or of the driver, or, on the CPU, a launch that the host has no memory for: a step is taken on some
-    /// matrices then, and not on others.
+    /// As [`Launch::launch`]; no matrix has changed then.
     pub fn step(&self, stream: &Stream, list: &mut [MuonMatrix<'_>], spaces: &mut MuonSpaces) -> Result<()> {
         for m in list.iter_mut() {
             // Matrices of f32 and one shape, all three.
@@ -387,6 +430,7 @@ impl Muon {
             muon_apply.bind(device, args!(&mut *m.buf, m.g, 1.0, 0.0))?;
             muon_apply.bind(device, args!(&mut *m.w, m.g, 1.0, 0.0))?;
         }
+        check_all_apart(list)?;
         let mut shapes: Vec<[usize; 2]> = Vec::new();
         for m in list.iter() {
             let shape = [m.g.shape()[0], m.g.shape()[m.g.rank() - 1]];
@@ -394,10 +438,10 @@ impl Muon {
                 shapes.push(shape);
             }
         }
-        for mode in [Mode::Rehearse(stream.device()), Mode::RunOn(stream)] {
+        for pass in Pass::BOTH {
             for &shape in &shapes {
                 let mut of_shape: Vec<&mut MuonMatrix<'_>> = list.iter_mut().filter(|m| m.g.shape() == shape).collect();
-                self.step_alike(stream, mode, shape, &mut of_shape, spaces)?;
+                self.step_alike(pass, stream, shape, &mut of_shape, spaces)?;
             }
         }
         Ok(())
@@ -405,30 +449,23 @@ impl Muon {
 
     fn step_alike(
         &self,
+        pass: Pass,
         stream: &Stream,
-        mode: Mode<'_>,
         shape: [usize; 2],
         list: &mut [&mut MuonMatrix<'_>],
         spaces: &mut MuonSpaces,
     ) -> Result<()> {
         let [rows, cols] = shape;
         let (count, mu) = (list.len(), self.momentum);
-        let at = match spaces.batches.iter().position(|b| b.is_for(self, count, shape)) {
-            Some(at) => at,
-            None => {
-                spaces.batches.push(Batch::new(stream, self, count, shape)?);
-                spaces.batches.len() - 1
-            }
-        };
-        let Batch { update, along, space, .. } = &mut spaces.batches[at];
+        let Batch { update, along, space, .. } = spaces.of(stream, self, count, shape)?;
         let fresh = if self.mean { 1.0 - mu } else { 1.0 };
         let (ahead, held) = if self.nesterov { (fresh, mu) } else { (0.0, 1.0) };
         for (i, m) in list.iter_mut().enumerate() {
             let mut u = update.slice(0, i..i + 1)?.reshape([rows, cols])?;
-            mode.launch(&muon_momentum, args!(m.g, &mut *m.buf, &mut u, mu, fresh, ahead, held))?;
+            pass.launch_on(&muon_momentum, stream, args!(m.g, &mut *m.buf, &mut u, mu, fresh, ahead, held))?;
         }
         let mut along = along.as_ref().unwrap_or(update).slice(0, 0..count)?;
-        self.iteration.iterate(mode, update, &mut along, space)?;
+        self.iteration.pass(pass, stream, update, &mut along, space)?;
         let scale = match self.scale {
             StepScale::One => 1.0,
             StepScale::Tall => (rows as f32 / cols as f32).max(1.0).sqrt(),
@@ -437,8 +474,28 @@ impl Muon {
         for (i, m) in list.iter_mut().enumerate() {
             let o = along.slice(0, i..i + 1)?.reshape([rows, cols])?;
             let (keep, step) = (1.0 - self.rate * self.decay, self.rate * scale);
-            mode.launch(&muon_apply, args!(&mut *m.w, o, keep, step))?;
+            pass.launch_on(&muon_apply, stream, args!(&mut *m.w, o, keep, step))?;
         }
         Ok(())
     }
+}
+
+/// Fails if what a step writes shares memory with another tensor of its list, which no launch alone can see.
+fn check_all_apart(list: &[MuonMatrix<'_>]) -> Result<()> {
+    let mut all: Vec<(&'static str, &Tensor)> = Vec::new();
+    for m in list {
+        all.extend([("w", &*m.w), ("buf", &*m.buf), ("g", m.g)]);
+    }
+    // In the order of addresses only neighbours can meet.
+    all.sort_by_key(|(_, t)| t.address());
+    for (at, one) in all.iter().enumerate() {
+        let end = one.1.address_range().end;
+        for other in all[at + 1..].iter().take_while(|other| other.1.address() < end) {
+            let (written, beside) = if one.0 == "g" { (other, one) } else { (one, other) };
+            if written.0 != "g" {
+                check_apart("muon_step", *written, *beside)?;
+            }
+        }
+    }
+    Ok(())
 }

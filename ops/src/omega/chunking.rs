@@ -3,7 +3,7 @@
 /// Chunks, windows and halos of the Omega rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunking {
-    /// Tokens of a chunk: all of its gradients are taken at the weights before it.
+    /// Tokens of a chunk: all of its gradients are taken at the weights before it. 0 counts as 1.
     pub chunk: usize,
     /// Tokens of the window, the token itself among them.
     pub window: usize,
@@ -19,17 +19,19 @@ impl Chunking {
 
     /// Keys that a chunk sees: its own, and before them those of its halo, so many that tiles of them lie well.
     pub fn keys(&self) -> usize {
-        let halo = if self.halo { self.window.saturating_sub(1) } else { 0 };
-        if halo == 0 { self.chunk } else { (self.chunk + halo).next_multiple_of(8) }
+        let (chunk, halo) = (self.chunk.max(1), if self.halo { self.window.saturating_sub(1) } else { 0 });
+        let both = chunk.saturating_add(halo);
+        // No tensor has as many tokens as the largest number says.
+        if halo == 0 { chunk } else { both.checked_next_multiple_of(8).unwrap_or(usize::MAX) }
     }
 
     /// Chunks of a sequence.
     pub fn chunks(&self, tokens: usize) -> usize {
-        tokens.div_ceil(self.chunk)
+        tokens.div_ceil(self.chunk.max(1))
     }
 
     /// The dims of the workspace of an Omega chain by name.
     pub fn dims(&self, sequences: usize, heads: usize, tokens: usize) -> [(&'static str, usize); 5] {
-        [("B", sequences), ("H", heads), ("C", self.chunks(tokens)), ("L", self.chunk), ("K", self.keys())]
+        [("B", sequences), ("H", heads), ("C", self.chunks(tokens)), ("L", self.chunk.max(1)), ("K", self.keys())]
     }
 }

@@ -11,13 +11,14 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
-use super::stream::arguments;
+use super::stream::{arguments, check_memory};
 use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, StreamRule, StreamSizes, Tokens};
+use crate::pass::{Pass, check_tokens};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Chain, Launch, Result, Stream, Tensor, Workspace, args};
+use atlas_runtime::{Chain, Result, Stream, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -72,6 +73,7 @@ atlas_kernel! {
         y: &mut Tensor<T, [Z, P, H, D]>,
     )
     tune { BH: [16, 4, 1], warps: [1, 4] }
+    require { Z == 1 }
     {
         for (z, p, h) in grid(Z, P, tiles(H, BH)) {
             // Documents that begin here or before.
@@ -143,7 +145,8 @@ impl OmegaPacked {
     /// see [`packed`](self). Queues launches alone: a graph captures them.
     ///
     /// # Errors
-    /// As [`Chain::launch`]; the memory is as it was then. A document of more tokens than there is room for is no error: its
+    /// As [`Chain::launch`], and [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another
+    /// number of tokens; memory and `y` are as they were then. A document of more tokens than there is room for is no error: its
     /// memory is trained on the first `sizes.piece` tokens, and what is read at the others is NaN.
     pub fn launch(
         &mut self,
@@ -155,22 +158,26 @@ impl OmegaPacked {
     ) -> Result<()> {
         let documents = self.y.shape()[0];
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
-        // What is written after the memory has been trained must fit before.
-        let pack = omega_pack_tokens.prepare(stream.device(), args!(&self.y, &first, &end, &mut *y))?;
-        for (name, given) in tokens.named() {
-            let Some(row) = self.rows.get_mut(name) else { continue };
-            let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
-            if given.rank() == 3 {
-                omega_unpack_gates.launch_on(stream, args!(given, &first, &end, &mut *row, fill))?;
-            } else {
-                omega_unpack_tokens.launch_on(stream, args!(given, &first, &end, &mut *row, fill))?;
-            }
+        tokens.q.slice(1, 0..0)?;
+        let count = tokens.q.shape()[1];
+        for given in tokens.named().into_iter().chain([("y", &*y)]) {
+            check_tokens(self.chain.name, ("q", count), given)?;
         }
-        let n = self.y.shape()[1];
-        let commit = self.chunking.chunks(n);
-        let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
-        self.chain.launch_on(stream, args, &mut self.workspace)?;
-        pack.launch_on(stream, args!(&self.y, &first, &end, &mut *y))
+        check_memory(self.chain, tokens, memory, y)?;
+        for pass in Pass::BOTH {
+            for (name, given) in tokens.named() {
+                let Some(row) = self.rows.get_mut(name) else { continue };
+                let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
+                let unpack = if given.rank() == 3 { &omega_unpack_gates } else { &omega_unpack_tokens };
+                pass.launch_on(unpack, stream, args!(given, &first, &end, &mut *row, fill))?;
+            }
+            let n = self.y.shape()[1];
+            let commit = self.chunking.chunks(n);
+            let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
+            pass.chain_on(self.chain, stream, args, &mut self.workspace)?;
+            pass.launch_on(&omega_pack_tokens, stream, args!(&self.y, &first, &end, &mut *y))?;
+        }
+        Ok(())
     }
 }
 

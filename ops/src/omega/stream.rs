@@ -6,12 +6,13 @@
 //! sequence was cut.
 
 use super::Chunking;
-use crate::rehearsal::{Mode, Rehearsed};
+use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Arg, Chain, Device, Result, Tensor, Workspace, args};
-use std::collections::BTreeMap;
+use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Tensor, Workspace, args};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 atlas_kernel! {
     /// y = x
@@ -108,6 +109,15 @@ struct Kept {
     next: Tensor,
 }
 
+/// Where in its sequence a stream is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// Tokens since the last full chunk.
+    held: usize,
+    /// Whether what is kept and its room have changed places an odd number of times.
+    is_turned: bool,
+}
+
 /// A chain of the Omega rule on a sequence in pieces.
 pub struct OmegaStream {
     chain: &'static Chain,
@@ -117,12 +127,9 @@ pub struct OmegaStream {
     device: Device,
     kept: Vec<Kept>,
     y: Tensor,
-    /// Tokens since the last full chunk.
-    held: usize,
+    place: Place,
     /// Of each number of chunks that a piece may have.
     workspaces: BTreeMap<usize, Workspace>,
-    /// Single pieces, by tokens held and pushed and by `y`.
-    rehearsed: Rehearsed,
 }
 
 impl OmegaStream {
@@ -140,7 +147,7 @@ impl OmegaStream {
     ) -> Result<OmegaStream> {
         let chunking = Chunking { chunk: chunking.chunk.max(1), window: chunking.window.max(1), ..chunking };
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
-        let room = chunking.keys() - 1 + sizes.piece;
+        let room = (chunking.keys() - 1).saturating_add(sizes.piece);
         let shape = |width: Option<usize>| {
             let mut shape = vec![sizes.sequences, room, sizes.heads];
             shape.extend(width);
@@ -170,9 +177,8 @@ impl OmegaStream {
             device: device.clone(),
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
-            held: 0,
+            place: Place::default(),
             workspaces: BTreeMap::new(),
-            rehearsed: Rehearsed::default(),
         })
     }
 
@@ -186,104 +192,96 @@ impl OmegaStream {
     /// Reads and trains the memory on the tokens that come next, and writes what is read to `y` `[B, T, H, E]`. `memory` are the
     /// tensors that the chain writes, but for `y`, in the order of its parameters: weights, then momenta.
     ///
+    /// `y` may be one of the tokens' tensors, and shares no memory with what else is given.
+    ///
+    /// All launches are made ready before the first one runs.
+    ///
     /// # Errors
-    /// As [`Chain::launch`], found before anything runs, in whichever piece: the memory, the stream and `y` are as they were
-    /// then. What ends in the middle is a fault of a kernel or of the driver, or, on the CPU, a launch that the host has no
-    /// memory for: the pieces before it are trained on then, and the stream is to be restarted.
+    /// As [`Chain::launch`], and [`LaunchError::DimConflict`] if some tensor has another number of tokens; memory, `y` and the
+    /// stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
-        let device = self.device.clone();
-        let count = tokens.q.shape().get(1).copied().unwrap_or(0);
-        let key = Rehearsed::key(&[self.held, count], &[y]);
-        // Of one piece, what is read of the caller's tokens is read before the memory is trained, and refused by then.
-        if count > self.sizes.piece || !self.rehearsed.knows(&key, &device, &[y]) {
-            self.rehearse(&device, tokens, memory, y)?;
-            if count <= self.sizes.piece {
-                self.rehearsed.remember(key);
-            }
+        tokens.q.slice(1, 0..0)?;
+        let count = tokens.q.shape()[1];
+        for given in tokens.named().into_iter().chain([("y", &*y)]) {
+            check_tokens(self.chain.name, ("q", count), given)?;
         }
-        self.pieces(Mode::Run(&device), tokens, memory, y)
+        check_memory(self.chain, tokens, memory, y)?;
+        self.reserve(count)?;
+        let start = self.place;
+        let prepared = self.pass(Pass::Prepare, tokens, memory, y);
+        self.go_back(start);
+        prepared?;
+        self.pass(Pass::Run, tokens, memory, y)
     }
 
-    /// Checks a push, and makes ready what it needs; nothing runs, and no token is held after it that was not before.
-    pub(crate) fn rehearse(
-        &mut self,
-        device: &Device,
-        tokens: &Tokens<'_>,
-        memory: &mut [&mut Tensor],
-        y: &mut Tensor,
-    ) -> Result<()> {
-        let held = self.held;
-        let rehearsed = self.pieces(Mode::Rehearse(device), tokens, memory, y);
-        self.held = held;
-        rehearsed
+    /// Where the stream is, to go back to after a pass that only prepares.
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 
-    /// Tokens that are held.
-    pub(crate) fn held(&self) -> usize {
-        self.held
-    }
-
-    /// Goes on as if so many tokens were held: a rehearsal of what comes after another one.
-    pub(crate) fn suppose_held(&mut self, held: usize) {
-        self.held = held;
-    }
-
-    /// The tokens that are held behind so many more.
-    pub(crate) fn held_after(&self, count: usize) -> usize {
-        (self.held + count) % self.chunking.chunk
-    }
-
-    /// A push, piece by piece.
-    fn pieces(
-        &mut self,
-        mode: Mode<'_>,
-        tokens: &Tokens<'_>,
-        memory: &mut [&mut Tensor],
-        y: &mut Tensor,
-    ) -> Result<()> {
-        let count = tokens.q.shape().get(1).copied().unwrap_or(0);
-        y.slice(1, 0..count)?;
-        for (_, tensor) in tokens.named() {
-            tensor.slice(1, 0..count)?;
+    /// Goes back to where the stream was before a pass that only prepared.
+    pub(crate) fn go_back(&mut self, place: Place) {
+        if self.place.is_turned != place.is_turned {
+            self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
         }
-        self.allocate(count)?;
-        let mut from = 0;
-        while from < count {
-            let to = count.min(from + self.sizes.piece);
-            for (name, tensor) in tokens.named() {
-                self.append(mode, name, &tensor.slice(1, from..to)?)?;
-            }
-            self.run(mode, to - from, memory)?;
-            let read = self.y.slice(1, self.held..self.held + to - from)?;
-            mode.launch(&omega_copy_tokens, args!(read, &mut y.slice(1, from..to)?))?;
-            self.keep(mode, to - from)?;
-            from = to;
+        self.place = place;
+    }
+
+    /// Allocates the workspaces for so many tokens more. Those that other lengths have left behind make room.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
+        let (mut held, mut left, mut needed) = (self.place.held, count, BTreeSet::new());
+        while left > 0 {
+            let piece = left.min(self.sizes.piece);
+            needed.insert(self.chunking.chunks(held + piece));
+            (held, left) = ((held + piece) % self.chunking.chunk, left - piece);
+        }
+        let missing = needed.iter().filter(|chunks| !self.workspaces.contains_key(chunks)).count();
+        while self.workspaces.len() + missing > MOST_WORKSPACES {
+            let Some(&unused) = self.workspaces.keys().find(|chunks| !needed.contains(chunks)) else { break };
+            self.workspaces.remove(&unused);
+        }
+        for chunks in needed {
+            self.workspace(chunks)?;
         }
         Ok(())
     }
 
-    /// Allocates the workspaces of a push: pieces of one length have two numbers of chunks, and the last one may have another.
-    /// What other lengths have left behind makes room.
-    fn allocate(&mut self, count: usize) -> Result<()> {
-        let (mut held, mut from, mut wanted) = (self.held, 0, BTreeMap::new());
-        while from < count {
-            let piece = (count - from).min(self.sizes.piece);
-            wanted.entry(self.chunking.chunks(held + piece)).or_insert(held + piece);
-            held = (held + piece) % self.chunking.chunk;
-            from += piece;
-        }
-        let missing = wanted.keys().filter(|chunks| !self.workspaces.contains_key(chunks)).count();
-        let mut beyond = (self.workspaces.len() + missing).saturating_sub(MOST_WORKSPACES);
-        self.workspaces.retain(|chunks, _| {
-            let goes = beyond > 0 && !wanted.contains_key(chunks);
-            beyond -= usize::from(goes);
-            !goes
-        });
-        for (chunks, tokens) in wanted {
-            if !self.workspaces.contains_key(&chunks) {
+    fn workspace(&mut self, chunks: usize) -> Result<&mut Workspace> {
+        match self.workspaces.entry(chunks) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let tokens = chunks * self.chunking.chunk;
                 let dims = self.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
-                self.workspaces.insert(chunks, self.chain.workspace(&self.device, &[], &dims)?);
+                Ok(new.insert(self.chain.workspace(&self.device, &[], &dims)?))
             }
+        }
+    }
+
+    /// Goes over the launches of tokens that are checked.
+    pub(crate) fn pass(
+        &mut self,
+        pass: Pass,
+        tokens: &Tokens<'_>,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+    ) -> Result<()> {
+        let count = tokens.q.shape()[1];
+        if count == 0 {
+            let none = self.y.slice(1, 0..0)?;
+            return pass.launch(&omega_copy_tokens, &self.device, args!(none, &mut *y));
+        }
+        let mut from = 0;
+        while from < count {
+            let to = count.min(from + self.sizes.piece);
+            for (name, tensor) in tokens.named() {
+                self.append(pass, name, &tensor.slice(1, from..to)?)?;
+            }
+            self.run(pass, to - from, memory)?;
+            let held = self.place.held;
+            let read = self.y.slice(1, held..held + to - from)?;
+            pass.launch(&omega_copy_tokens, &self.device, args!(read, &mut y.slice(1, from..to)?))?;
+            self.keep(pass, to - from)?;
+            from = to;
         }
         Ok(())
     }
@@ -291,12 +289,13 @@ impl OmegaStream {
     /// Forgets the tokens so far: what comes next is the start of a sequence. The memory is the caller's to reset.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`]; nothing is forgotten then.
+    /// Those of [`Tensor::zeros`].
     pub fn restart(&mut self) -> Result<()> {
-        let zeros = |kept: &Kept| Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape());
-        let fresh = self.kept.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
-        self.kept.iter_mut().zip(fresh).for_each(|(kept, fresh)| kept.now = fresh);
-        self.held = 0;
+        // All or none: without memory for one of them the stream stays where it is.
+        let of = |kept: &Kept| Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape());
+        let made: Vec<Tensor> = self.kept.iter().map(of).collect::<Result<_>>()?;
+        self.kept.iter_mut().zip(made).for_each(|(kept, now)| kept.now = now);
+        self.place.held = 0;
         Ok(())
     }
 
@@ -305,16 +304,16 @@ impl OmegaStream {
         self.chunking.keys() - self.chunking.chunk
     }
 
-    fn append(&mut self, mode: Mode<'_>, name: &str, tokens: &Tensor) -> Result<()> {
-        let at = self.halo() + self.held;
+    fn append(&mut self, pass: Pass, name: &str, tokens: &Tensor) -> Result<()> {
+        let at = self.halo() + self.place.held;
         let Some(kept) = self.kept.iter().find(|k| k.name == name) else { return Ok(()) };
         let count = tokens.shape().get(1).copied().unwrap_or(0);
-        copy(mode, tokens, &mut kept.now.slice(1, at..at + count)?)
+        copy(pass, &self.device, tokens, &mut kept.now.slice(1, at..at + count)?)
     }
 
     /// Computes the tokens since the last full chunk.
-    fn run(&mut self, mode: Mode<'_>, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
-        let tokens = self.held + count;
+    fn run(&mut self, pass: Pass, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
+        let tokens = self.place.held + count;
         let (halo, chunks) = (self.halo(), self.chunking.chunks(tokens));
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
         for kept in &self.kept {
@@ -325,27 +324,58 @@ impl OmegaStream {
         let mut y = self.y.slice(1, 0..tokens)?;
         let full = tokens / self.chunking.chunk;
         let args = arguments(self.chain, &self.rule, full, &views, memory, &mut y);
-        let Some(workspace) = self.workspaces.get_mut(&chunks) else { return Ok(()) };
-        mode.chain(self.chain, args, workspace)
+        let (chain, device) = (self.chain, self.device.clone());
+        pass.chain(chain, &device, args, self.workspace(chunks)?)
     }
 
     /// Keeps what the next piece may still see.
-    fn keep(&mut self, mode: Mode<'_>, count: usize) -> Result<()> {
-        let tokens = self.held + count;
+    fn keep(&mut self, pass: Pass, count: usize) -> Result<()> {
+        let tokens = self.place.held + count;
         let done = tokens / self.chunking.chunk * self.chunking.chunk;
-        self.held = tokens - done;
-        if done == 0 {
-            return Ok(());
-        }
-        let left = self.halo() + self.held;
-        for kept in &mut self.kept {
-            copy(mode, &kept.now.slice(1, done..done + left)?, &mut kept.next.slice(1, 0..left)?)?;
-            if !mode.is_rehearsal() {
-                std::mem::swap(&mut kept.now, &mut kept.next);
+        let held = tokens - done;
+        if done > 0 {
+            let left = self.halo() + held;
+            for kept in &self.kept {
+                let mut room = kept.next.slice(1, 0..left)?;
+                copy(pass, &self.device, &kept.now.slice(1, done..done + left)?, &mut room)?;
             }
+            self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
+            self.place.is_turned = !self.place.is_turned;
         }
+        self.place.held = held;
         Ok(())
     }
+}
+
+/// Fails unless `memory` has the tensors that the chain writes, and shares no memory with tokens or with `y`, whose launches come
+/// before and after.
+pub(super) fn check_memory(
+    chain: &'static Chain,
+    tokens: &Tokens<'_>,
+    memory: &[&mut Tensor],
+    y: &Tensor,
+) -> Result<()> {
+    let given = tokens.named();
+    let is_memory = |name: &str| name != "y" && given.iter().all(|(token, _)| *token != name);
+    let params = chain.params();
+    let tensors = params.iter().filter(|p| matches!(p, ParamDef::Tensor { .. })).map(|p| p.name());
+    let names: Vec<&'static str> = tensors.filter(|name| is_memory(name)).collect();
+    let (found, wanted) = (memory.len(), names.len());
+    if found != wanted {
+        let (kernel, names) = (chain.name, names.join(", "));
+        return Err(LaunchError::WrongArgumentCount { kernel, found, wanted, names }.into());
+    }
+    for (name, tensor) in names.into_iter().zip(memory) {
+        check_apart(chain.name, ("y", y), (name, tensor))?;
+        for token in given {
+            check_apart(chain.name, (name, tensor), token)?;
+        }
+    }
+    // A piece of `y` is written after the same piece of the tokens has been read.
+    for token in given.into_iter().filter(|token| !is_same_view(token.1, y)) {
+        check_apart(chain.name, ("y", y), token)?;
+    }
+    Ok(())
 }
 
 /// The arguments of a chain of the rule: tokens and gates by name, then what it writes in the order of its parameters.
@@ -375,14 +405,14 @@ pub(super) fn arguments<'a>(
 }
 
 /// y = x of tokens `[B, N, H, D]`.
-pub(crate) fn copy_tokens(mode: Mode<'_>, x: &Tensor, y: &mut Tensor) -> Result<()> {
-    mode.launch(&omega_copy_tokens, args!(x, &mut *y))
+pub(crate) fn copy_tokens(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
+    pass.launch(&omega_copy_tokens, device, args!(x, &mut *y))
 }
 
 /// y = x, of tokens or of gates.
-fn copy(mode: Mode<'_>, x: &Tensor, y: &mut Tensor) -> Result<()> {
+fn copy(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
     if x.rank() == 3 {
-        return mode.launch(&omega_copy_gates, args!(x, &mut *y));
+        return pass.launch(&omega_copy_gates, device, args!(x, &mut *y));
     }
-    copy_tokens(mode, x, y)
+    copy_tokens(pass, device, x, y)
 }

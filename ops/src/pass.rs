@@ -1,0 +1,106 @@
+//! Whether launches run or are only made ready: what takes several launches goes over them twice, and the first pass refuses.
+
+use atlas_dsl::KernelDef;
+use atlas_runtime::{Arg, Chain, Device, Launch, LaunchError, Result, Stream, Tensor, Workspace};
+
+/// What a pass over launches does with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Checks its arguments and finds or compiles its kernel. It writes nothing.
+    Prepare,
+    /// Runs it.
+    Run,
+}
+
+impl Pass {
+    /// In this order nothing is written where any launch is refused.
+    pub(crate) const BOTH: [Pass; 2] = [Pass::Prepare, Pass::Run];
+
+    /// A launch on the default stream of a device.
+    pub(crate) fn launch<'a>(
+        self,
+        kernel: &'static KernelDef,
+        device: &Device,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<()> {
+        match self {
+            Pass::Prepare => kernel.prepare(device, args).map(drop),
+            Pass::Run => kernel.launch(device, args),
+        }
+    }
+
+    /// A launch on a stream.
+    pub(crate) fn launch_on<'a>(
+        self,
+        kernel: &'static KernelDef,
+        stream: &Stream,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<()> {
+        match self {
+            Pass::Prepare => kernel.prepare(stream.device(), args).map(drop),
+            Pass::Run => kernel.launch_on(stream, args),
+        }
+    }
+
+    /// The launches of a chain on the default stream of a device.
+    pub(crate) fn chain<'a>(
+        self,
+        chain: &'static Chain,
+        device: &Device,
+        args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        match self {
+            Pass::Prepare => chain.prepare(device, args, workspace).map(drop),
+            Pass::Run => chain.launch(device, args, workspace),
+        }
+    }
+
+    /// The launches of a chain on a stream.
+    pub(crate) fn chain_on<'a>(
+        self,
+        chain: &'static Chain,
+        stream: &Stream,
+        args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        match self {
+            Pass::Prepare => chain.prepare(stream.device(), args, workspace).map(drop),
+            Pass::Run => chain.launch_on(stream, args, workspace),
+        }
+    }
+}
+
+/// Fails unless a tensor has so many tokens on its second axis, as `first` has.
+pub(crate) fn check_tokens(
+    kernel: &'static str,
+    (first, count): (&'static str, usize),
+    (name, tensor): (&'static str, &Tensor),
+) -> Result<()> {
+    // An axis that it does not have is an error of the slice.
+    tensor.slice(1, 0..0)?;
+    let found = tensor.shape()[1];
+    if found == count {
+        return Ok(());
+    }
+    let (dim, first_size, second, second_size) = ("T", count, name, found);
+    Err(LaunchError::DimConflict { kernel, dim, first, first_axis: 1, first_size, second, second_axis: 1, second_size }
+        .into())
+}
+
+/// Fails if what one launch writes shares memory with what another one reads or writes, which no launch alone can see.
+pub(crate) fn check_apart(
+    kernel: &'static str,
+    (output, written): (&'static str, &Tensor),
+    (other, tensor): (&'static str, &Tensor),
+) -> Result<()> {
+    if written.shares_memory_with(tensor) {
+        return Err(LaunchError::Overlap { kernel, output, other }.into());
+    }
+    Ok(())
+}
+
+/// Whether two tensors are the same elements of one memory.
+pub(crate) fn is_same_view(a: &Tensor, b: &Tensor) -> bool {
+    a.address() == b.address() && a.shape() == b.shape() && a.strides() == b.strides() && a.dtype() == b.dtype()
+}

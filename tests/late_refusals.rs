@@ -1,0 +1,162 @@
+//! Ops of several launches on a device that may not compile: what has no kernel is refused before anything is written.
+
+use atlas::dsl::DType;
+use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
+use atlas::ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
+use atlas::ops::omega::{Chunking, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas::runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
+
+const D: usize = 8;
+const W: usize = 2;
+const RULE: StreamRule = StreamRule { read_before: false, scale: 1.0 };
+
+fn sim() -> Device {
+    Device::sim_with(Target::all()[0], SimOptions::default(), CacheDir::Off)
+}
+
+fn of(device: &Device, shape: &[usize], seed: usize) -> Tensor {
+    let value = |i: usize| ((i * 37 + seed * 11) % 41) as f32 / 60.0 - 0.3;
+    device.tensor_from(&(0..shape.iter().product()).map(value).collect::<Vec<f32>>(), shape).unwrap()
+}
+
+fn all(tensors: &[Tensor]) -> Vec<Vec<f32>> {
+    tensors.iter().map(|t| t.to_vec().unwrap()).collect()
+}
+
+fn memory(device: &Device) -> [Tensor; 4] {
+    [11, 12, 13, 14].map(|seed| of(device, &[1, 1, D, D], seed))
+}
+
+fn sizes() -> StreamSizes {
+    StreamSizes { sequences: 1, heads: 1, key: D, value: D, piece: 4, dtype: DType::F32 }
+}
+
+/// Gives tokens of a sequence of `n` to `f`.
+fn with_tokens<R>(device: &Device, n: usize, f: impl FnOnce(&Tokens<'_>) -> R) -> R {
+    let (q, g, gamma) = (of(device, &[1, n, 1, D], 1), of(device, &[1, n, 1], 3), of(device, &[1, n, 1, W], 4));
+    f(&Tokens { q: &q, k: &q, v: &q, rq: &q, rk: &q, alpha: &g, theta: &g, eta: &g, gamma: &gamma })
+}
+
+fn push(device: &Device, n: usize, memory: &mut [Tensor; 4], y: &mut Tensor) -> Result<()> {
+    let mut stream = OmegaStream::new(device, &OMEGA_MLP, Chunking::new(2, W), RULE, sizes()).unwrap();
+    with_tokens(device, n, |tokens| stream.push(tokens, &mut memory.each_mut(), y))
+}
+
+/// Elements of rows with others around them.
+fn view(device: &Device, n: usize) -> Tensor {
+    of(device, &[1, n, 1, D + 3], 9).slice(3, 1..D + 1).unwrap()
+}
+
+/// Fails unless an op was refused for want of a compiler, and has changed none of these.
+fn refused(done: Result<()>, before: &[Vec<f32>], after: &[Tensor], what: &str) {
+    let error = done.expect_err(what).to_string();
+    assert!(error.contains("ATL640"), "{what}: {error}");
+    assert!(all(after) == before, "{what}: refused, and changed");
+}
+
+#[test]
+fn a_stream_whose_later_pieces_have_no_kernel() {
+    let device = sim();
+    push(&device, 4, &mut memory(&device), &mut of(&device, &[1, 4, 1, D], 9)).unwrap();
+    device.set_compiling(false);
+    let mut some_refused = false;
+    for n in [4, 5, 6, 7, 9] {
+        let (mut memory, mut y) = (memory(&device), of(&device, &[1, n, 1, D], 9));
+        let (before, read) = (all(&memory), all(std::slice::from_ref(&y)));
+        if let Err(error) = push(&device, n, &mut memory, &mut y) {
+            some_refused = true;
+            refused(Err(error), &before, &memory, &format!("{n} tokens"));
+            assert_eq!(all(&[y]), read, "{n} tokens");
+        }
+    }
+    assert!(some_refused);
+    let mut memory = memory(&device);
+    let before = all(&memory);
+    refused(push(&device, 4, &mut memory, &mut view(&device, 4)), &before, &memory, "a view");
+}
+
+#[test]
+fn packed_documents_that_cannot_be_laid_out() {
+    let device = sim();
+    let stream = device.default_stream();
+    let starts = device.tensor_from(&[0, 4], [2]).unwrap();
+    let mut packed = OmegaPacked::new(&stream, false, Chunking::new(2, W), RULE, sizes()).unwrap();
+    let mut launch = |memory: &mut [Tensor; 4], y: &mut Tensor| {
+        with_tokens(&device, 4, |tokens| packed.launch(&stream, tokens, &starts, &mut memory.each_mut(), y))
+    };
+    launch(&mut memory(&device), &mut of(&device, &[1, 4, 1, D], 9)).unwrap();
+    device.set_compiling(false);
+    let mut own = memory(&device);
+    let before = all(&own);
+    refused(launch(&mut own, &mut view(&device, 4)), &before, &own, "a view");
+}
+
+fn layer(device: &Device, combine: Combine) -> AtlasLayer {
+    let sizes = LayerSizes { sequences: 1, heads: 1, width: D, hidden: D, window: 3, piece: 4, dtype: DType::F32 };
+    let (chunking, features) = (Chunking::new(2, W), [1.0, 0.5, 0.0]);
+    let rule = LayerRule { combine, chunking, features, read_before: false, scale: 1.0, eps: 1e-6 };
+    let weights = LayerWeights {
+        prefix_keys: of(device, &[1, 1, D], 1),
+        prefix_values: of(device, &[1, 1, D], 2),
+        memory_norm: of(device, &[1, D], 3),
+        attention_norm: of(device, &[1, D], 4),
+    };
+    let [w1, w2, ..] = memory(device);
+    AtlasLayer::new(device, sizes, rule, weights, [w1, w2]).unwrap()
+}
+
+#[test]
+fn a_layer_whose_last_kernel_is_not_known() {
+    let device = sim();
+    let (x, g, gamma) = (of(&device, &[1, 4, 1, D], 20), of(&device, &[1, 4, 1], 21), of(&device, &[1, 4, 1, W], 22));
+    let tokens = LayerTokens { memory: [&x; 3], attention: [&x; 3], gates: [&g; 3], gamma: &gamma };
+    let mut y = of(&device, &[1, 4, 1, D], 23);
+    layer(&device, Combine::Sequence).push(&tokens, &mut y).unwrap();
+    let mut gated = layer(&device, Combine::Gate);
+    device.set_compiling(false);
+    let (before, read) = (all(gated.memory()), all(std::slice::from_ref(&y)));
+    let done = gated.push(&tokens, &mut y);
+    refused(done, &before, gated.memory(), "layer_combine");
+    assert_eq!(all(&[y.clone()]), read);
+    // It goes on from where it was.
+    device.set_compiling(true);
+    gated.push(&tokens, &mut y).unwrap();
+    let mut wanted = of(&device, &[1, 4, 1, D], 23);
+    layer(&device, Combine::Gate).push(&tokens, &mut wanted).unwrap();
+    assert_eq!(all(&[y]), all(&[wanted]));
+}
+
+fn optimiser() -> Muon {
+    Muon {
+        iteration: NewtonSchulz::classic(),
+        rate: 0.1,
+        momentum: 0.9,
+        nesterov: true,
+        mean: true,
+        decay: 0.1,
+        scale: StepScale::One,
+        dtype: DType::F32,
+    }
+}
+
+#[test]
+fn a_step_whose_later_kernels_are_not_known() {
+    let device = sim();
+    let [mut w, mut buf, g, mut u, mut other] = [1, 2, 3, 4, 5].map(|seed| of(&device, &[3, 5], seed));
+    muon_momentum.launch(&device, args!(&g, &mut other, &mut u, 0.9, 0.1, 0.1, 0.9)).unwrap();
+    device.set_compiling(false);
+    let before = all(&[w.clone(), buf.clone()]);
+    let mut list = [MuonMatrix { w: &mut w, buf: &mut buf, g: &g }];
+    let done = optimiser().step(&device.default_stream(), &mut list, &mut MuonSpaces::default());
+    refused(done, &before, &[w, buf], "ns_squares");
+}
+
+#[test]
+fn workspaces_of_another_device_are_not_used() {
+    let mut spaces = MuonSpaces::default();
+    for device in [Device::cpu(), sim(), Device::cpu()] {
+        let mut made = [[3, 5], [4, 4]].map(|shape| [1, 2, 3].map(|seed| of(&device, &shape, seed)));
+        let mut list: Vec<MuonMatrix<'_>> = made.iter_mut().map(|[w, buf, g]| MuonMatrix { w, buf, g }).collect();
+        optimiser().step(&device.default_stream(), &mut list, &mut spaces).unwrap_or_else(|e| panic!("{device}: {e}"));
+    }
+}
