@@ -138,7 +138,9 @@ const ROWS: &[Row] = &[
     row("a loop that begins late", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, false, 1.0)),
     row("a loop that ends early", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, true, -1.0)),
     row("a loop that ends late", "lower_tiles", Notices::Interpreter, LOOPS, |k| edits::bounds_off(k, true, 1.0)),
-    row("a loop that carries what came in", "lower_tiles", Notices::Interpreter, PRODUCTS, |k| edits::stale_yields(k, 0)),
+    row("a loop that carries what came in", "lower_tiles", Notices::Interpreter, PRODUCTS, |k| {
+        edits::stale_yields(k, 0)
+    }),
     row("a carried operand that stays", "carry_operands", Notices::Interpreter, CARRIED, |k| edits::stale_yields(k, 2)),
     row("another one that stays", "carry_operands", Notices::Interpreter, CARRIED, |k| edits::stale_yields(k, 3)),
     row("an accumulator dropped", "interleave_copies", Notices::Interpreter, PRODUCTS, edits::without_accumulators),

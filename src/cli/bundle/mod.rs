@@ -120,7 +120,7 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
     }
     let others = Records::of_gpu(gpu);
     for record in others.iter() {
-        known.add(&record.kernel, &record.to_string())?;
+        known.add_record(&record.kernel, record.clone());
     }
     for problem in known.problems().iter().chain(others.problems()) {
         warn(&problem.to_string());
