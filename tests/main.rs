@@ -26,6 +26,7 @@ mod kernels;
 mod mutations;
 #[cfg(feature = "llvm")]
 mod omega;
+mod options;
 #[cfg(target_os = "linux")]
 mod output;
 #[cfg(feature = "llvm")]

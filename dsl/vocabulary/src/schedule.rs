@@ -1,6 +1,7 @@
 //! The keys of a schedule, what each may be set to, and how that is written.
 
 use std::fmt;
+use std::num::IntErrorKind;
 
 /// How the warps of a CTA share out the tile of a product: so many along its rows, so many along its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,6 +137,10 @@ impl ScheduleKey {
                 rows.map(|rows| Setting::Order(Some(Order::Groups(rows))))
             }
         };
+        let is_large = || text.parse::<u32>().is_err_and(|e| *e.kind() == IntErrorKind::PosOverflow);
+        if read.is_none() && matches!(self.values, Values::Number(_)) && is_large() {
+            return Err(format!("`{text}` is more than {}, and `{}` takes {}", u32::MAX, self.name, self.expects()));
+        }
         read.ok_or_else(|| format!("`{text}` is not {}, which `{}` takes", self.expects(), self.name))
     }
 

@@ -17,10 +17,15 @@
 //! - Links, pipes, devices, modes, open files, and files with likely names: the tests below.
 //! - The command line: tests/files.rs.
 
+mod read;
+
+pub use self::read::{MOST_TEXT, read, read_regular, read_regular_text, read_text};
+
+use self::read::{not_regular, open_regular};
 #[cfg(unix)]
 use crate::standard_streams;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -28,8 +33,6 @@ use tempfile::NamedTempFile;
 const MOST_LINKS: u32 = 40;
 /// Bytes of a file's name that a temporary name repeats, at most: a name has 255 bytes.
 const MOST_OF_NAME: usize = 80;
-/// Bytes of a text that is read, at most: records, sizes and kernels are far smaller.
-pub const MOST_TEXT: u64 = 64 << 20;
 
 /// What a path leads to.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,65 +81,6 @@ pub fn check(path: &Path) -> io::Result<()> {
             None => may_be_opened(&path),
         },
     }
-}
-
-/// Reads what a path leads to, if that has no more than so many bytes. A pipe is waited for.
-///
-/// # Errors
-/// If it cannot be read, or [`ErrorKind::FileTooLarge`].
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    read_open(&File::open(path)?, most)
-}
-
-/// The same of a regular file; what is none, such as a pipe or a device, is not waited for and not read.
-///
-/// # Errors
-/// If it cannot be read, [`ErrorKind::InvalidInput`] if it is no regular file, or [`ErrorKind::FileTooLarge`].
-pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    read_open(&open_regular(File::options().read(true), path)?, most)
-}
-
-/// The text that a path leads to, of [`MOST_TEXT`] bytes at the most. A pipe is waited for.
-///
-/// # Errors
-/// Those of [`read()`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    text(read(path, MOST_TEXT)?)
-}
-
-/// The text of a regular file, of [`MOST_TEXT`] bytes at the most.
-///
-/// # Errors
-/// Those of [`read_regular`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
-pub fn read_regular_text(path: &Path) -> io::Result<String> {
-    text(read_regular(path, MOST_TEXT)?)
-}
-
-fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
-}
-
-fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
-    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
-    // Of a file that says its size nothing is read in vain.
-    if file.metadata().is_ok_and(|m| m.is_file() && m.len() > most) {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
-}
-
-/// Opens a regular file, and waits for no other end of a pipe.
-fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // Asked before too: to open a device may do something.
-    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return Err(if path.is_dir() { ErrorKind::IsADirectory.into() } else { not_regular() });
-    }
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
 /// Whether two paths lead to one regular file, by whatever names.
@@ -204,12 +148,11 @@ pub fn shared_lock_file(path: &Path) -> io::Result<File> {
     };
     open(File::options().create(true).append(true)).or_else(|e| match e.kind() {
         ErrorKind::PermissionDenied => open(File::options().read(true)).map_err(|_| e),
+        // A link that was made meanwhile.
+        #[cfg(unix)]
+        _ if e.raw_os_error() == Some(libc::ELOOP) => Err(not_regular()),
         _ => Err(e),
     })
-}
-
-fn not_regular() -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
 }
 
 fn target(path: &Path) -> io::Result<Target> {
@@ -544,32 +487,12 @@ mod tests {
         }
     }
 
-    /// Neither a pipe without a writer nor a device without an end.
-    #[test]
-    fn reading_waits_for_nobody_and_has_an_end() {
-        let folder = TempDir::new().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
-        symlink("/dev/zero", at("zero")).unwrap();
-        symlink("pipe", at("link")).unwrap();
-        for name in ["pipe", "link", "zero"] {
-            assert_eq!(read_regular(&at(name), 10).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
-            assert!(shared_lock_file(&at(name)).is_err(), "{name}");
-        }
-        assert_eq!(read_regular(folder.path(), 10).unwrap_err().kind(), ErrorKind::IsADirectory);
-        assert_eq!(read(&at("zero"), 10).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(read_regular(&at("sparse"), 10).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        fs::write(at("ten"), "0123456789").unwrap();
-        assert_eq!(read_regular(&at("ten"), 10).unwrap(), b"0123456789");
-        assert_eq!(read(&at("ten"), 9).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        fs::write(at("latin"), b"\xe4").unwrap();
-        assert_eq!(read_regular_text(&at("latin")).unwrap_err().kind(), ErrorKind::InvalidData);
-    }
-
     #[test]
     fn a_shared_lock_follows_no_link() {
         let folder = TempDir::new().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(shared_lock_file(&pipe).is_err() && lock_file(&pipe).is_err());
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         symlink("made", &link).unwrap();
         assert!(shared_lock_file(&link).is_err() && !folder.path().join("made").exists());
