@@ -125,6 +125,93 @@ fn a_pipe_and_stdout_are_written_into() {
     }
 }
 
+/// A log that is open for append keeps what it has.
+#[test]
+fn what_is_open_for_append_grows() {
+    for writer in writers() {
+        let folder = folder();
+        let log = folder.path().join("log");
+        for (file, redirection) in [("/dev/stderr", "2>>"), ("/dev/fd/5", "5>>"), ("/proc/self/fd/5", "5>>")] {
+            fs::write(&log, "before\n").unwrap();
+            shell(&format!("{} {redirection}'{}' >/dev/null", writer.command(file), log.display()));
+            let written = fs::read(&log).unwrap();
+            let behind = written.strip_prefix(b"before\n");
+            assert!(behind.is_some_and(|text| text.windows(writer.begins.len()).any(|w| w == writer.begins)), "{file}");
+        }
+    }
+}
+
+/// Before anything is computed.
+#[test]
+fn what_cannot_be_written_is_told_at_once() {
+    for writer in writers() {
+        let folder = folder();
+        let at = |name: &str| folder.path().join(name);
+        symlink("none/", at("dangling")).unwrap();
+        for path in [at("new/"), at("dangling"), at("none/file")] {
+            let begun = std::time::Instant::now();
+            let text = refuses(&[&writer.args[..], &[&*path.display().to_string()]].concat());
+            assert!(text.contains("cannot write"), "{text}");
+            assert!(text.contains("--"), "the option is named: {text}");
+            assert!(begun.elapsed().as_secs() < 20);
+        }
+        assert_eq!(names(folder.path()), ["dangling"]);
+    }
+}
+
+/// By its name, by a link and by a second name.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let sizes = "[[launch]]\nkernel = \"softmax\"\ndtype = \"f32\"\ndims = \"N=8 D=64\"\n";
+    fs::write(at("in.toml"), sizes).unwrap();
+    symlink("in.toml", at("link")).unwrap();
+    fs::hard_link(at("in.toml"), at("hard")).unwrap();
+    let input = at("in.toml");
+    for out in ["in.toml", "link", "hard"] {
+        let bundle = ["bundle", "--sizes", &input, "--arch", "sm_80", "--out", &at(out)].map(str::to_owned);
+        let pack = ["tune", "--sizes", &input, "--pack", &at(out)].map(str::to_owned);
+        for args in [&bundle[..], &pack[..usize::from(cfg!(feature = "llvm")) * pack.len()]] {
+            if args.is_empty() {
+                continue;
+            }
+            let text = refuses(&args.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(text.contains("is the file of --sizes, and would be overwritten"), "{text}");
+        }
+    }
+    fs::create_dir(at("records")).unwrap();
+    fs::create_dir(at("records/gpu")).unwrap();
+    fs::write(at("records/gpu/k.toml"), "a record").unwrap();
+    let out = at("records/gpu/k.toml");
+    let records = at("records");
+    let bundle = ["bundle", "--sizes", &input, "--arch", "sm_80:a", "--records", &records, "--out", &out];
+    assert!(refuses(&bundle).contains("is the file of a tuning record"));
+    assert_eq!(fs::read_to_string(at("in.toml")).unwrap(), sizes);
+    assert_eq!(fs::read_to_string(out).unwrap(), "a record");
+    // What a kernel is printed as goes to another file, unless a link leads back.
+    let tile = at("k.tile");
+    fs::write(&tile, prints(&["compile", "poly1", "--emit", "tile"])).unwrap();
+    let into = at("out");
+    let args = ["compile", &tile, "--emit", "tile", "--out-dir", &into];
+    let made = prints(&args).trim().to_owned();
+    fs::remove_file(&made).unwrap();
+    symlink(&tile, &made).unwrap();
+    assert!(refuses(&args).contains("is the file of the kernel"));
+}
+
+/// Sizes and kernels of no end are left.
+#[test]
+fn what_is_read_has_an_end() {
+    let folder = folder();
+    let tile = folder.path().join("z.tile");
+    symlink("/dev/zero", &tile).unwrap();
+    let text = refuses(&["compile", &tile.display().to_string(), "--emit", "tile"]);
+    assert!(text.contains("it has more than 67108864 bytes"), "{text}");
+    let text = refuses(&["bundle", "--sizes", "/dev/zero", "--out", &folder.path().join("k").display().to_string()]);
+    assert!(text.contains("--sizes: cannot read /dev/zero: it has more than"), "{text}");
+}
+
 #[test]
 fn a_device_stays_one() {
     for writer in writers() {

@@ -28,6 +28,7 @@ mod late_refusals;
 mod mutations;
 #[cfg(feature = "llvm")]
 mod omega;
+mod options;
 #[cfg(target_os = "linux")]
 mod output;
 #[cfg(feature = "llvm")]

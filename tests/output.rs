@@ -117,6 +117,27 @@ fn a_full_stdout_is_told_and_fails() {
     });
 }
 
+/// Rust opens a device that takes everything in place of a closed output; a device that somebody gave is one.
+#[test]
+fn a_closed_stdout_is_told_and_fails() {
+    let run = |args: &str, streams: &str| {
+        let command = format!("exec '{}' {args} {streams}", env!("CARGO_BIN_EXE_atlas"));
+        Command::new("sh").args(["-c", &command]).env("ATLAS_CACHE_DIR", "").output().unwrap()
+    };
+    for args in ["list", "--help", "compile softmax --emit tile", "doctor --json"] {
+        let out = run(args, ">&-");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!((out.status.code(), &*said), (Some(1), "error: cannot write to stdout: it is closed\n"), "{args}");
+        assert_eq!(run(args, ">&- 2>&-").status.code(), Some(1), "{args}");
+    }
+    assert_eq!(run("listt", ">&-").status.code(), Some(2));
+    for streams in [">/dev/null", "1<>/dev/null", "<&-", "2>&-"] {
+        assert_eq!(run("list", streams).status.code(), Some(0), "{streams}");
+    }
+    let plot = "explain softmax --dims N=64,D=512 --sweep N=1..8 --plot";
+    assert_eq!(run(&format!("{plot} /dev/stderr"), "2>&-").status.code(), Some(1));
+}
+
 #[test]
 fn a_full_stderr_changes_no_status() {
     each(|args, status| {

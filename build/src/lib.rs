@@ -10,6 +10,7 @@
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The file's name, in the folder that cargo gives the build script.
@@ -64,31 +65,44 @@ impl Bundle {
     }
 
     /// What `atlas bundle` would be given.
-    fn arguments(&self, out: &Path) -> Vec<String> {
-        let path = |p: &PathBuf| p.display().to_string();
-        let mut args = vec!["atlas".to_owned(), "bundle".to_owned()];
-        args.extend(self.kernels.iter().cloned());
-        args.extend(self.sizes.iter().map(|p| format!("--sizes={}", path(p))));
-        args.extend(self.archs.iter().map(|a| format!("--arch={a}")));
-        args.extend(self.records.iter().map(|p| format!("--records={}", path(p))));
-        args.push(format!("--out={}", out.display()));
-        args.extend(self.options.iter().cloned());
+    fn arguments(&self, out: &Path) -> Vec<OsString> {
+        // A path need not be text.
+        let path = |option: &str, path: &Path| {
+            let mut arg = OsString::from(option);
+            arg.push(path);
+            arg
+        };
+        let mut args = vec!["atlas".into(), "bundle".into()];
+        args.extend(self.kernels.iter().map(OsString::from));
+        args.extend(self.sizes.iter().map(|p| path("--sizes=", p)));
+        args.extend(self.archs.iter().map(|a| format!("--arch={a}").into()));
+        args.extend(self.records.iter().map(|p| path("--records=", p)));
+        args.push(path("--out=", out));
+        args.extend(self.options.iter().map(OsString::from));
         args
     }
 
-    /// What cargo is told to look at.
-    fn watched(&self) -> Vec<String> {
-        let files = self.sizes.iter().chain(&self.records);
+    /// What cargo is told to look at: also the folders with more records that `ATLAS_RECORDS` names, and the assembler by whose
+    /// word kernels that spill are left out.
+    fn watched(&self, records: Option<&OsStr>, assembler: Option<PathBuf>) -> Vec<String> {
+        let more = records.into_iter().flat_map(std::env::split_paths).filter(|p| !p.as_os_str().is_empty());
+        let files = self.sizes.iter().chain(&self.records).cloned().chain(more).chain(assembler);
         let mut lines: Vec<String> = files.map(|p| format!("cargo::rerun-if-changed={}", p.display())).collect();
-        // Folders with more records.
-        lines.push("cargo::rerun-if-env-changed=ATLAS_RECORDS".to_owned());
+        let mut variables = vec!["ATLAS_RECORDS", "ATLAS_PTXAS"];
+        // Where there is none, the next one may come with another PATH; where machine code was asked for, that matters.
+        if self.options.iter().any(|option| option == "--cubin") {
+            variables.push("PATH");
+        }
+        lines.extend(variables.into_iter().map(|name| format!("cargo::rerun-if-env-changed={name}")));
         lines
     }
 
     /// Makes it, for `atlas::bundle!();` to find; where it cannot be made the build fails with the reason. It is made again
     /// when a file that it is made from changes, or the build script itself.
     pub fn write(&self) {
-        self.watched().iter().for_each(|line| println!("{line}"));
+        let records = std::env::var_os("ATLAS_RECORDS");
+        let watched = self.watched(records.as_deref(), atlas::cli::ptxas::find());
+        watched.iter().for_each(|line| println!("{line}"));
         let made = match std::env::var_os("OUT_DIR") {
             Some(folder) => atlas::cli::run_with(self.arguments(&Path::new(&folder).join(FILE)), warn),
             None => Err("there is no OUT_DIR: `atlas_build::bundle()` is for build scripts".to_owned()),
@@ -121,9 +135,15 @@ mod tests {
 
     #[test]
     fn cargo_is_told_what_to_look_at_and_what_to_show() {
-        let watched = bundle().sizes("s.toml").records("r").watched();
+        let watched = bundle().sizes("s.toml").records("r").watched(None, None);
         let files = ["cargo::rerun-if-changed=s.toml", "cargo::rerun-if-changed=r"];
-        assert_eq!(watched, [&files[..], &["cargo::rerun-if-env-changed=ATLAS_RECORDS"]].concat());
+        let variables = ["cargo::rerun-if-env-changed=ATLAS_RECORDS", "cargo::rerun-if-env-changed=ATLAS_PTXAS"];
+        assert_eq!(watched, [&files[..], &variables].concat());
+        let named = std::env::join_paths(["one", "", "two"]).unwrap();
+        let watched = bundle().option("--cubin").watched(Some(&named), Some("/bin/ptxas".into()));
+        let files = ["one", "two", "/bin/ptxas"].map(|file| format!("cargo::rerun-if-changed={file}"));
+        assert_eq!(watched[..3], files);
+        assert_eq!(watched[3..], [&variables[..], &["cargo::rerun-if-env-changed=PATH"]].concat());
         assert_eq!(warning("one\n\ntwo"), "cargo::warning=one\ncargo::warning=two");
     }
 
@@ -131,6 +151,18 @@ mod tests {
     fn what_is_asked_for_is_what_the_command_line_gets() {
         let b = bundle().kernel("a").sizes("s.toml").arch("sm_80").arch("sm_90:NVIDIA H200").option("--cubin");
         let want = "atlas bundle a --sizes=s.toml --arch=sm_80 --arch=sm_90:NVIDIA H200 --out=o/kernels.atlas --cubin";
-        assert_eq!(b.arguments(Path::new("o/kernels.atlas")).join(" "), want);
+        let given = b.arguments(Path::new("o/kernels.atlas"));
+        assert_eq!(given.join(OsStr::new(" ")), *want);
+    }
+
+    /// A folder of the user's need not be text.
+    #[test]
+    #[cfg(unix)]
+    fn paths_are_given_as_they_are() {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        let path = |name: &[u8]| PathBuf::from(OsString::from_vec(name.to_vec()));
+        let given = bundle().sizes(path(b"s\xff.toml")).records(path(b"r\xfe")).arguments(&path(b"o\xfd"));
+        let given: Vec<&[u8]> = given[2..].iter().map(|arg| arg.as_bytes()).collect();
+        assert_eq!(given, [&b"--sizes=s\xff.toml"[..], b"--records=r\xfe", b"--out=o\xfd"]);
     }
 }

@@ -74,14 +74,19 @@ impl<'m> Limits<'m> {
         }
         Err(CompileError::refusal(format!(
             "{who} about {needed} registers per thread, but with {threads} threads and an occupancy of {occupancy} they may use {most}; {}",
-            self.more_registers()
+            self.more_registers(needed)
         )))
     }
 
     /// What gives the tiles clearly more room. The threads of a CTA share tiles, so more of them have more registers for
-    /// these, up to all that a multiprocessor has.
-    fn more_registers(&self) -> &'static str {
+    /// these, up to all that a multiprocessor has; where the tiles need more than that, a tile has to be smaller, and one of a
+    /// dim that is used whole has no other size.
+    fn more_registers(&self, needed: u32) -> &'static str {
         let all = |threads: u32| threads * registers_per_thread(threads, self.occupancy);
+        let most = (0..6).map(|n| 32 << n).map(|threads: u32| threads * registers_of_tiles(threads, 1)).max();
+        if most.is_some_and(|most| needed.saturating_mul(self.threads) > most) {
+            return "smaller tiles, or fewer dims used whole, would help";
+        }
         match (self.occupancy > 1, self.threads < 1024 && all(self.threads) * 5 / 4 < all(self.threads * 2)) {
             (true, true) => "a lower occupancy, more warps or smaller tiles would help",
             (true, false) => "a lower occupancy or smaller tiles would help",
@@ -96,7 +101,13 @@ impl<'m> Limits<'m> {
         if needed <= u64::from(most) {
             return Ok(());
         }
-        let mend = if stages > 1 { "fewer stages or smaller tiles would help" } else { "smaller tiles would help" };
+        let mend = match stages {
+            _ if needed / u64::from(stages.max(1)) > u64::from(most) => {
+                "smaller tiles, or fewer dims used whole, would help"
+            }
+            0 | 1 => "smaller tiles would help",
+            _ => "fewer stages or smaller tiles would help",
+        };
         Err(CompileError::refusal(format!(
             "{who} {needed} bytes of shared memory, but a CTA on {machine} has {most}; {mend}"
         )))
@@ -112,13 +123,32 @@ mod tests {
         let machine = "sm_80".parse().unwrap();
         for (warps, occupancy, want) in [
             (4, 1, "more warps or smaller tiles would help"),
-            (8, 1, "smaller tiles would help"),
-            (32, 1, "smaller tiles would help"),
+            (8, 1, "smaller tiles, or fewer dims used whole, would help"),
+            (32, 1, "smaller tiles, or fewer dims used whole, would help"),
+            (16, 1, "smaller tiles, or fewer dims used whole, would help"),
             (2, 3, "a lower occupancy, more warps or smaller tiles would help"),
             (16, 2, "a lower occupancy or smaller tiles would help"),
         ] {
             let limits = Limits::of(warps * 32, occupancy, &machine);
-            assert_eq!(limits.more_registers(), want, "{warps} warps, occupancy {occupancy}");
+            let more = limits.of_tiles() + 1;
+            assert_eq!(limits.more_registers(more), want, "{warps} warps, occupancy {occupancy}");
+        }
+        // A row of 100000 elements, and 49152 registers for tiles: neither warps nor occupancy help.
+        for (warps, occupancy) in [(1, 1), (4, 1), (32, 1), (4, 2), (8, 8)] {
+            let limits = Limits::of(warps * 32, occupancy, &machine);
+            let said =
+                limits.check_registers(100_000_u32.div_ceil(warps * 32), "the tiles need").unwrap_err().to_string();
+            assert!(said.ends_with("; smaller tiles, or fewer dims used whole, would help"), "{said}");
+            let said =
+                limits.check_shared(400_000 * u64::from(warps), warps, "the tiles need").unwrap_err().to_string();
+            assert!(said.ends_with("; smaller tiles, or fewer dims used whole, would help"), "{said}");
+        }
+        let limits = Limits::of(128, 1, &machine);
+        for (bytes, stages, want) in
+            [(400_000, 4, "fewer stages or smaller tiles"), (170_000, 2, "fewer stages or smaller tiles")]
+        {
+            let said = limits.check_shared(bytes, stages, "the tiles need").unwrap_err().to_string();
+            assert!(said.ends_with(&format!("; {want} would help")), "{said}");
         }
     }
 }

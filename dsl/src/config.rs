@@ -174,13 +174,20 @@ impl FromStr for Config {
             let value = match ScheduleKey::named(key) {
                 Some(key) => key.read(value)?,
                 None => {
-                    let size = value.parse().map_err(|_| format!("`{value}` in `{pair}` is not a whole number"))?;
+                    let size = value.parse::<u32>().map_err(|e| format!("`{value}` in `{pair}` {}", not_a_size(&e)))?;
                     Setting::Number(size)
                 }
             };
             config.set(key, value);
         }
         Ok(config)
+    }
+}
+
+fn not_a_size(why: &std::num::ParseIntError) -> String {
+    match why.kind() {
+        std::num::IntErrorKind::PosOverflow => format!("is more than {}", u32::MAX),
+        _ => "is not a whole number".to_owned(),
     }
 }
 
@@ -220,6 +227,14 @@ mod tests {
         }
         assert!(!Config::default().set("BN", Setting::WarpGrid(None)) && !Config::default().set("order", 4));
         assert_eq!("BN=32 BN=64".parse::<Config>(), Err("`BN` is set twice".to_owned()));
+        for (text, want) in [
+            ("BN=4294967296", "`4294967296` in `BN=4294967296` is more than 4294967295"),
+            ("BN=100000000000000", "`100000000000000` in `BN=100000000000000` is more than 4294967295"),
+            ("BN=-1", "`-1` in `BN=-1` is not a whole number"),
+            ("warps=4294967296", "`4294967296` is more than 4294967295, and `warps` takes a whole number"),
+        ] {
+            assert_eq!(text.parse::<Config>(), Err(want.to_owned()));
+        }
         assert!("BN=linear".parse::<Config>().is_err() && "warps=linear".parse::<Config>().is_err());
     }
 

@@ -34,7 +34,8 @@ pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
         let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
         files.extend(entries.filter_map(|entry| entry_of(&entry)));
     }
-    let mut total: u64 = files.iter().map(|f| f.bytes).sum();
+    // A file with holes says more bytes than a disk has.
+    let (mut total, most) = (files.iter().map(|f| u128::from(f.bytes)).sum::<u128>(), u128::from(most));
     if total <= most {
         return Ok(());
     }
@@ -45,7 +46,7 @@ pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
         }
         let removed = fs::remove_file(&file.path);
         if removed.is_ok() || removed.is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            total -= file.bytes;
+            total -= u128::from(file.bytes);
         }
     }
     Ok(())
@@ -127,6 +128,21 @@ mod tests {
         evict(root.path(), 0).unwrap();
         assert!(writing.exists() && !abandoned.exists() && !entry.exists());
         assert!(mine.iter().all(|p| p.exists()), "{mine:?}");
+    }
+
+    /// Together they have more bytes than a number of 64 bits.
+    #[test]
+    fn entries_with_holes_are_counted() {
+        let root = TempDir::new().unwrap();
+        let a = root.path().join("llvm-22.1.8");
+        let sparse: Vec<PathBuf> = (1..4).map(|key| file(&a, &name(key), 100)).collect();
+        let set =
+            |path: &PathBuf| fs::File::options().append(true).open(path).unwrap().set_len(i64::MAX as u64).is_ok();
+        let new = file(&a, &name(4), 1);
+        // Some file systems have no file of this size.
+        let all = sparse.iter().all(set);
+        evict(root.path(), 300).unwrap();
+        assert!(new.exists() && (!all || sparse.iter().all(|path| !path.exists())));
     }
 
     #[test]

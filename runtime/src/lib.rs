@@ -74,12 +74,14 @@ mod sim;
 mod sim_fault;
 pub mod sizes;
 mod space;
+pub mod standard_streams;
 mod storage;
 mod store;
 mod stream;
 mod tensor;
 mod tile_launch;
 pub mod timing;
+pub mod toml_text;
 mod trusted;
 mod virtual_gpu;
 

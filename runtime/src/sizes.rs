@@ -6,11 +6,12 @@
 //! program ends by itself, or by [`flush`].
 
 use crate::files;
+use crate::toml_text::{list, quoted};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::Write as _;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,6 +25,8 @@ pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
 const HEADER: &str =
     "# Launches that ATLAS_RECORD_SIZES had written, for `atlas tune --sizes` and `atlas bundle --sizes`.";
 
+/// What a count is at the most: TOML has no larger number.
+const MOST_COUNT: u64 = i64::MAX as u64;
 /// How many times as long as a write took the file is left alone after it.
 const REST: u32 = 10;
 /// How long the end of a program waits for another process that writes the file.
@@ -241,7 +244,8 @@ impl Recorder {
         }
         let mut rows = parse(&self.read()?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         for (name, _, _, more) in &new {
-            rows.entry(name.clone()).or_default().count += more;
+            let row = rows.entry(name.clone()).or_default();
+            row.count = row.count.saturating_add(*more);
         }
         files::write(&self.path, print(&rows).as_bytes())?;
         new.iter().for_each(|(_, tally, count, _)| tally.written.store(*count, Ordering::Relaxed));
@@ -250,8 +254,7 @@ impl Recorder {
 
     /// What the file has, if it was written here or is not there yet.
     fn read(&self) -> io::Result<String> {
-        // Who opens a pipe waits for its other end.
-        let text = match fs::read_to_string(files::regular(&self.path)?) {
+        let text = match files::read_regular_text(&self.path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(e) => return Err(e),
@@ -285,7 +288,7 @@ fn parse(text: &str) -> Result<BTreeMap<Name, Row>, String> {
     let mut rows: BTreeMap<Name, Row> = BTreeMap::new();
     for Launched { kernel, dtype, types, dims, tensors, set, configs, count } in launches.launch {
         let row = rows.entry([kernel, types, dims, tensors, dtype, set]).or_default();
-        row.count = row.count.saturating_add(count);
+        row.count = row.count.saturating_add(count).min(MOST_COUNT);
         row.configs.extend(configs);
     }
     Ok(rows)
@@ -298,17 +301,17 @@ fn print(rows: &BTreeMap<Name, Row>) -> String {
     let mut text = format!("{HEADER}\n");
     for ([kernel, types, dims, tensors, dtype, set], Row { count, configs }) in sorted {
         // Writing to a string does not fail.
-        let _ = write!(text, "\n[[launch]]\nkernel = {kernel:?}\n");
+        let _ = write!(text, "\n[[launch]]\nkernel = {}\n", quoted(kernel));
         let keys = [("dtype", dtype), ("types", types), ("dims", dims), ("tensors", tensors), ("set", set)];
         for (key, value) in keys {
             if !value.is_empty() {
-                let _ = writeln!(text, "{key} = {value:?}");
+                let _ = writeln!(text, "{key} = {}", quoted(value));
             }
         }
         if !configs.is_empty() {
-            let _ = writeln!(text, "configs = {configs:?}");
+            let _ = writeln!(text, "configs = {}", list(configs));
         }
-        let _ = writeln!(text, "count = {count}");
+        let _ = writeln!(text, "count = {}", count.min(&MOST_COUNT));
     }
     text
 }
@@ -316,6 +319,7 @@ fn print(rows: &BTreeMap<Name, Row>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use tempfile::TempDir;
 
     fn name(kernel: &str, dims: &str, tensors: &str) -> Name {
@@ -345,6 +349,29 @@ mod tests {
         assert_eq!(parse(&text), Ok(rows));
         assert!(text.find("rotary") < text.find("softmax"), "{text}");
         assert!(parse("launch = 3").is_err());
+    }
+
+    /// What Rust's own quotes escape otherwise than TOML's.
+    #[test]
+    fn whatever_a_row_says_is_read_as_it_is_printed() {
+        let hard = "a\u{a0}b \u{7f}\u{0} \"c\" 'd' \\ \n\u{1f600}";
+        let row = Row { count: 1, configs: vec![hard.to_owned(), String::new()] };
+        let rows = BTreeMap::from([([hard; 6].map(str::to_owned), row)]);
+        assert_eq!(parse(&print(&rows)), Ok(rows));
+    }
+
+    /// The sum of three rows is more than a number of 64 bits, and a count of TOML has 63.
+    #[test]
+    fn counts_have_an_end() {
+        let (_folder, recorder) = recorder();
+        let row =
+            format!("[[launch]]\nkernel = \"softmax\"\ntypes = \"T=bf16\"\ndims = \"N=5\"\ncount = {}\n", i64::MAX);
+        fs::write(&recorder.path, format!("{HEADER}\n{row}{row}{row}")).unwrap();
+        recorder.write_if_due();
+        assert_eq!(rows(&recorder)[&name("softmax", "N=5", "")].count, MOST_COUNT);
+        recorder.tally(name("softmax", "N=5", "")).count_one();
+        recorder.write(&mut lock(&recorder.pace), PATIENCE);
+        assert_eq!(rows(&recorder).len(), 1);
     }
 
     #[test]

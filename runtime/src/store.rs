@@ -48,20 +48,46 @@ pub enum CacheDir {
 
 impl CacheDir {
     /// The user's choice: `ATLAS_CACHE_DIR` if it is set (nowhere if it is empty), else `atlas` in the user's cache
-    /// folder (`$XDG_CACHE_HOME` or `~/.cache`), else nowhere; bounded by `ATLAS_CACHE_MB` if that is a number. This is
-    /// the only place of the crate that reads the environment; devices call it once, when they are made.
+    /// folder (`$XDG_CACHE_HOME` or `~/.cache`), else nowhere; bounded by `ATLAS_CACHE_MB` if that is a number, else by what
+    /// is usual; [`CacheDir::problem`] then says why. Devices call it once, when they are made.
     pub fn from_env() -> CacheDir {
         let folder = match std::env::var_os(CACHE_DIR_VARIABLE) {
             Some(path) if path.is_empty() => None,
             Some(path) => Some(PathBuf::from(path)),
             None => directories::BaseDirs::new().map(|dirs| dirs.cache_dir().join("atlas")),
         };
-        let size = std::env::var(CACHE_SIZE_VARIABLE).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let size = asked_size().unwrap_or_else(|problem| {
+            tracing::warn!("{problem}");
+            None
+        });
         match (folder, size) {
             (None, _) => CacheDir::Off,
             (Some(folder), None) => CacheDir::At(folder),
             (Some(folder), Some(size)) => CacheDir::Bounded { folder, bytes: size.saturating_mul(1 << 20) },
         }
+    }
+}
+
+impl CacheDir {
+    /// What is wrong with the user's choice, if it is not followed.
+    pub fn problem() -> Option<String> {
+        asked_size().err()
+    }
+}
+
+/// What `ATLAS_CACHE_MB` says, or why it says nothing.
+fn asked_size() -> Result<Option<u64>, String> {
+    std::env::var_os(CACHE_SIZE_VARIABLE).map_or(Ok(None), |text| size_of(&text.to_string_lossy()))
+}
+
+/// MiB of a text; an empty one says nothing.
+fn size_of(text: &str) -> Result<Option<u64>, String> {
+    match text.trim() {
+        "" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| {
+            let (usual, most) = (DISK_BYTES >> 20, u64::MAX);
+            format!("{CACHE_SIZE_VARIABLE}: `{number}` is no whole number from 0 to {most}; the bound is the usual {usual} MiB")
+        }),
     }
 }
 
@@ -182,10 +208,12 @@ impl Store {
 
     /// Adds an entry, in memory and, if it can, on disk.
     pub fn put(&self, key: &KernelKey, image: KernelImage) -> Arc<KernelImage> {
-        if let Some(disk) = &self.disk
-            && disk.write(key, &encode_entry(key, &image)).is_err()
-        {
-            count(&self.counters.disk_failures);
+        if let Some(disk) = &self.disk {
+            let bytes = encode_entry(key, &image);
+            // One that is too large to be read again takes room and no more.
+            if bytes.len() as u64 <= MEMORY_BYTES && disk.write(key, &bytes).is_err() {
+                count(&self.counters.disk_failures);
+            }
         }
         self.remember(key, Arc::new(image))
     }
@@ -217,8 +245,10 @@ impl Store {
     }
 
     fn read_file(&self, key: &KernelKey, path: &Path) -> Option<KernelImage> {
-        let bytes = match fs::read(path) {
-            Ok(bytes) => bytes,
+        let image = match files::read_regular(path, MEMORY_BYTES) {
+            Ok(bytes) => decode_entry(key, &bytes).ok(),
+            // No entry: a pipe, a device or a file of no end.
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::FileTooLarge) => None,
             Err(e) => {
                 if e.kind() != ErrorKind::NotFound {
                     count(&self.counters.disk_failures);
@@ -226,18 +256,15 @@ impl Store {
                 return None;
             }
         };
-        match decode_entry(key, &bytes) {
-            Ok(image) => {
-                touch(path);
-                Some(image)
-            }
-            Err(_) => {
+        match image {
+            Some(_) => touch(path),
+            None => {
                 count(&self.counters.corrupt_entries);
                 // The entry is about to be rebuilt and renamed over this one, so a failed removal does not matter.
                 let _ = fs::remove_file(path);
-                None
             }
         }
+        image
     }
 }
 
@@ -252,7 +279,8 @@ fn count(counter: &AtomicU64) {
 /// Writes a file so that its name never shows a part of it.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    files::write(&folder.join(name), bytes)
+    // Who opens a pipe waits for its other end.
+    files::write(&files::regular(&folder.join(name))?, bytes)
 }
 
 /// The folders that hold entries this program may use. A program with a compiler shares those of its LLVM; one without
@@ -288,6 +316,19 @@ mod tests {
             threads: 128,
             shared_bytes: 0,
         })
+    }
+
+    #[test]
+    fn a_bound_that_is_no_number_is_told() {
+        assert_eq!(size_of(""), Ok(None));
+        assert_eq!(size_of(" 64 "), Ok(Some(64)));
+        for wrong in ["abc", "-1", "99999999999999999999", "1.5", "64MB"] {
+            let said = size_of(wrong).unwrap_err();
+            assert!(
+                said.contains(&format!("ATLAS_CACHE_MB: `{wrong}`")) && said.ends_with("the usual 512 MiB"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

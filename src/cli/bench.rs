@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let sized = |(b, p): (&Bench, &input::ProblemArgs)| resized(b, p);
     let each = benches.iter().flat_map(|b| problems.iter().map(move |p| (b, p)));
     let benches = each.map(sized).collect::<Result<Vec<Bench>>>()?;
-    let device = input::device(&args.device)?;
+    let device = input::device_or(&args.device, "`atlas demo`, which runs on the CPU")?;
     if device.is_cpu() || device.simulates() {
         bail!("`bench` measures GPUs, and there is none here; `atlas doctor` says why, `atlas demo` runs on the CPU");
     }
@@ -219,7 +219,8 @@ fn copy_bandwidth(device: &Device) -> Result<f64> {
 
 /// The JSON of an earlier run, which has results.
 fn load(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--against: cannot read {}", path.display()))?;
+    let text =
+        atlas_runtime::files::read_text(path).with_context(|| format!("--against: cannot read {}", path.display()))?;
     let wrong = || format!("--against: {} is not JSON of `atlas bench --json`", path.display());
     let value: Value = serde_json::from_str(&text).with_context(wrong)?;
     let is_one = |r: &Value| r["name"].is_string() && (r["median_ms"].is_number() || r["refused"].is_string());

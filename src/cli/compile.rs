@@ -32,10 +32,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     /// Every kernel, in every element type and a spread of configs, as PTX, with an index.json.
-    #[arg(long, requires = "out_dir")]
+    #[arg(long, requires = "out_dir", conflicts_with_all = ["kernel", "dims", "dtype", "config", "json"])]
     all: bool,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "out_dir")]
     json: bool,
 }
 
@@ -43,6 +43,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<bool> {
     let on = platform(&args.arch)?;
     if let (true, Some(dir)) = (args.all, &args.out_dir) {
+        if args.emit != ["ptx"] {
+            bail!("--all writes PTX: leave --emit out, or name a kernel");
+        }
         return ship::run(on, dir);
     }
     let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
@@ -58,6 +61,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
         for (stage, text) in &texts {
             let path = dir.join(format!("{stem}.{}.{on}.{}", slug(&config), stage.ending()));
+            input::spare("--out-dir", &path, &[("the kernel", Path::new(name))])?;
             write(&path, text)?;
             say!("{}", path.display());
         }

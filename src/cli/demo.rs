@@ -11,6 +11,7 @@ use atlas_ops::{Problem, cases};
 use atlas_runtime::Device;
 use atlas_runtime::records::Records;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
@@ -33,6 +34,14 @@ pub(super) struct Args {
 
 /// Runs the demo.
 pub(super) fn run(args: &Args) -> Result<bool> {
+    let mut problems = cases::demo();
+    problems.retain(|p| args.only.as_deref().is_none_or(|o| o == p.op.name || o == p.kernel.name));
+    if problems.is_empty() {
+        let all = cases::demo();
+        let names: BTreeSet<&str> = all.iter().map(|p| p.op.name).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        bail!("there is no problem of `{}` in the demo; its ops are {names}", args.only.as_deref().unwrap_or(""));
+    }
     let device = input::device(&args.device)?;
     if device.simulates() {
         bail!(
@@ -40,8 +49,6 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         );
     }
     let assembler = ptxas::find();
-    let mut problems = cases::demo();
-    problems.retain(|p| args.only.as_deref().is_none_or(|o| o == p.op.name || o == p.kernel.name));
     let mut progress = Progress::new(problems.len());
     let mut rows = Vec::new();
     for p in &problems {

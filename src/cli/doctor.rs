@@ -120,8 +120,8 @@ fn simulator() -> Finding {
 
 fn llvm() -> Finding {
     let ask = |program: &str| {
-        let out = Command::new(program).arg("--version").output().ok().filter(|o| o.status.success())?;
-        Some(format!("{} ({program})", String::from_utf8_lossy(&out.stdout).trim()))
+        let version = ptxas::printed(Command::new(program).arg("--version"))?;
+        Some(format!("{} ({program})", version.trim()))
     };
     if let Some(version) = ask("llvm-config-22").or_else(|| ask("/usr/lib/llvm-22/bin/llvm-config")) {
         return Finding::has("LLVM 22 for builds", version);
@@ -166,6 +166,9 @@ fn assembler() -> Finding {
         let version = ptxas::version(&path).unwrap_or_else(|| "version unknown".to_owned());
         return Finding::has("ptxas", format!("{version} ({})", path.display()));
     }
+    if std::env::var_os("ATLAS_PTXAS").is_some_and(|path| !path.is_empty()) {
+        return Finding::lacks("ptxas", ptxas::missing(), "set ATLAS_PTXAS to the file of a ptxas, or unset it");
+    }
     let mend =
         "only for register counts and checks: `cargo xtask setup` fetches it into .tools, or set ATLAS_PTXAS to one";
     Finding::lacks("ptxas", "none in .tools or on the PATH", mend)
@@ -179,6 +182,9 @@ fn cache() -> Finding {
             return Finding::lacks("kernel cache", "switched off", mend);
         }
     };
+    if let Some(problem) = CacheDir::problem() {
+        return Finding::lacks("kernel cache", path.display().to_string(), problem);
+    }
     match writable(&path) {
         Ok(()) => Finding::has("kernel cache", path.display().to_string()),
         Err(e) => {

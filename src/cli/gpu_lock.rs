@@ -2,9 +2,9 @@
 
 use super::print::tell;
 use anyhow::{Context, Result};
-use atlas_runtime::Device;
+use atlas_runtime::{Device, files};
 use std::fs::File;
-use std::io::{Error, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A name as a part of a file's: `NVIDIA H200` is `nvidia-h200`.
@@ -21,16 +21,21 @@ pub(super) fn acquire(device: &Device) -> Result<File> {
     let id = device.id().to_string();
     let of = format!("{} {}", device.name(), device.pci_address().unwrap_or(&id));
     let path = std::env::temp_dir().join(format!("atlas-tune-{}.lock", slug(&of)));
-    let (path, lock) = match open(&path) {
+    let (path, lock) = match files::shared_lock_file(&path) {
         Ok(lock) => (path, lock),
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+        // Whoever writes the folder of temporary files may put anything there.
+        Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
             let own = of_user(&path);
             tell!(
                 "warning: cannot lock {}: {e}; {} keeps out this user's processes alone",
                 path.display(),
                 own.display()
             );
-            let lock = open(&own).with_context(|| format!("cannot lock {}", own.display()))?;
+            let lock = files::shared_lock_file(&own).or_else(|e| {
+                tell!("warning: cannot lock {}: {e}; nothing keeps out other processes that measure", own.display());
+                tempfile::tempfile()
+            });
+            let lock = lock.with_context(|| format!("cannot lock {}", own.display()))?;
             (own, lock)
         }
         Err(e) => return Err(e).with_context(|| format!("cannot lock {}", path.display())),
@@ -40,14 +45,6 @@ pub(super) fn acquire(device: &Device) -> Result<File> {
         lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     }
     Ok(lock)
-}
-
-/// A file to lock. One that another user made need not be written.
-fn open(path: &Path) -> Result<File, Error> {
-    File::options().create(true).append(true).open(path).or_else(|e| match e.kind() {
-        ErrorKind::PermissionDenied => File::open(path).map_err(|_| e),
-        _ => Err(e),
-    })
 }
 
 /// A name of the user's own for a lock.
@@ -72,10 +69,10 @@ mod tests {
     fn a_lock_that_another_user_made_is_waited_for() {
         use std::os::unix::fs::PermissionsExt;
         let path = std::env::temp_dir().join(format!("atlas-turn-{}.lock", std::process::id()));
-        let first = open(&path).unwrap();
+        let first = files::shared_lock_file(&path).unwrap();
         first.lock().unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
-        assert!(open(&path).unwrap().try_lock().is_err());
+        assert!(files::shared_lock_file(&path).unwrap().try_lock().is_err());
         std::fs::remove_file(&path).unwrap();
     }
 }

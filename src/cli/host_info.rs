@@ -28,13 +28,8 @@ pub(super) fn host_info(device: &Device) -> Value {
 /// What `nvidia-smi` says of a GPU, which it knows by its address or by an ordinal of its own; empty where there is none.
 pub(super) fn nvidia_smi(gpu: &str, fields: &[&str]) -> Vec<String> {
     let query = format!("--query-gpu={}", fields.join(","));
-    let out = Command::new("nvidia-smi").args([&query, "--format=csv,noheader", "-i", gpu]).output();
-    match out {
-        Ok(out) if out.status.success() => {
-            String::from_utf8_lossy(&out.stdout).trim().split(", ").map(str::to_owned).collect()
-        }
-        _ => Vec::new(),
-    }
+    let said = super::ptxas::printed(Command::new("nvidia-smi").args([&query, "--format=csv,noheader", "-i", gpu]));
+    said.map_or_else(Vec::new, |said| said.trim().split(", ").map(str::to_owned).collect())
 }
 
 /// Seconds since 1970 as `2026-11-21T05:43:10Z`.

@@ -9,8 +9,9 @@ use atlas_dsl::{Config, DType, KernelDef, Specialization, distance};
 use atlas_ops::Problem;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::{RECORDS_VARIABLE, Records};
-use atlas_runtime::{Device, Selection, choose_with};
+use atlas_runtime::{Device, Selection, choose_with, files};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 /// `--dims`, `--dtype` and `--config`: the problem that a kernel is compiled for.
@@ -167,7 +168,8 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
     let mut config = def.default_config();
     for key in text.split([' ', ',']).filter_map(|pair| pair.split_once('=')).map(|(key, _)| key) {
         if !atlas_dsl::Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
-            let knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
+            let mut knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
+            knobs.extend(atlas_dsl::Schedule::KEYS.iter().filter(|key| !def.tune.iter().any(|k| k.name == **key)));
             bail!("--config: `{}` has no knob `{key}`; its knobs are {}", def.name, knobs.join(", "));
         }
         if let Some(value) = typed.get(key) {
@@ -179,6 +181,45 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
 
 /// A device by name: cpu, cuda:N, sim:ARCH or best; `sim` is sim:sm_90.
 pub(super) fn device(name: &str) -> Result<Device> {
+    device_or(name, "--device cpu")
+}
+
+/// The same for a verb that has another way out than the CPU where a device cannot be had.
+pub(super) fn device_or(name: &str, instead: &str) -> Result<Device> {
+    // Programs say it otherwise than command lines.
+    open(name).map_err(|e| match e.to_string() {
+        text if text.contains("Device::cpu()") => anyhow!("{}", text.replace("Device::cpu()", instead)),
+        _ => e,
+    })
+}
+
+/// Refuses to write over a file that is read, by whatever name; `option` is what named the one that is written.
+pub(super) fn spare(option: &str, out: &Path, inputs: &[(&str, &Path)]) -> Result<()> {
+    match inputs.iter().find(|(_, input)| files::is_same(out, input)) {
+        Some((of, _)) => bail!("{option}: {} is the file of {of}, and would be overwritten", out.display()),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to write over a record of a folder or of those of `ATLAS_RECORDS`.
+pub(super) fn spare_records(option: &str, out: &Path, folder: Option<&Path>) -> Result<()> {
+    let named = std::env::var_os(RECORDS_VARIABLE);
+    let folders = folder.map(Path::to_owned).into_iter().chain(named.iter().flat_map(std::env::split_paths));
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect()
+    };
+    for folder in folders.filter(|f| !f.as_os_str().is_empty()) {
+        let mut all = entries(&folder);
+        let inner: Vec<PathBuf> = all.iter().filter(|p| p.is_dir()).flat_map(|p| entries(p)).collect();
+        all.extend(inner);
+        let records = all.iter().filter(|p| p.extension().is_some_and(|e| e == "toml"));
+        let records: Vec<(&str, &Path)> = records.map(|p| ("a tuning record", p.as_path())).collect();
+        spare(option, out, &records)?;
+    }
+    Ok(())
+}
+
+fn open(name: &str) -> Result<Device> {
     // A launch goes on without them.
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {

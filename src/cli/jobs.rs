@@ -5,13 +5,13 @@ use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::op::{BinaryOp, Predicate};
 use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
-use atlas_runtime::MAX_DIM;
-use atlas_runtime::records::{class_text, parse_class};
+use atlas_runtime::records::{MOST_SIZES, class_text, parse_class};
+use atlas_runtime::{MAX_DIM, files};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The problems that the user named.
@@ -38,6 +38,11 @@ impl Asked {
     /// The kernels that were named.
     pub(super) fn kernels(&self) -> &[String] {
         &self.kernels
+    }
+
+    /// Refuses to write over the file that lists them.
+    pub(super) fn spare(&self, option: &str, out: &Path) -> Result<()> {
+        self.sizes.as_deref().map_or(Ok(()), |sizes| input::spare(option, out, &[("--sizes", sizes)]))
     }
 
     /// All of them.
@@ -286,7 +291,7 @@ struct Launched {
 
 /// The launches that a file lists.
 fn of_file(path: &Path) -> Result<Vec<Job>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--sizes: cannot read {}", path.display()))?;
+    let text = files::read_text(path).with_context(|| format!("--sizes: cannot read {}", path.display()))?;
     let listed = launches(&text).with_context(|| format!("--sizes: {}", path.display()))?;
     Ok(listed.into_iter().map(|(job, _)| job).collect())
 }
@@ -324,17 +329,26 @@ pub(super) fn launches_text<'a>(all: impl Iterator<Item = (&'a Job, &'a [Config]
     text
 }
 
+/// Draws in a row that give no new size, after which there is none.
+const MOST_IN_VAIN: usize = 20_000;
+
 /// Sizes drawn at random around a kernel's own: each dim from an eighth of its size to all of it, evenly in its logarithm, and
 /// rounded to what such a dim usually is, a multiple of 1, 8, 64 or 128. What a kernel demands of its dims is met.
 pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
     let name = job.def.name.bytes().fold(seed, |h, b| h.wrapping_mul(0x0100_0000_01b3) ^ u64::from(b));
     let mut rng = StdRng::seed_from_u64(name);
     let types = class_text(job.def, &job.spec).0;
-    let mut jobs: Vec<Job> = Vec::new();
-    for _ in 0..1000 * count {
-        if jobs.len() == count {
-            return Ok(jobs);
+    if count > MOST_SIZES {
+        bail!("--draw {count}: a record has {MOST_SIZES} sizes at the most");
+    }
+    let (mut jobs, mut seen): (Vec<Job>, HashSet<Vec<u64>>) = Default::default();
+    let mut in_vain = 0;
+    while jobs.len() < count {
+        if in_vain == MOST_IN_VAIN {
+            let (name, around) = (job.def.name, job.dims_text());
+            bail!("--draw {count}: found no more than {} sizes that `{name}` takes around {around}", jobs.len());
         }
+        in_vain += 1;
         let dims = job.def.dims.iter().zip(&job.dims).map(|(d, &usual)| {
             // What a kernel uses whole is part of a model, and seldom another.
             let spread = if d.whole { -1.0..=1.0 } else { -3.0..=0.0 };
@@ -351,15 +365,18 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
         });
         let mut dims: Vec<u64> = dims.collect();
         settle(job.def, &mut dims);
+        // What was drawn before is none again, whether it was taken or not.
+        if !seen.insert(dims.clone()) {
+            continue;
+        }
         let dims = job.def.dims.iter().zip(&dims).map(|(d, size)| format!("{}={size}", d.name));
         let drawn = Job::of_class(job.def.name, &types, &dims.collect::<Vec<_>>().join(" "), "", None);
-        if let Ok(drawn) = drawn
-            && jobs.iter().all(|j| j.dims != drawn.dims)
-        {
+        if let Ok(drawn) = drawn {
+            in_vain = 0;
             jobs.push(Job { scalars: job.scalars.clone(), ..drawn });
         }
     }
-    bail!("found no {count} sizes that `{}` takes", job.def.name)
+    Ok(jobs)
 }
 
 /// Gives dims that follow from others their sizes: of `E == 1 + D + D * D` or `C * L >= N` the first dim is the least that will do.
@@ -391,6 +408,23 @@ fn settle(def: &KernelDef, dims: &mut [u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Few sizes lie around small ones; a draw of more ends soon, and one of more than a record has at once.
+    #[test]
+    fn a_draw_ends_where_there_are_no_more_sizes() {
+        let job = Job::of_class("softmax", "T=bf16", "N=4 D=4", "", None).expect("a job");
+        let begun = std::time::Instant::now();
+        let said = drawn(&job, 1000, 1).err().expect("there are no 1000").to_string();
+        assert!(said.starts_with("--draw 1000: found no more than ") && said.contains("around N=4 D=4"), "{said}");
+        for count in [MOST_SIZES + 1, usize::MAX] {
+            let said = drawn(&job, count, 1).err().expect("too many").to_string();
+            assert_eq!(said, format!("--draw {count}: a record has 4096 sizes at the most"));
+        }
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+        let job = Job::of_class("softmax", "T=bf16", "N=4096 D=4096", "", None).expect("a job");
+        let all = drawn(&job, 50, 1).expect("sizes");
+        assert_eq!(all.iter().map(|j| &j.dims).collect::<HashSet<_>>().len(), 50);
+    }
 
     /// Problems that are drawn are such as a kernel's op makes: no surplus of chunks, all monomials and no more.
     #[test]

@@ -32,7 +32,9 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             format!("{}=[{}]", t.name, values.join(", "))
         });
         let tune: Vec<String> = tune.collect();
-        let what = k.doc.trim().lines().next().unwrap_or("").trim().to_owned();
+        // The first paragraph: its lines end where the source's do.
+        let lines = k.doc.trim().lines().map(str::trim).take_while(|line| !line.is_empty());
+        let what = lines.collect::<Vec<_>>().join(" ");
         table.add_row([k.name.to_owned(), dims.join(" "), dtypes(k).join(" "), tune.join(" "), what]);
     }
     say!("{table}");

@@ -55,6 +55,7 @@ mod tune;
 mod verify;
 
 use self::print::tell;
+use atlas_runtime::{CacheDir, standard_streams};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -93,9 +94,26 @@ enum Verb {
     Doctor(doctor::Args),
 }
 
+impl Verb {
+    /// Whether another process of this program started it, which has given its warnings.
+    fn is_child(&self) -> bool {
+        match self {
+            Verb::TuneWorker(_) => true,
+            Verb::Verify(args) => args.is_child(),
+            _ => false,
+        }
+    }
+}
+
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
-    let verb = match Cli::try_parse() {
+    let parsed = Cli::try_parse();
+    // Rust opens a device that takes everything in place of a closed output: what is printed would be lost without an error.
+    if standard_streams::was_closed(1) && !parsed.as_ref().is_err_and(clap::Error::use_stderr) {
+        tell!("error: cannot write to stdout: it is closed");
+        return ExitCode::FAILURE;
+    }
+    let verb = match parsed {
         Ok(cli) => cli.verb,
         Err(what) => return print_and_leave(&what),
     };
@@ -103,6 +121,11 @@ pub fn main() -> ExitCode {
     // writes to its workers too, and one of them that has died ends no search.
     if !matches!(&verb, Verb::Tune(args) if args.has_workers()) {
         sigpipe::reset();
+    }
+    if !verb.is_child()
+        && let Some(problem) = CacheDir::problem()
+    {
+        tell!("warning: {problem}");
     }
     match perform(verb, &mut warn_here) {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,9 +1,14 @@
 //! NVIDIA's assembler, where it is found: registers and spills of a kernel. Never needed to run one.
 
 use anyhow::{Context, Result, bail};
-use std::io::Write;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Bytes of what a program says of itself, and of the machine code of a kernel, at most.
+const MOST_SAID: u64 = 1 << 20;
+const MOST_CODE: u64 = 1 << 30;
 
 /// What ptxas says of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +23,18 @@ pub struct Resources {
     pub shared: u32,
 }
 
-/// `$ATLAS_PTXAS`, else a ptxas under `.tools` here or above, else the one on the PATH.
+/// How long it is waited for what a program says of itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The path in `ATLAS_PTXAS`, if there is one.
+fn named() -> Option<PathBuf> {
+    std::env::var_os("ATLAS_PTXAS").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// What `ATLAS_PTXAS` names, which has to be a file; without it a ptxas under `.tools` here or above, else the one on the PATH.
 pub fn find() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from).filter(|p| p.is_file()) {
-        return Some(path);
+    if let Some(path) = named() {
+        return Some(path).filter(|path| path.is_file());
     }
     let here = std::env::current_dir().ok()?;
     let tools = here.ancestors().map(|dir| dir.join(".tools")).find(|t| t.is_dir());
@@ -30,6 +43,43 @@ pub fn find() -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join("ptxas")).find(|p| p.is_file())
+}
+
+/// What would help where none is found.
+pub(super) fn missing() -> String {
+    match named() {
+        Some(path) => format!("ATLAS_PTXAS names {}, which is no file", path.display()),
+        None => "put it on the PATH, or set ATLAS_PTXAS to it".to_owned(),
+    }
+}
+
+/// What a program prints, if it ends well and soon.
+pub(super) fn printed(command: &mut Command) -> Option<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let stdout = child.stdout.take()?;
+    let (sender, said) = std::sync::mpsc::channel();
+    // A process of the program's own may keep the output open.
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.take(MOST_SAID).read_to_end(&mut bytes);
+        // Who waits may have left.
+        let _ = sender.send(read.map(|_| bytes));
+    });
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            _ => {
+                // One that has ended meanwhile needs no end.
+                let _ = child.kill();
+                let _ = child.wait();
+                break None;
+            }
+        }
+    };
+    let bytes = said.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?.ok()?;
+    status.filter(ExitStatus::success).map(|_| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The last `ptxas` under a folder in name order, which is the newest where folders are named by version.
@@ -45,8 +95,7 @@ fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
 
 /// The version that a ptxas gives, such as `13.0.88`.
 pub fn version(ptxas: &Path) -> Option<String> {
-    let out = Command::new(ptxas).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = printed(Command::new(ptxas).arg("--version"))?;
     text.lines().find_map(|l| l.split(", V").nth(1).map(|v| v.trim().to_owned()))
 }
 
@@ -60,24 +109,23 @@ pub fn machine_code(ptxas: &Path, ptx: &str, arch: &str) -> Result<(Vec<u8>, Res
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let to = folder.path().join("atlas.cubin");
     let resources = run(ptxas, ptx, arch, &to)?;
-    let code = std::fs::read(&to).with_context(|| format!("cannot read {}", to.display()))?;
+    let code = atlas_runtime::files::read_regular(&to, MOST_CODE).ok().filter(|code| !code.is_empty());
+    let code = code.with_context(|| format!("{} ended well and wrote no machine code", ptxas.display()))?;
     Ok((code, resources))
 }
 
 fn run(ptxas: &Path, ptx: &str, arch: &str, to: &Path) -> Result<Resources> {
-    let mut child = Command::new(ptxas)
+    // Not through a pipe: one that reads none of it would end this process by a signal.
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let from = folder.path().join("atlas.ptx");
+    atlas_runtime::files::write(&from, ptx.as_bytes()).with_context(|| format!("cannot write {}", from.display()))?;
+    let out = Command::new(ptxas)
         .args(["-v", &format!("-arch={arch}"), "-o"])
         .arg(to)
-        .arg("/dev/stdin")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+        .arg(&from)
+        .stdin(Stdio::null())
+        .output()
         .with_context(|| format!("cannot start {}", ptxas.display()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(ptx.as_bytes())?;
-    }
-    let out = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     if !out.status.success() {
         bail!("ptxas refuses the kernel: {}", text.trim());

@@ -2,7 +2,7 @@
 
 use super::show::Progress;
 use super::verify;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_ops::Op;
 use atlas_ops::simulate::{Cover, Job, Simulated, jobs};
@@ -12,19 +12,22 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 
+/// The architectures that are simulated.
+const ARCHS: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
+
 /// What the user typed about the simulator.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// In the simulator: the architectures.
-    #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
+    /// With --device sim: the architectures; sm_80, sm_89 and sm_90 unless given.
+    #[arg(long, value_delimiter = ',', value_name = "ARCH,..")]
     arch: Vec<String>,
-    /// In the simulator: which warp runs next.
-    #[arg(long, value_enum, default_value_t = Schedule::RoundRobin)]
-    schedule: Schedule,
-    /// In the simulator: seed of the schedule.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// In the simulator: which warp runs next; round-robin unless given.
+    #[arg(long, value_enum)]
+    schedule: Option<Schedule>,
+    /// In the simulator: seed of the schedule; 0 unless given.
+    #[arg(long)]
+    seed: Option<u64>,
     /// In the simulator: every accepted config on every problem, not only a cover of all pairs of knob values.
     #[arg(long)]
     all_configs: bool,
@@ -43,16 +46,31 @@ enum Schedule {
 
 impl Args {
     fn machines(&self) -> Result<Vec<Machine>> {
-        super::compile::machines(&self.arch)
+        let usual = || ARCHS.map(str::to_owned).to_vec();
+        super::compile::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
+    }
+
+    /// Refuses what a device that is no simulator would leave out.
+    pub(super) fn unused(&self, device: &str) -> Result<()> {
+        let given = [
+            ("--arch", !self.arch.is_empty()),
+            ("--schedule", self.schedule.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--all-configs", self.all_configs),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => bail!("{option} is for the simulator, --device sim, and not for --device {device}"),
+            None => Ok(()),
+        }
     }
 
     fn options(&self) -> SimOptions {
-        let policy = match self.schedule {
+        let policy = match self.schedule.unwrap_or(Schedule::RoundRobin) {
             Schedule::RoundRobin => Policy::RoundRobin,
             Schedule::Adversarial => Policy::Adversarial,
             Schedule::Random => Policy::Random,
         };
-        SimOptions { policy, seed: self.seed, ..SimOptions::default() }
+        SimOptions { policy, seed: self.seed.unwrap_or(0), ..SimOptions::default() }
     }
 }
 
@@ -60,6 +78,9 @@ impl Args {
 pub(super) fn machines(device: &str, args: &Args) -> Result<Option<Vec<Machine>>> {
     match (device, device.strip_prefix("sim:")) {
         ("sim", _) => args.machines().map(Some),
+        (_, Some(_)) if !args.arch.is_empty() => {
+            bail!("--device {device} names its architecture; --arch is for --device sim")
+        }
         (_, Some(arch)) => arch.parse().map(|m| Some(vec![m])).map_err(|e: String| anyhow!("--device: {e}")),
         _ => Ok(None),
     }

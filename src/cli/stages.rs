@@ -62,7 +62,7 @@ pub(super) fn print(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[S
 
 /// The asked-for stages of a `.tile` file. A mistake in it is shown with its line and a caret.
 pub(super) fn of_file(path: &Path, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
-    let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let source = atlas_runtime::files::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let rendered = |d: Diagnostics| anyhow!("{}", render(&d, &path.display().to_string(), &source).trim_end());
     let kernel = atlas_dsl::parse_kernel(&source).map_err(rendered)?;
     texts(&atlas_dsl::verify(kernel).map_err(rendered)?, schedule, on, want)

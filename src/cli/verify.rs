@@ -3,7 +3,7 @@
 use super::print::say;
 use super::show::{self, Progress};
 use super::{bundle, differential, input, simulate};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use atlas_dsl::Config;
 use atlas_ops::{Comparison, OPS, Op, Problem, cases};
 use atlas_runtime::{Device, Tensor};
@@ -32,11 +32,13 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// Try every kernel of a bundle again in the simulator, as when it was made.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "device", "only", "differential", "timeout", "repeat", "in_process", "arch", "schedule", "seed", "all_configs",
+    ])]
     bundle: Option<PathBuf>,
     /// Run instructions and kernels on a GPU and in the simulator, and compare the two. `--only` then takes the name of
     /// an op or a kernel, the beginning of an instruction's name (`add.rn`), `kernels` or `instructions`.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["timeout", "repeat", "in_process", "arch", "schedule", "seed", "all_configs"])]
     differential: bool,
     /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
     #[arg(long, default_value_t = 300)]
@@ -50,6 +52,13 @@ pub(super) struct Args {
     in_process: bool,
 }
 
+impl Args {
+    /// Whether a process that verifies on a GPU started this one.
+    pub(super) fn is_child(&self) -> bool {
+        self.in_process
+    }
+}
+
 /// Verifies.
 pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(path) = &args.bundle {
@@ -60,9 +69,13 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     let ops = ops(args.only.as_deref())?;
     if let Some(machines) = simulate::machines(&args.device, &args.simulate)? {
+        if args.repeat > 0 {
+            bail!("--repeat is for a GPU or the CPU: the simulator gives the same bits each time");
+        }
         let rows = simulate::rows(&ops, args.only.as_deref(), &machines, &args.simulate)?;
-        return Ok(finish(args, &args.device, rows));
+        return finish(args, &args.device, rows);
     }
+    args.simulate.unused(&args.device)?;
     let device = input::device(&args.device)?;
     let on_gpu = !device.is_cpu();
     let mut rows = Vec::new();
@@ -95,11 +108,14 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     if args.in_process {
         return Ok(rows.iter().all(|r| r["pass"] == true));
     }
-    Ok(finish(args, &device.to_string(), rows))
+    finish(args, &device.to_string(), rows)
 }
 
 /// Prints the rows; whether all of them pass.
-fn finish(args: &Args, device: &str, rows: Vec<Value>) -> bool {
+fn finish(args: &Args, device: &str, rows: Vec<Value>) -> Result<bool> {
+    if rows.is_empty() {
+        bail!("there is no problem of `{}` to verify on {device}", args.only.as_deref().unwrap_or("any op"));
+    }
     let passed = rows.iter().filter(|r| r["pass"] == true).count();
     let all = passed == rows.len();
     if args.json {
@@ -108,7 +124,7 @@ fn finish(args: &Args, device: &str, rows: Vec<Value>) -> bool {
         print(&rows);
         say!("{passed} of {} problems pass on {device}", rows.len());
     }
-    all
+    Ok(all)
 }
 
 fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {

@@ -1,6 +1,7 @@
 //! The keys of a schedule, what each may be set to, and how that is written.
 
 use std::fmt;
+use std::num::IntErrorKind;
 
 /// Configs of one kernel, at most: the product of its knobs. The first launch of a kernel builds and ranks all of them, on all
 /// cores: some seconds for so many. The largest tune space that ships has 216.
@@ -140,6 +141,10 @@ impl ScheduleKey {
                 rows.map(|rows| Setting::Order(Some(Order::Groups(rows))))
             }
         };
+        let is_large = || text.parse::<u32>().is_err_and(|e| *e.kind() == IntErrorKind::PosOverflow);
+        if read.is_none() && matches!(self.values, Values::Number(_)) && is_large() {
+            return Err(format!("`{text}` is more than {}, and `{}` takes {}", u32::MAX, self.name, self.expects()));
+        }
         read.ok_or_else(|| format!("`{text}` is not {}, which `{}` takes", self.expects(), self.name))
     }
 

@@ -17,6 +17,7 @@ pub use record::{
 };
 
 use self::merged::Merged;
+use crate::files;
 use atlas_dsl::{KernelDef, Specialization};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -76,19 +77,14 @@ impl Records {
     /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU. A folder that cannot be
     /// read is listed in [`Records::problems`].
     pub fn add_folder(&mut self, folder: &Path) {
-        let mut files = self.entries(folder);
-        for inner in files.clone().iter().filter(|p| p.is_dir()) {
-            files.extend(self.entries(inner));
+        let mut found = self.entries(folder);
+        for inner in found.clone().iter().filter(|p| p.is_dir()) {
+            found.extend(self.entries(inner));
         }
-        files.retain(|p| p.extension().is_some_and(|e| e == "toml"));
-        for file in files {
+        found.retain(|p| p.extension().is_some_and(|e| e == "toml"));
+        for file in found {
             let origin = file.display().to_string();
-            // Who opens a pipe waits for its other end.
-            if !file.is_file() {
-                self.problems.push(RecordError::new(&origin, "it is no regular file"));
-                continue;
-            }
-            match fs::read_to_string(&file) {
+            match files::read_regular_text(&file) {
                 Ok(text) => self.add_or_note(&origin, &text),
                 Err(e) => self.problems.push(RecordError::new(&origin, e.to_string())),
             }
@@ -120,16 +116,20 @@ impl Records {
     /// # Errors
     /// [`RecordError`] if the text is no record.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<bool, RecordError> {
-        let record = Record::parse(origin, text)?;
+        Ok(self.add_record(origin, Record::parse(origin, text)?))
+    }
+
+    /// The same of a record that was read already.
+    pub fn add_record(&mut self, origin: &str, record: Record) -> bool {
         if record.gpu != self.gpu {
             self.others.insert(record.gpu);
-            return Ok(false);
+            return false;
         }
         let spaces = self.by_kernel.entry(record.kernel.clone()).or_default();
         self.fits = guide::Fits::default();
         let Some(known) = spaces.iter_mut().find(|known| known.record.tune == record.tune) else {
             spaces.push(Arc::new(Merged::new(record)));
-            return Ok(true);
+            return true;
         };
         let (added, left_out) = Arc::make_mut(known).add(record.sizes);
         if left_out > 0 {
@@ -137,7 +137,7 @@ impl Records {
             let message = format!("with others, `{kernel}` has more than {MOST_SIZES} sizes; {left_out} are left out");
             self.problems.push(RecordError::new(origin, message));
         }
-        Ok(added > 0)
+        added > 0
     }
 
     /// Puts a record in place of those that its kernel has, whatever its GPU.

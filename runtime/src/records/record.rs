@@ -1,5 +1,6 @@
 //! A record as a value and as text.
 
+use crate::toml_text::{number, quoted};
 use atlas_dsl::{Config, Kernel, KernelDef};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -144,7 +145,24 @@ fn good(x: f64) -> bool {
     x.is_finite() && x > 0.0
 }
 
+/// A number as whole parts of which `per` are 1, unless that makes something of nothing, or the reverse.
+fn rounded(x: f64, per: f64) -> f64 {
+    let round = (x * per).round() / per;
+    if good(round) { round } else { x }
+}
+
 impl TunedSize {
+    /// The same with numbers as people read them; one that would be 0 keeps its places.
+    #[must_use]
+    pub fn rounded(mut self) -> TunedSize {
+        self.spread = rounded(self.spread, 1e4);
+        self.of_copy = rounded(self.of_copy, 1e3);
+        for t in &mut self.configs {
+            (t.us, t.cycles) = (rounded(t.us, 1e3), rounded(t.cycles, 10.0));
+        }
+        self
+    }
+
     /// The config that runs here.
     pub fn chosen(&self) -> &Timed {
         // A record has at least one: `Record::parse` refuses others, and `atlas tune` measures before it writes.
@@ -176,7 +194,7 @@ impl TunedSize {
 }
 
 impl fmt::Display for Record {
-    /// The text that [`Record::parse`] reads.
+    /// The text that [`Record::parse`] reads, as the same record.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# Written by `atlas tune`. Of each size the config that runs, then others that were measured:")?;
         let what = if is_simulated(&self.gpu) {
@@ -185,22 +203,22 @@ impl fmt::Display for Record {
             "microseconds"
         };
         writeln!(f, "# the config, {what}, and what the cost model said, in clock cycles.")?;
-        writeln!(f, "kernel = {:?}\ngpu = {:?}\ntune = {:?}", self.kernel, self.gpu, self.tune)?;
+        let [kernel, gpu, tune] = [&self.kernel, &self.gpu, &self.tune].map(|text| quoted(text));
+        writeln!(f, "kernel = {kernel}\ngpu = {gpu}\ntune = {tune}")?;
         for s in &self.sizes {
             writeln!(f, "\n[[size]]")?;
-            if !s.types.is_empty() {
-                writeln!(f, "types = {:?}", s.types)?;
+            for (key, text) in [("types", &s.types), ("tensors", &s.tensors)] {
+                if !text.is_empty() {
+                    writeln!(f, "{key} = {}", quoted(text))?;
+                }
             }
-            if !s.tensors.is_empty() {
-                writeln!(f, "tensors = {:?}", s.tensors)?;
+            writeln!(f, "dims = {}\nir = {}\nspread = {}", quoted(&s.dims), quoted(&s.ir), number(s.spread, 4))?;
+            if s.of_copy != 0.0 {
+                writeln!(f, "of_copy = {}", number(s.of_copy, 3))?;
             }
-            writeln!(f, "dims = {:?}\nir = {:?}\nspread = {:.4}", s.dims, s.ir, s.spread)?;
-            if s.of_copy > 0.0 {
-                writeln!(f, "of_copy = {:.3}", s.of_copy)?;
-            }
-            writeln!(f, "measured = {:?}\nmodel = {}\nconfigs = [", s.measured, s.model)?;
+            writeln!(f, "measured = {}\nmodel = {}\nconfigs = [", quoted(&s.measured), s.model)?;
             for t in &s.configs {
-                writeln!(f, "    [{:?}, {:.3}, {:.1}],", t.config, t.us, t.cycles)?;
+                writeln!(f, "    [{}, {}, {}],", quoted(&t.config), number(t.us, 3), number(t.cycles, 1))?;
             }
             writeln!(f, "]")?;
         }
@@ -240,4 +258,99 @@ pub fn tune_hash(def: &KernelDef) -> String {
 /// A kernel at one config and specialization, by its canonical Tile IR.
 pub fn ir_hash(kernel: &Kernel) -> String {
     short_hash(&kernel.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// Any text, and with it what quotes escape in one language and not in another.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[ -~\u{7f}\u{a0}\u{0}-\u{1f}'\"\\\\\u{feff}]{0,12}", "[a-z =:*0-9]{0,12}"]
+    }
+
+    fn time() -> impl Strategy<Value = f64> {
+        let small = (1_u32..1_000_000).prop_map(|n| f64::from(n) / 1e3);
+        prop_oneof![small, any::<f64>().prop_map(f64::abs).prop_filter("a time", |x| good(*x)), Just(0.0004)]
+    }
+
+    fn any_number() -> impl Strategy<Value = f64> {
+        prop_oneof![any::<f64>(), Just(f64::NAN), Just(f64::INFINITY), Just(0.0), Just(0.000_04), Just(-1.0)]
+    }
+
+    fn timed() -> impl Strategy<Value = Timed> {
+        let config = select(vec!["BN=4 stages=2 warps=8", "BN=1", "", "BN\u{a0}\"=1", "warps=4,BN=2"]);
+        (config, time(), time()).prop_map(|(config, us, cycles)| Timed { config: config.to_owned(), us, cycles })
+    }
+
+    fn size() -> impl Strategy<Value = TunedSize> {
+        let texts = (text(), text(), text(), text(), select(vec!["N=8 D=64", "N=8", "", "N\"=8 D\u{7f}=1"]));
+        let numbers = (any_number(), any_number(), any::<u32>());
+        (texts, numbers, vec(timed(), 1..4)).prop_map(|((types, tensors, ir, measured, dims), numbers, configs)| {
+            let (spread, of_copy, model) = numbers;
+            TunedSize { types, tensors, dims: dims.to_owned(), ir, spread, of_copy, measured, model, configs }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_is_read_as_it_is_printed(kernel in text(), gpu in text(), tune in text(), sizes in vec(size(), 0..3)) {
+            let mut record = Record { kernel, gpu, tune, sizes };
+            let mut seen = HashSet::new();
+            record.sizes.retain(|s| seen.insert((s.types.clone(), s.tensors.clone(), s.dims.clone())));
+            let read = Record::parse("printed", &record.to_string());
+            prop_assert!(read.is_ok(), "{:?}\n{}", read, record);
+            let read = read.unwrap_or_else(|_| unreachable!());
+            // No number equals one that is none: their bits are compared where they may be.
+            prop_assert_eq!(read.to_string(), record.to_string());
+            let without_none = |mut r: Record| {
+                for s in &mut r.sizes {
+                    for x in [&mut s.spread, &mut s.of_copy] {
+                        *x = if x.is_nan() { 0.5 } else { *x };
+                    }
+                }
+                r
+            };
+            prop_assert_eq!(without_none(read), without_none(record));
+        }
+    }
+
+    #[test]
+    fn what_is_measured_is_rounded_and_stays() {
+        let configs = vec![Timed { config: "BN=1".to_owned(), us: 0.0004, cycles: 1234.5678 }];
+        let size = |spread, of_copy, configs| TunedSize {
+            types: String::new(),
+            tensors: String::new(),
+            dims: "N=8".to_owned(),
+            ir: String::new(),
+            spread,
+            of_copy,
+            measured: String::new(),
+            model: 0,
+            configs,
+        };
+        let rounded = size(0.012_345, 0.876_54, configs).rounded();
+        assert_eq!((rounded.spread, rounded.of_copy), (0.0123, 0.877));
+        assert_eq!((rounded.configs[0].us, rounded.configs[0].cycles), (0.0004, 1234.6));
+        let record = Record { kernel: "k".into(), gpu: "g".into(), tune: "t".into(), sizes: vec![rounded] };
+        assert!(record.to_string().contains("[\"BN=1\", 0.0004, 1234.6]"), "{record}");
+    }
+
+    /// Records that were written before keep their text.
+    #[test]
+    fn the_shipped_records_are_printed_as_they_stand() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ops/records");
+        let folders = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+        let files = folders.flat_map(|p| std::fs::read_dir(p).unwrap().map(|e| e.unwrap().path()));
+        let mut read = 0;
+        for file in files.filter(|p| p.extension().is_some_and(|e| e == "toml")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert_eq!(Record::parse("shipped", &text).unwrap().to_string(), text, "{}", file.display());
+            read += 1;
+        }
+        assert!(read > 10, "{read}");
+    }
 }

@@ -21,7 +21,7 @@ use crate::problem::specialize;
 use crate::select::{Ranking, complete, rank};
 use atlas_codegen::Machine;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::{Config, KernelDef};
+use atlas_dsl::{Config, KernelDef, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -251,6 +251,12 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
     refused.extend(ranked);
     // Where several are refused alike, the tune space is not the cause.
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
+    // What no instruction does, no config makes one do; and without tile sizes all configs are of one kernel.
+    let is_one_kernel = def.tune.iter().all(|knob| Schedule::KEYS.contains(&knob.name));
+    let is_general = |(_, reason): &PassedOver| {
+        ["has no GPU lowering", "has no instruction that multiplies"].iter().any(|what| reason.contains(what))
+            || is_one_kernel && !reason.contains("error[ATL302]")
+    };
     let message = match selection.source {
         ConfigSource::Given => "the given config cannot run this problem here; give another, or none",
         // Kernels that `fuse!` cannot bring together.
@@ -267,6 +273,13 @@ fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -
         _ if is_alike => {
             refused.truncate(1);
             "this problem cannot run here, whatever the config: all are refused for one reason"
+        }
+        _ if !refused.is_empty() && refused.iter().all(is_general) => {
+            refused.truncate(1);
+            "this problem cannot run here, whatever the config"
+        }
+        _ if refused.len() == 1 => {
+            "its only config is not legal for this problem; add others to its `tune` if the reason is of the config, or use another kernel"
         }
         _ => {
             "no config is legal for this problem; add others to its `tune`, by what each was refused for, or use another kernel"

@@ -69,9 +69,9 @@ fn a_kernel_that_cannot_be_built_has_the_code_of_its_first_mistake() {
 }
 
 #[test]
-fn a_problem_without_a_legal_config_names_the_mend() {
+fn a_problem_that_no_config_can_run_says_why() {
     let error = SILENT.launch(&Device::cpu(), args!(&mut zeros(4))).unwrap_err().to_string();
-    let want = "error[ATL641]: `silent`: no config is legal for this problem; add others to its `tune`";
+    let want = "error[ATL641]: `silent`: this problem cannot run here, whatever the config";
     assert!(error.starts_with(want), "{error}");
 }
 

@@ -154,6 +154,34 @@ fn a_damaged_entry_is_removed_and_rebuilt() {
     }
 }
 
+/// Neither a pipe that nobody writes nor a file of no end is waited for or read.
+#[test]
+#[cfg(unix)]
+fn what_is_no_file_is_removed_and_rebuilt() {
+    let folder = TempDir::new().unwrap();
+    let path = store(folder.path()).path(&KEY).unwrap();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let pipe = || assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let device = || std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    let sparse = || fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let all: [&dyn Fn(); 3] = [&pipe, &device, &sparse];
+    for make in all {
+        make();
+        // Who writes without having read waits for nobody either.
+        store(folder.path()).put(&KEY, image());
+        if !path.is_file() {
+            let store = store(folder.path());
+            assert!(store.get(&KEY).is_none() && fs::symlink_metadata(&path).is_err());
+            assert_eq!((store.stats().corrupt_entries, store.stats().disk_failures), (1, 0));
+            store.put(&KEY, image());
+        }
+        assert_eq!(fs::read(&path).unwrap(), encode_entry(&KEY, &image()));
+        fs::remove_file(&path).unwrap();
+    }
+    sparse();
+    assert!(store(folder.path()).get(&KEY).is_none() && !path.exists());
+}
+
 #[test]
 fn a_folder_that_cannot_be_made_only_means_no_disk_cache() {
     // The parent is a file: no user, root included, can make a folder or a file in it. A full disk fails the same calls.

@@ -79,11 +79,11 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
         evidence: !args.no_evidence,
     };
     if args.cubin && recipe.assembler.ptxas.is_none() {
-        bail!(
-            "--cubin needs NVIDIA's assembler, ptxas of CUDA 13, which is not here: put it on the PATH, or set ATLAS_PTXAS to it"
-        );
+        bail!("--cubin needs NVIDIA's assembler, ptxas of CUDA 13, which is not here: {}", ptxas::missing());
     }
     files::check(&args.out).with_context(|| format!("--out: cannot write {}", args.out.display()))?;
+    args.asked.spare("--out", &args.out)?;
+    input::spare_records("--out", &args.out, args.records.as_deref())?;
     let bytes = recipe.make(&args.asked.jobs()?, warn)?;
     files::write(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let size = bytes.len() as u64;
@@ -120,7 +120,7 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
     }
     let others = Records::of_gpu(gpu);
     for record in others.iter() {
-        known.add(&record.kernel, &record.to_string())?;
+        known.add_record(&record.kernel, record.clone());
     }
     for problem in known.problems().iter().chain(others.problems()) {
         warn(&problem.to_string());

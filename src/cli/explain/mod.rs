@@ -15,8 +15,8 @@ use atlas_codegen::{Card, Explained, Platform};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
-use atlas_runtime::LaunchError;
 use atlas_runtime::records::Records;
+use atlas_runtime::{LaunchError, files};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -52,6 +52,10 @@ pub(super) struct Args {
 
 /// Explains.
 pub(super) fn run(args: &Args) -> Result<bool> {
+    if let Some(file) = &args.plot {
+        files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
+        input::spare_records("--plot", file, None)?;
+    }
     let (on, card) = place(args)?;
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;

@@ -121,7 +121,12 @@ impl Args {
 
 /// Runs the kernels of some seeds; whether none fails.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    let seeds = args.seed..args.seed.saturating_add(args.count);
+    let left = u64::MAX - args.seed;
+    if args.count == 0 || args.count - 1 > left {
+        let most = left.saturating_add(1);
+        bail!("--count {}: from seed {} on there are 1 to {most} seeds to try", args.count, args.seed);
+    }
+    let seeds = args.seed..=args.seed + (args.count - 1);
     if args.list {
         for seed in seeds {
             let (recipe, _) = well_formed(seed, args.drawn());
@@ -169,7 +174,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 fn gpu(name: &str) -> Result<Device> {
-    let device = input::device(name)?;
+    let device = input::device_or(name, "the simulator, without --device")?;
     if !matches!(device.id(), DeviceId::Cuda(_)) {
         bail!("--device of `fuzz` names a GPU, such as cuda:0; without it the simulator alone runs the kernels");
     }

@@ -25,7 +25,7 @@ pub(super) fn records(folder: &Path, flag: &str) -> Result<Vec<(PathBuf, Result<
     }
     let read = |path: &Path| -> Result<Record> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        let text = files::read_regular_text(path).with_context(|| format!("cannot read {name}"))?;
         Record::parse(&name, &text).map_err(anyhow::Error::new)
     };
     Ok(files.into_iter().map(|path| (path.clone(), read(&path))).collect())
@@ -53,23 +53,29 @@ pub(super) fn read(folder: &Path, gpu: &str, kernel: &str) -> Option<Record> {
 }
 
 fn known(path: &Path) -> Result<Option<Record>> {
-    match fs::read_to_string(path) {
+    match files::read_regular_text(path) {
         Ok(text) => Ok(Some(Record::parse(&path.display().to_string(), &text).map_err(anyhow::Error::new)?)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-/// Finds out whether records of a GPU can be written, before anything is measured.
+/// Finds out whether records of kernels on a GPU can be written, before anything is measured.
 ///
 /// # Errors
 /// If not.
-pub(super) fn probe(folder: &Path, gpu: &str) -> Result<()> {
+pub(super) fn probe<'a>(folder: &Path, gpu: &str, kernels: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let own = folder.join(slug(gpu));
     let cannot = || format!("cannot write records into {}", own.display());
     fs::create_dir_all(&own).with_context(cannot)?;
     files::lock_file(&folder.join(".lock")).map(drop).with_context(cannot)?;
-    files::check_folder(&own).with_context(cannot)
+    files::check_folder(&own).with_context(cannot)?;
+    for kernel in kernels {
+        let path = path(folder, gpu, kernel);
+        let is_file = files::regular(&path).and_then(|file| files::check(&file));
+        is_file.with_context(|| format!("cannot write the record {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Puts a size into the record of a kernel, in place of the one that was there. What was measured on another tune space goes.
@@ -100,7 +106,7 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
         bail!("{} has {MOST_SIZES} sizes, and cannot have more", path.display());
     }
     size.configs.truncate(MOST_CONFIGS);
-    record.sizes.push(size);
+    record.sizes.push(size.rounded());
     // In an order of their own, so that files of one content are one text.
     record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims)));
     replace(&path, &record.to_string())
@@ -116,7 +122,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
 
 /// A copy of a file under a name that nothing has: `K.toml.bad`, then `K.toml.bad1` and so on.
 fn keep_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let content = fs::read(path)?;
+    let content = files::read_regular(path, files::MOST_TEXT)?;
     let endings = std::iter::once("toml.bad".to_owned()).chain((1..).map(|n| format!("toml.bad{n}")));
     for aside in endings.map(|ending| path.with_extension(ending)) {
         match File::options().write(true).create_new(true).open(&aside) {
@@ -166,12 +172,40 @@ mod tests {
             own.join(format!(".probe.{}", std::process::id())),
         ];
         others.iter().for_each(|path| fs::write(path, "mine").unwrap());
-        probe(folder.path(), "a gpu").unwrap();
+        probe(folder.path(), "a gpu", ["k"]).unwrap();
         put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
         assert!(others.iter().all(|path| fs::read_to_string(path).unwrap() == "mine"));
         assert_eq!(fs::read_to_string(own.join("k.toml.bad1")).unwrap(), "no record");
         assert_eq!(fs::read_dir(&own).unwrap().count(), 5);
         assert_eq!(known(&record).unwrap().unwrap().sizes.len(), 1);
+    }
+
+    /// Neither before measuring nor after it is a pipe waited for that nobody writes.
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_in_place_of_a_record_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = path(folder.path(), "a gpu", "k");
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&record).status().unwrap().success());
+        let said = format!("{:#}", probe(folder.path(), "a gpu", ["k"]).unwrap_err());
+        assert!(said.contains("k.toml: it is no regular file"), "{said}");
+        assert!(read(folder.path(), "a gpu", "k").is_none());
+        assert!(put(folder.path(), "a gpu", "k", "tune", size()).is_err());
+    }
+
+    /// A record that says what quotes of Rust and of TOML escape otherwise is kept with what is added.
+    #[test]
+    fn a_record_stays_readable_when_a_size_is_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let first =
+            TunedSize { measured: "a\u{a0}b\u{7f}".to_owned(), spread: f64::NAN, dims: "N=9".to_owned(), ..size() };
+        let times = vec![Timed { config: "BN=1".to_owned(), us: 0.0004, cycles: 0.01 }];
+        put(folder.path(), "a gpu", "k", "tune", TunedSize { configs: times.clone(), ..first.clone() }).unwrap();
+        put(folder.path(), "a gpu", "k", "tune", size()).unwrap();
+        let record = known(&path(folder.path(), "a gpu", "k")).unwrap().unwrap();
+        assert_eq!(record.sizes.len(), 2);
+        assert_eq!((&record.sizes[1].measured, &record.sizes[1].configs), (&first.measured, &times));
     }
 
     #[test]

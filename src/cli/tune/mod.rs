@@ -48,44 +48,46 @@ pub(super) struct Args {
     #[arg(long, default_value = "cuda:0", conflicts_with_all = ["pack", "replay", "recount"])]
     device: String,
     /// Tune so many sizes drawn at random around each one given, in place of that one.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["replay", "recount"])]
     draw: Option<NonZeroUsize>,
     /// Of the sizes drawn at random.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["measure", "check", "recount"])]
     seed: u64,
     /// The share of a kernel's legal configs that is measured; 1 for all.
-    #[arg(long, default_value_t = 0.11)]
+    #[arg(long, default_value_t = 0.11, conflicts_with_all = ["measure", "check", "recount"])]
     share: f64,
     /// Where the records are: FOLDER/GPU/KERNEL.toml.
-    #[arg(long, value_name = "FOLDER", default_value = "records")]
+    #[arg(long, value_name = "FOLDER", default_value = "records", conflicts_with_all = ["pack", "replay", "recount"])]
     records: PathBuf,
     /// Measure sizes again that are recorded.
     #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     again: bool,
     /// Stop after so many seconds; what is known by then is recorded.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["pack", "check", "replay", "recount"])]
     budget: Option<u64>,
     /// Compile the candidates for --arch into a file, and measure nothing: for a machine that has the GPU and no compiler.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "check", "replay"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "check", "replay", "json"])]
     pack: Option<PathBuf>,
     /// Measure the candidates of a pack, which names the problems too.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "draw", "check", "replay"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set", "draw", "check", "replay"])]
     measure: Option<PathBuf>,
     /// Find records that are stale, whose config is not legal (for the GPU that is here, or for --arch), or that no launch finds;
     /// and, of those of the GPU that is here, those whose times are no longer true.
-    #[arg(long, conflicts_with_all = ["sizes", "dims", "draw", "replay"])]
+    #[arg(long, conflicts_with_all = ["sizes", "dims", "dtype", "set", "draw", "replay"])]
     check: bool,
     /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set"])]
     replay: Option<PathBuf>,
     /// Have the records of a folder follow a change of the cost model: they say how it erred at what was measured.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["pack", "measure", "check", "replay"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = [
+        "kernels", "sizes", "dims", "dtype", "set", "pack", "measure", "check", "replay", "json",
+    ])]
     recount: Option<PathBuf>,
     /// The GPU that a pack is made for, or that records of others than the one here are checked, replayed or counted for.
     #[arg(long, default_value = "sm_90")]
     arch: String,
     /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     jobs: Option<NonZeroUsize>,
     /// Print JSON.
     #[arg(long)]
@@ -113,6 +115,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     }
     if let Some(file) = &args.pack {
         let on = compile::platform(&args.arch)?;
+        args.asked.spare("--pack", file)?;
         return pack::make(file, &jobs(args)?, on, &Records::default(), args.share);
     }
     if args.check {
@@ -134,7 +137,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         ),
         None => jobs(args)?.into_iter().map(|job| Task { job, only: None }).collect(),
     };
-    let device = input::device(&args.device)?;
+    let device = input::device_or(&args.device, "--device sim, which tries the search out")?;
     if let (Some(file), Some(machine)) = (&args.measure, device.machine()) {
         pack::check_target(file, machine)?;
     }
@@ -143,7 +146,12 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 
 /// What measures on a device.
 fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
-    let machine = device.machine().context("`tune` measures GPUs, and there is none here; `atlas doctor` says why")?;
+    let machine = device.machine().with_context(|| {
+        format!(
+            "`tune` measures GPUs, and {device} is none: name one, such as --device cuda:0, of which `atlas doctor` says whether it is \
+             here, or try the search out with --device sim"
+        )
+    })?;
     let mut to_worker = vec!["--device".to_owned(), args.device.clone()];
     if let Some(pack) = &args.measure {
         to_worker.extend(["--pack".to_owned(), pack.display().to_string()]);

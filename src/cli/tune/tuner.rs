@@ -13,7 +13,7 @@ use atlas_dsl::Config;
 use atlas_runtime::records::{MODEL, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -75,7 +75,8 @@ impl Tuner<'_> {
     pub(super) fn run(&mut self, tasks: Vec<Task>) -> Result<bool> {
         let start = Instant::now();
         self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
-        file::probe(&self.args.records, &self.gpu)?;
+        let kernels: BTreeSet<&str> = tasks.iter().map(|t| t.job.def.name).collect();
+        file::probe(&self.args.records, &self.gpu, kernels)?;
         let _lock = gpu_lock::acquire(&self.device)?;
         let total = tasks.len();
         let todo: Vec<usize> = (0..total).filter(|&at| self.args.again || !self.is_recorded(&tasks[at].job)).collect();

@@ -2,27 +2,36 @@
 //!
 //! # Promise
 //! [`write()`] changes what its path names, and no other file. A regular file is replaced and keeps its mode, and its owner
-//! where the user may give files away. A link stays, and what it leads to is replaced. A device, a pipe or `/dev/stdout` is
-//! written into. [`check`] says beforehand whether a regular file can be written, and changes none.
+//! where the user may give files away. A link stays, and what it leads to is replaced. A device, a pipe or a file that is open
+//! already, such as `/dev/stdout`, is written into where it stands, and loses nothing. [`check`] says beforehand whether a file
+//! can be written, and changes none. What is read has a bound, and [`read_regular`] waits for nobody.
 //!
 //! # Argument
 //! The new content goes to a file beside the one that it replaces, of a random name that is created only if nothing has it
 //! (`tempfile`), and takes over the name by a rename. What is found there is asked before: links are followed one by one to
-//! the name that the rename has to take. The links of `/proc/self/fd` lead to open files and not to names, so that they are
-//! opened. A file that forbids writing is left as it is, though its folder would allow the rename.
+//! the name that the rename has to take. The links of `/proc/self/fd` lead to open files and not to names, so that their numbers
+//! are doubled: the double has the place and the mode of the original, so that a log which is open for append grows. A file that
+//! forbids writing is left as it is, though its folder would allow the rename.
 //!
 //! # Breaks it
-//! - Links, pipes, devices, modes, and files with likely names: the tests below.
+//! - Links, pipes, devices, modes, open files, and files with likely names: the tests below.
 //! - The command line: tests/files.rs.
 
-use std::fs::{self, File, Metadata};
+mod read;
+
+pub use self::read::{MOST_TEXT, read, read_regular, read_regular_text, read_text};
+
+use self::read::{not_regular, open_regular};
+#[cfg(unix)]
+use crate::standard_streams;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Links that are followed until a path counts as a circle.
 const MOST_LINKS: u32 = 40;
-/// Characters of a file's name that a temporary name repeats, at most: a name has 255 bytes.
+/// Bytes of a file's name that a temporary name repeats, at most: a name has 255 bytes.
 const MOST_OF_NAME: usize = 80;
 
 /// What a path leads to.
@@ -41,12 +50,18 @@ enum Target {
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match target(path)? {
         Target::File(path) => replace(&path, bytes),
-        // What was printed so far stands before it, and what is printed later behind.
-        Target::Open(path) if is_open_as_stdout(&path) => {
+        Target::Open(path) => {
+            // What was printed so far stands before it, and what is printed later behind.
             let mut stdout = io::stdout().lock();
-            stdout.write_all(bytes).and_then(|()| stdout.flush())
+            // What cannot be printed stays where it is, and who prints is told.
+            let _ = stdout.flush();
+            match own_open(&path) {
+                Some(open) => open?.write_all(bytes),
+                None if is_open_as_stdout(&path) => stdout.write_all(bytes).and_then(|()| stdout.flush()),
+                // A file that another process has open is not emptied either.
+                None => File::options().append(true).open(path)?.write_all(bytes),
+            }
         }
-        Target::Open(path) => File::options().write(true).truncate(true).open(path)?.write_all(bytes),
     }
 }
 
@@ -60,9 +75,29 @@ pub fn check(path: &Path) -> io::Result<()> {
             replaced(&path)?;
             has_room(&mut beside(&path)?)
         }
-        // To open a pipe would wait for its reader.
-        Target::Open(_) => Ok(()),
+        Target::Open(path) => match own_open(&path) {
+            // Nothing is written; what is open for reading alone refuses even that.
+            Some(open) => open?.write(&[]).map(drop),
+            None => may_be_opened(&path),
+        },
     }
+}
+
+/// Whether two paths lead to one regular file, by whatever names.
+pub fn is_same(a: &Path, b: &Path) -> bool {
+    let (Ok(at), Ok(bt)) = (fs::metadata(a), fs::metadata(b)) else { return false };
+    at.is_file() && bt.is_file() && is_one_file(a, &at, b, &bt)
+}
+
+#[cfg(unix)]
+fn is_one_file(_: &Path, a: &Metadata, _: &Path, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_one_file(a: &Path, _: &Metadata, b: &Path, _: &Metadata) -> bool {
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Whether files can be made in a folder, which has to be there.
@@ -94,11 +129,30 @@ pub fn is_stdout(path: &Path) -> bool {
 /// # Errors
 /// If it cannot be opened, or is no regular file.
 pub fn lock_file(path: &Path) -> io::Result<File> {
-    File::options().create(true).truncate(false).write(true).open(regular(path)?)
+    open_regular(File::options().create(true).truncate(false).write(true), &regular(path)?)
 }
 
-fn not_regular() -> io::Error {
-    io::Error::other("it is no regular file")
+/// The same in a folder that other users may write: no link is followed, and a file that may only be read will do.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file.
+pub fn shared_lock_file(path: &Path) -> io::Result<File> {
+    if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file()) {
+        return Err(not_regular());
+    }
+    let open = |options: &mut OpenOptions| {
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let file = options.open(path)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+    };
+    open(File::options().create(true).append(true)).or_else(|e| match e.kind() {
+        ErrorKind::PermissionDenied => open(File::options().read(true)).map_err(|_| e),
+        // A link that was made meanwhile.
+        #[cfg(unix)]
+        _ if e.raw_os_error() == Some(libc::ELOOP) => Err(not_regular()),
+        _ => Err(e),
+    })
 }
 
 fn target(path: &Path) -> io::Result<Target> {
@@ -106,7 +160,10 @@ fn target(path: &Path) -> io::Result<Target> {
     for _ in 0..MOST_LINKS {
         let found = match fs::symlink_metadata(&at) {
             Ok(found) => found,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Target::File(at)),
+            Err(e) if e.kind() == ErrorKind::NotFound && names_a_file(&at) => return Ok(Target::File(at)),
+            Err(e) if e.kind() == ErrorKind::NotFound && !at.as_os_str().is_empty() => {
+                return Err(io::Error::new(ErrorKind::IsADirectory, "it is the name of a folder, and there is none"));
+            }
             Err(e) => return Err(e),
         };
         if found.is_dir() {
@@ -126,6 +183,55 @@ fn target(path: &Path) -> io::Result<Target> {
         at = folder.join(next);
     }
     Err(io::Error::other("its links lead in a circle"))
+}
+
+/// False of what the system takes for a folder; of its end the standard library drops a `/` and a `/.`.
+fn names_a_file(path: &Path) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    path.file_name().is_some() && !name.ends_with(b"/") && !name.ends_with(b"/.")
+}
+
+/// What this process has open under the number that a path of `/proc/self/fd` names, at its place; `None` for other paths.
+#[cfg(unix)]
+fn own_open(path: &Path) -> Option<io::Result<File>> {
+    use std::os::fd::BorrowedFd;
+    let number: u16 = path.file_name()?.to_str()?.parse().ok()?;
+    let own = fs::canonicalize("/proc/self/fd").ok()?;
+    if fs::canonicalize(folder_of(path)).ok()? != own {
+        return None;
+    }
+    if u8::try_from(number).is_ok_and(standard_streams::was_closed) {
+        return Some(Err(io::Error::from_raw_os_error(libc::EBADF)));
+    }
+    // SAFETY: the number is used in one call of the system, which fails if nothing is open under it.
+    Some(unsafe { BorrowedFd::borrow_raw(number.into()) }.try_clone_to_owned().map(File::from))
+}
+
+#[cfg(not(unix))]
+fn own_open(_: &Path) -> Option<io::Result<File>> {
+    None
+}
+
+/// Whether a device or a pipe may be opened for writing.
+#[cfg(unix)]
+fn may_be_opened(path: &Path) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    if !fs::metadata(path)?.file_type().is_fifo() {
+        return File::options().append(true).custom_flags(libc::O_NONBLOCK).open(path).map(drop);
+    }
+    // To open a pipe would wait for its reader, and to close it would end what the reader reads.
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero byte and lives as long as the call.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(unix))]
+fn may_be_opened(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// `/proc/PID/fd`.
@@ -160,8 +266,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A new file in the folder of another, with the mode of new files. It is removed when it is dropped.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let name: String = path.file_name().unwrap_or_default().to_string_lossy().chars().take(MOST_OF_NAME).collect();
-    let prefix = format!(".{name}.");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".{}.", &name[..name.floor_char_boundary(MOST_OF_NAME)]);
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix);
     #[cfg(unix)]
@@ -192,6 +298,9 @@ fn keep_owner(_: &File, _: &Metadata) {}
 fn is_open_as_stdout(path: &Path) -> bool {
     use std::os::fd::AsFd;
     use std::os::unix::fs::MetadataExt;
+    if standard_streams::was_closed(1) {
+        return false;
+    }
     let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
     match (stdout, fs::metadata(path)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
@@ -208,6 +317,7 @@ fn is_open_as_stdout(_: &Path) -> bool {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::io::{Seek, SeekFrom};
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     use std::process::Command;
     use tempfile::TempDir;
@@ -316,9 +426,92 @@ mod tests {
         let path = folder.path().join("open");
         let open = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        write(Path::new(&format!("/dev/fd/{}", open.as_raw_fd())), b"bytes").unwrap();
+        let name = format!("/dev/fd/{}", open.as_raw_fd());
+        check(Path::new(&name)).unwrap();
+        write(Path::new(&name), b"bytes").unwrap();
+        (&open).seek(SeekFrom::Start(0)).unwrap();
         assert_eq!(io::read_to_string(&open).unwrap(), "bytes");
         assert!(held(folder.path()).is_empty());
+    }
+
+    /// A log that is open for append grows, and a file that is open elsewhere is written where it stands.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_open_keeps_its_content() {
+        use std::os::fd::AsRawFd;
+        let folder = TempDir::new().unwrap();
+        let (log, file) = (folder.path().join("log"), folder.path().join("file"));
+        fs::write(&log, "one\n").unwrap();
+        fs::write(&file, "one two").unwrap();
+        let append = File::options().append(true).open(&log).unwrap();
+        let mut inside = File::options().write(true).open(&file).unwrap();
+        inside.seek(SeekFrom::Start(4)).unwrap();
+        for open in [&append, &inside] {
+            for folder in ["/dev/fd", "/proc/self/fd", &format!("/proc/{}/fd", std::process::id())] {
+                check(Path::new(&format!("{folder}/{}", open.as_raw_fd()))).unwrap();
+            }
+        }
+        write(Path::new(&format!("/dev/fd/{}", append.as_raw_fd())), b"two\n").unwrap();
+        write(Path::new(&format!("/proc/self/fd/{}", inside.as_raw_fd())), b"TWO").unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one TWO");
+        let read_only = File::open(&file).unwrap();
+        let name = format!("/dev/fd/{}", read_only.as_raw_fd());
+        assert!(check(Path::new(&name)).is_err() && write(Path::new(&name), b"x").is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one TWO");
+    }
+
+    /// A check passes nothing that a write cannot do.
+    #[test]
+    fn what_names_no_file_is_refused_before_anything_is_made() {
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("new/", at("dangling")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let before = held(folder.path());
+        for path in [at("new/"), at("new/."), at("new/.."), at("dangling"), at("socket"), PathBuf::new()] {
+            assert!(check(&path).is_err(), "{}", path.display());
+            assert!(write(&path, b"x").is_err(), "{}", path.display());
+        }
+        assert_eq!(held(folder.path()), before);
+    }
+
+    #[test]
+    fn a_name_of_255_bytes_is_one() {
+        let folder = TempDir::new().unwrap();
+        for name in ["\u{1d11e}".repeat(62), "a".repeat(255), "\u{e4}".repeat(127)] {
+            let path = folder.path().join(&name);
+            check(&path).unwrap();
+            write(&path, b"x").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"x");
+        }
+    }
+
+    #[test]
+    fn a_shared_lock_follows_no_link() {
+        let folder = TempDir::new().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(shared_lock_file(&pipe).is_err() && lock_file(&pipe).is_err());
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        symlink("made", &link).unwrap();
+        assert!(shared_lock_file(&link).is_err() && !folder.path().join("made").exists());
+        shared_lock_file(&file).unwrap().lock().unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        shared_lock_file(&file).unwrap();
+    }
+
+    #[test]
+    fn one_file_by_two_names_is_the_same() {
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "").unwrap();
+        fs::write(at("b"), "").unwrap();
+        fs::hard_link(at("a"), at("hard")).unwrap();
+        symlink("a", at("soft")).unwrap();
+        assert!(is_same(&at("a"), &at("hard")) && is_same(&at("soft"), &at("hard")));
+        assert!(!is_same(&at("a"), &at("b")) && !is_same(&at("a"), &at("none")));
+        assert!(!is_same(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! Reads files with a bound, and regular files without waiting for anybody.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Bytes of a text that is read, at most: records, sizes and kernels are far smaller.
+pub const MOST_TEXT: u64 = 64 << 20;
+
+/// Reads what a path leads to, if that has no more than so many bytes. A pipe is waited for.
+///
+/// # Errors
+/// If it cannot be read, or [`ErrorKind::FileTooLarge`].
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_open(&File::open(path)?, most)
+}
+
+/// The same of a regular file; what is none, such as a pipe or a device, is not waited for and not read.
+///
+/// # Errors
+/// If it cannot be read, [`ErrorKind::InvalidInput`] if it is no regular file, or [`ErrorKind::FileTooLarge`].
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_open(&open_regular(File::options().read(true), path)?, most)
+}
+
+/// The text that a path leads to, of [`MOST_TEXT`] bytes at the most. A pipe is waited for.
+///
+/// # Errors
+/// Those of [`read()`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    text(read(path, MOST_TEXT)?)
+}
+
+/// The text of a regular file, of [`MOST_TEXT`] bytes at the most.
+///
+/// # Errors
+/// Those of [`read_regular`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
+pub fn read_regular_text(path: &Path) -> io::Result<String> {
+    text(read_regular(path, MOST_TEXT)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
+}
+
+fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
+    // Of a file that says its size nothing is read in vain.
+    if file.metadata().is_ok_and(|m| m.is_file() && m.len() > most) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Opens a regular file, and waits for no other end of a pipe.
+pub(super) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Asked before too: to open a device may do something.
+    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return Err(if path.is_dir() { ErrorKind::IsADirectory.into() } else { not_regular() });
+    }
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+pub(super) fn not_regular() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use tempfile::TempDir;
+
+    /// Neither a pipe without a writer nor a device without an end.
+    #[test]
+    fn reading_waits_for_nobody_and_has_an_end() {
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        symlink("/dev/zero", at("zero")).unwrap();
+        symlink("pipe", at("link")).unwrap();
+        for name in ["pipe", "link", "zero"] {
+            assert_eq!(read_regular(&at(name), 10).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
+        }
+        assert_eq!(read_regular(folder.path(), 10).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(read(&at("zero"), 10).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_regular(&at("sparse"), 10).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        fs::write(at("ten"), "0123456789").unwrap();
+        assert_eq!(read_regular(&at("ten"), 10).unwrap(), b"0123456789");
+        assert_eq!(read(&at("ten"), 9).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        fs::write(at("latin"), b"\xe4").unwrap();
+        assert_eq!(read_regular_text(&at("latin")).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}
