@@ -415,7 +415,10 @@ impl Count<'_> {
 enum Spread {
     One,
     /// So many, and how far each is from the next.
-    Some { count: Formula, step: f64 },
+    Some {
+        count: Formula,
+        step: f64,
+    },
     /// As many as there are: a sum of multiples of coordinates and loop indices, by how often each is taken.
     Many(BTreeMap<Source, f64>),
 }

@@ -88,9 +88,7 @@ impl<'a> Facts<'a> {
         let Some((_, &Op::Compare(Predicate::Eq, x, y))) = k.def_op(condition.root) else { return v };
         let m = v.operand(k, on_false);
         let constant = |w: Value| constant_float(k, View::of(k, w).root);
-        let asks = |x: Value, least: Value| {
-            condition.operand(k, x) == m && constant(least) == Some(f64::NEG_INFINITY)
-        };
+        let asks = |x: Value, least: Value| condition.operand(k, x) == m && constant(least) == Some(f64::NEG_INFINITY);
         let is_finite = constant(on_true).is_some_and(f64::is_finite);
         if (asks(x, y) || asks(y, x)) && is_finite { m } else { v }
     }

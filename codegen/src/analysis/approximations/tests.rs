@@ -163,13 +163,16 @@ fn a_logarithm_of_a_softmax_has_the_absolute_error_of_its_sum() {
         refuses(&log_sum_exp(n, "sigmoid", "%m"));
         // The sum itself is off by what its terms are.
         refuses(&of_sum(n, "exp", "%m", "%u = splat 1.0 : f32[1, 16]\n%l = sub %s, %u"));
-        tolerates(&of_sum(n, "exp", "%m", "%u = splat 1.0 : f32[1, 16]\n%l = div %u, %s").replace("add %r, %t", "mul %r, %t"));
+        tolerates(
+            &of_sum(n, "exp", "%m", "%u = splat 1.0 : f32[1, 16]\n%l = div %u, %s").replace("add %r, %t", "mul %r, %t"),
+        );
     }
     // A scale and a shift keep an absolute error; an inverse, a function and another error do not.
     let then = |then: &str| of_sum(16, "exp2", "%m", &format!("%k = log %s\n{then}"));
     tolerates(&then("%hh = add %k, %k0\n%l = mul %hh, %m").replace("%k = log", "%k0 = abs %m\n%k = log"));
     tolerates(&then("%c = splat 2.0 : f32[1, 16]\n%q = max %k, %c\n%l = neg %q"));
-    for what in ["%l = div %m, %k", "%l = exp %k", "%l = mul %k, %k", "%l = add %k, %k", "%l = sqrt %k", "%l = log %k"] {
+    for what in ["%l = div %m, %k", "%l = exp %k", "%l = mul %k, %k", "%l = add %k, %k", "%l = sqrt %k", "%l = log %k"]
+    {
         let verdicts = approximate(&then(what));
         assert!(!verdicts[0], "{what}");
     }
