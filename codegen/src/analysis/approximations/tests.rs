@@ -219,8 +219,8 @@ fn gelu_far_below_zero_is_a_factor_alone() {
     // Products of matrices take it as it was rounded.
     let product = |then: &str| {
         format!(
-            "%g = gelu %t\n%wide = broadcast %g : f32[16, 16]\n%hh = cast %wide : bf16[16, 16]\n%y = broadcast %t : f32[16, 16]\n\
-             %x2 = cast %y : bf16[16, 16]\n{then}\n%f = reduce max %d axes [0]\n%v = reshape %f : f32[16]"
+            "%g = gelu %t\n%wide = broadcast %g : f32[16, 16]\n%hh = cast %wide : bf16[16, 16]\n%yy = broadcast %t : f32[16, 16]\n\
+             %x2 = cast %yy : bf16[16, 16]\n{then}\n%f = reduce max %d axes [0]\n%v = reshape %f : f32[16]"
         )
     };
     tolerates(&product("%d = dot %hh, %x2"));
@@ -239,14 +239,14 @@ fn what_is_rounded_outside_of_a_loop_takes_up_nothing() {
              %f = reduce max %v2 axes [0]\n%v = reshape %f : f32[16]"
         )
     };
-    let moving = "%y = mul %y0, %b\n%p = cast %y : f16[16, 16]\n%d = dot %p, %wide";
+    let moving = "%yy = mul %y0, %b\n%p = cast %yy : f16[16, 16]\n%d = dot %p, %wide";
     tolerates(&sum("", moving));
-    let still = "%p = cast %y : f16[16, 16]";
-    refuses(&sum(&format!("%y = mul %y0, %y0\n{still}\n%d = dot %p, %wide"), ""));
-    refuses(&sum(&format!("%y = mul %y0, %y0\n{still}"), "%d = dot %p, %wide"));
-    refuses(&sum("%y = mul %y0, %y0", &format!("{still}\n%d = dot %p, %wide")));
+    let still = "%p = cast %yy : f16[16, 16]";
+    refuses(&sum(&format!("%yy = mul %y0, %y0\n{still}\n%d = dot %p, %wide"), ""));
+    refuses(&sum(&format!("%yy = mul %y0, %y0\n{still}"), "%d = dot %p, %wide"));
+    refuses(&sum("%yy = mul %y0, %y0", &format!("{still}\n%d = dot %p, %wide")));
     // Nor does a number that is cast twice.
-    let twice = "%q = cast %y : f16[16, 16]\n%e = dot %q, %wide\n%u = mul %e, %s\n%acc2 = add %acc, %u";
+    let twice = "%q = cast %yy : f16[16, 16]\n%e = dot %q, %wide\n%u = mul %e, %s\n%acc2 = add %acc, %u";
     refuses(&sum("", &format!("{moving}\n{twice}")).replace("add %acc, %m", "add %acc2, %m"));
 }
 
