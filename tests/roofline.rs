@@ -90,6 +90,40 @@ atlas_kernel! {
     }
 }
 
+// Rows and windows by a part of a coordinate.
+atlas_kernel! {
+    kernel quotient(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[n / 64, ..])); }
+    }
+    kernel remainder(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[n % 4, ..])); }
+    }
+    kernel lesser(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[min(n, 3), ..])); }
+    }
+    kernel itself(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[n * 2 - n - n + 5, ..])); }
+    }
+    kernel halves(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) tune { warps: [4] } {
+        for n in grid(tiles(N, 64)) { store(y[n], load(x[span((n / 2) * 64, 64)]).or(0.0)); }
+    }
+    kernel none_of_it(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) tune { warps: [4] } {
+        for n in grid(tiles(N, 64)) {
+            let mut total = zeros::<f32>([64]);
+            for k in 0..size(N) / 64 {
+                total += load(x[span(k * 0, 64)]).or(0.0);
+            }
+            store(y[n], total);
+        }
+    }
+    kernel rounded_down(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[n - n % 1024, ..])); }
+    }
+    kernel shifted(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
+        for n in grid(N) { store(y[n, ..], load(x[size(N) - 1 - n, ..])); }
+    }
+}
+
 fn h200() -> (Machine, &'static Card) {
     let card = Card::named("NVIDIA H200").unwrap();
     (card.machine().unwrap(), card)
@@ -151,6 +185,30 @@ fn a_product_counts_its_operands_once_and_its_operations_all() {
     let exact = least(&multiplied, DType::F32, &[4096, 4096, 4096]);
     assert_eq!((exact.unit, exact.flops), (Unit::MultiplyAdds, bound.flops));
     assert!((exact.us - exact.flops / 66.9e6).abs() < 1e-3, "{exact:?}");
+}
+
+/// An index counts for the places that it comes to, and no others.
+#[test]
+fn parts_of_coordinates_come_to_parts_of_a_dim() {
+    let bound = |def: &'static KernelDef, dims: &[u64]| least(def, DType::F32, dims);
+    let elements = |def: &'static KernelDef, dims: &[u64]| {
+        let bound = bound(def, dims);
+        assert!(!bound.is_open, "{}", def.name);
+        bound.bytes / 4.0
+    };
+    // K, D, N.
+    let (rows, dims) = (4096.0 * 64.0, [4096, 64, 4096]);
+    assert_eq!(elements(&quotient, &dims), rows + 64.0 * 64.0);
+    assert_eq!(elements(&quotient, &[4096, 64, 4097]), rows + 64.0 + 65.0 * 64.0);
+    assert_eq!(elements(&remainder, &dims), rows + 4.0 * 64.0);
+    assert_eq!(elements(&lesser, &dims), rows + 4.0 * 64.0);
+    assert_eq!(elements(&itself, &dims), rows + 64.0);
+    assert_eq!(elements(&shifted, &[4096, 64]), 2.0 * rows);
+    assert_eq!(elements(&halves, &[4096]), 4096.0 + 2048.0);
+    assert_eq!(elements(&none_of_it, &[4096]), 4096.0 + 64.0);
+    // Two parts of one coordinate are not understood, and count for one place.
+    let open = bound(&rounded_down, &dims);
+    assert!(open.is_open && open.bytes / 4.0 == rows + 64.0, "{open:?}");
 }
 
 /// What data decide is not in the bound, and is told.

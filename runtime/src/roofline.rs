@@ -2,7 +2,7 @@
 //!
 //! # Promise
 //!
-//! No launch whose tensors are not in a cache when it starts ends before that.
+//! No launch whose tensors are not in a cache when it starts, and do not overlap, ends before that.
 //!
 //! # Argument
 //!
@@ -12,7 +12,9 @@
 //!
 //! # Breaks it
 //!
-//! Tensors that are in the L2 cache, where they fit it: [`Roofline::fits_l2`] says so.
+//! - Tensors that are in the L2 cache, where they fit it: [`Roofline::fits_l2`] says so.
+//! - One tensor given for two inputs, which is read once. Nothing here knows the arguments, so the promise leaves it out.
+//! - An index that is not all of a dim, such as `n / 64`: tests/roofline.rs::parts_of_coordinates_come_to_parts_of_a_dim.
 
 use crate::compile::build_kernel;
 use crate::error::{CompileFailure, Result};
@@ -36,7 +38,7 @@ pub struct Roofline {
     pub card: &'static Card,
     /// Whether all of the bytes fit the L2 cache, so that a launch which finds them there may be faster.
     pub fits_l2: bool,
-    /// Whether data, or numbers that the caller gives, decide how much more there is to do.
+    /// Whether data, numbers that the caller gives, or indices that are not understood decide how much more there is to do.
     pub is_open: bool,
 }
 

@@ -4,6 +4,7 @@
 //! The CPU device is the reference; each other device runs the config of its own choice and every config of the tune
 //! space, up to a limit. `agrees_with` compares the CPU with a plain f64 loop too. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
 
+mod absolute;
 mod advice;
 mod ahead;
 mod arguments;

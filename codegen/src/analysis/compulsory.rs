@@ -3,7 +3,8 @@
 //! Bytes are those of elements, not of accesses: each element that a launch reads counts once, and each that it writes once, however
 //! often programs come back to it and whichever cache then has it. Products count as the config makes them, padding of tiles included.
 //! Loops and conditions that hang on what stands in memory, or on a number that the caller gives, count for what they do for certain,
-//! which may be nothing; so do elements whose place hangs on these.
+//! which may be nothing; so do elements whose place hangs on these, or on an index that is not understood. Two tensors count as two, though a
+//! caller may give one for both.
 
 use super::expected::Expected;
 use super::formula::{Formula, Numbers};
@@ -13,7 +14,11 @@ use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::BinaryOp;
 use atlas_dsl::{DType, Param};
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// How many operations an index may be made of; nothing is known of others.
+const MOST_DEEP: u32 = 200;
 
 /// What a launch does at the least.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,7 +37,7 @@ pub struct Compulsory {
     pub fma_f64: f64,
     /// All of these multiply-adds, each as one.
     pub products: f64,
-    /// Whether data or numbers of the caller decide how much more it is.
+    /// Whether data, numbers of the caller, or indices that are not understood decide how much more it is.
     pub is_open: bool,
 }
 
@@ -45,8 +50,15 @@ impl Compulsory {
 
 /// What a launch of a lowered kernel does at the least, for these sizes of its dims.
 pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
-    let mut count =
-        Count { k, walk: Walk::new(k, Expected::certain(k)), accesses: Vec::new(), products: Vec::new(), open: false };
+    let mut count = Count {
+        k,
+        walk: Walk::new(k, Expected::certain(k)),
+        accesses: Vec::new(),
+        products: Vec::new(),
+        open: false,
+        places: BTreeMap::new(),
+        depth: 0,
+    };
     let roles: Vec<Vec<Step>> = k.roles.values().map(|role| count.block(role.body, None)).collect();
     let launched = GridExtent::programs(&k.index_map.grid(), dims) as f64;
     let Count { walk, accesses, products, open, .. } = count;
@@ -159,6 +171,9 @@ struct Count<'a> {
     accesses: Vec<Access>,
     products: Vec<Product>,
     open: bool,
+    places: BTreeMap<Value, Option<Spread>>,
+    /// How deep the walk into an index is.
+    depth: u32,
 }
 
 impl Count<'_> {
@@ -243,8 +258,14 @@ impl Count<'_> {
             factors.push(match places {
                 _ if repeats => f.constant(1.0),
                 Some(Spread::One) => f.at_most(dim, len),
-                Some(Spread::Many) => f.size(dim),
-                // Data say where: it may be the same elements each time.
+                Some(Spread::Many(_)) => f.size(dim),
+                Some(Spread::Some { count, step }) => {
+                    let each = f64::from(len).min(step * f64::from(times));
+                    let (each, all) = (f.constant(each), f.size(dim));
+                    let places = f.binary(BinaryOp::Mul, Numbers::Real, count, each);
+                    f.binary(BinaryOp::Min, Numbers::Real, places, all)
+                }
+                // Data say where, or an index that is not understood: it may be the same elements each time.
                 None => {
                     self.open = true;
                     f.at_most(dim, len)
@@ -263,26 +284,116 @@ impl Count<'_> {
         }
     }
 
-    /// Whether a place is one or many over a launch; `None` if data decide.
+    /// How many places an index comes to over a launch; `None` if data decide, or if it is more than sums of multiples of coordinates
+    /// and loop indices, or one part of a coordinate.
     fn places(&mut self, v: Value) -> Option<Spread> {
+        if let Some(known) = self.places.get(&v) {
+            return known.clone();
+        }
+        // By many ways one comes to the same index, and an index may be as long as a kernel.
+        if self.depth == MOST_DEEP {
+            return None;
+        }
+        self.depth += 1;
+        let made = if self.walk.expected.is_open(v) { None } else { self.make_places(v) };
+        self.depth -= 1;
+        self.places.insert(v, made.clone());
+        made
+    }
+
+    fn make_places(&mut self, v: Value) -> Option<Spread> {
         if self.constant(v).is_some() {
             return Some(Spread::One);
         }
-        if self.walk.expected.is_open(v) {
-            return None;
-        }
-        let ValueDef::Result(inst, _) = self.k.values[v].def else { return Some(Spread::Many) };
-        Some(match self.k.insts[inst] {
-            Op::DimSize(_) | Op::DimTiles(..) => Spread::One,
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => return self.places(x),
-            Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, _, a, b) => {
+        let k = self.k;
+        let inst = match k.values[v].def {
+            ValueDef::Result(inst, _) => inst,
+            ValueDef::BlockParam(_, 0) => return Some(Spread::Many([(Source::Index(v), 1.0)].into())),
+            // What a loop carries may be the same in every iteration.
+            _ => return None,
+        };
+        match k.insts[inst] {
+            Op::DimSize(_) | Op::DimTiles(..) => Some(Spread::One),
+            Op::Coordinate(..) => {
+                let axis = self.walk.expected.axis_of(inst).map_or(Source::Index(v), Source::Axis);
+                Some(Spread::Many([(axis, 1.0)].into()))
+            }
+            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => self.places(x),
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), _, a, b) => {
+                let sign = if op == BinaryOp::Sub { -1.0 } else { 1.0 };
                 match (self.places(a)?, self.places(b)?) {
-                    (Spread::One, Spread::One) => Spread::One,
-                    _ => Spread::Many,
+                    (a, Spread::One) => Some(a),
+                    (Spread::One, b) => Some(b.times(sign)),
+                    (Spread::Many(mut all), Spread::Many(others)) => {
+                        for (source, step) in others {
+                            *all.entry(source).or_default() += sign * step;
+                        }
+                        all.retain(|_, step| *step != 0.0);
+                        Some(if all.is_empty() { Spread::One } else { Spread::Many(all) })
+                    }
+                    // Parts of the same coordinate may make up for each other.
+                    _ => None,
                 }
             }
-            _ => Spread::Many,
-        })
+            Op::Binary(BinaryOp::Mul, _, a, b) => match (self.constant(a), self.constant(b)) {
+                (Some(by), _) => self.places(b).map(|s| s.times(by)),
+                (_, Some(by)) => self.places(a).map(|s| s.times(by)),
+                _ => match (self.places(a)?, self.places(b)?) {
+                    (Spread::One, Spread::One) => Some(Spread::One),
+                    (other, Spread::One) if self.is_size(b) => Some(other),
+                    (Spread::One, other) if self.is_size(a) => Some(other),
+                    _ => None,
+                },
+            },
+            Op::Binary(op @ (BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max), _, a, b) => {
+                if let (Some(Spread::One), Some(Spread::One)) = (self.places(a), self.places(b)) {
+                    return Some(Spread::One);
+                }
+                let by = self.constant(b).filter(|by| *by >= 1.0)?;
+                let extent = self.coordinate(a)?;
+                let f = &mut self.walk.formulas;
+                let (count, most) = (f.count(extent), f.constant(by));
+                let count = match op {
+                    BinaryOp::Div => {
+                        let rest = f.constant(by - 1.0);
+                        let up = f.binary(BinaryOp::Add, Numbers::Real, count, rest);
+                        f.binary(BinaryOp::Div, Numbers::I64, up, most)
+                    }
+                    BinaryOp::Rem => f.binary(BinaryOp::Min, Numbers::Real, count, most),
+                    BinaryOp::Min => {
+                        let most = f.constant(by + 1.0);
+                        f.binary(BinaryOp::Min, Numbers::Real, count, most)
+                    }
+                    _ => return None,
+                };
+                Some(Spread::Some { count, step: 1.0 })
+            }
+            _ => None,
+        }
+    }
+
+    /// The size of a dim, which is not 0 where anything runs.
+    fn is_size(&self, v: Value) -> bool {
+        self.root(v).is_some_and(|op| matches!(op, Op::DimSize(_) | Op::DimTiles(..)))
+    }
+
+    /// What a coordinate counts.
+    fn coordinate(&self, v: Value) -> Option<GridExtent> {
+        match self.root(v)? {
+            Op::Coordinate(_, extent) => Some(*extent),
+            _ => None,
+        }
+    }
+
+    /// The operation that makes a number, behind changes of its type.
+    fn root(&self, mut v: Value) -> Option<&Op> {
+        loop {
+            let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
+            match &self.k.insts[inst] {
+                Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => v = *x,
+                op => return Some(op),
+            }
+        }
     }
 
     fn product(&mut self, inst: Inst) -> Option<Step> {
@@ -300,10 +411,34 @@ impl Count<'_> {
 }
 
 /// How many places an access comes to along an axis.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Spread {
     One,
-    Many,
+    /// So many, and how far each is from the next.
+    Some {
+        count: Formula,
+        step: f64,
+    },
+    /// As many as there are: a sum of multiples of coordinates and loop indices, by how often each is taken.
+    Many(BTreeMap<Source, f64>),
+}
+
+/// Where a number that runs comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Axis(u32),
+    Index(Value),
+}
+
+impl Spread {
+    fn times(self, by: f64) -> Spread {
+        match self {
+            _ if by == 0.0 => Spread::One,
+            Spread::One => Spread::One,
+            Spread::Some { count, step } => Spread::Some { count, step: step * by.abs() },
+            Spread::Many(all) => Spread::Many(all.into_iter().map(|(source, step)| (source, step * by)).collect()),
+        }
+    }
 }
 
 /// One program at one place, which stands for some.

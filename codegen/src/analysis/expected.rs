@@ -102,6 +102,11 @@ impl Expected<'_> {
         self.unknowns(v) != 0
     }
 
+    /// The grid axis of a coordinate.
+    pub(super) fn axis_of(&self, coordinate: Inst) -> Option<u32> {
+        self.axes.get(&coordinate).copied()
+    }
+
     /// Notes coordinates and loops. Coordinates stand in the order of their axes: each is of the next axis of its extent,
     /// from `axis` on.
     fn look_around(&mut self, block: Block, axis: &mut usize, depth: u32) {

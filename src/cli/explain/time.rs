@@ -182,8 +182,8 @@ impl Time {
                 text += "         all of it fits the L2 cache: a launch that finds it there may be faster\n";
             }
             if r.is_open {
-                text += "         data or numbers given by value decide how far loops go or what is read: the bound has what is certain, \
-                         and the time by the model assumes 512 elements for each such loop\n";
+                text += "         data, numbers given by value or computed indices decide how far loops go or what is read: the bound has what \
+                         is certain, and the time by the model assumes 512 elements for each such loop\n";
             }
         }
         if let Some((config, share)) = &self.next {

@@ -9,7 +9,7 @@ use atlas_dsl::ir::{Kernel, ValueDef};
 use atlas_dsl::op::{BinaryOp, Op, ReduceOp, UnaryOp};
 use atlas_dsl::reach::constant_float;
 use atlas_dsl::validity::yields;
-use atlas_dsl::{Block, Inst, Value};
+use atlas_dsl::{Block, DType, Inst, Value};
 use cranelift_entity::SecondaryMap;
 
 /// What `x f'(x) / f(x)` comes to at most for exp, exp2 and sigmoid where the result is a normal number: 126 ln 2, and 128 ln 2.
@@ -18,11 +18,28 @@ const OF_EXPONENTS: u32 = 89;
 /// Steps of a value that may be taken up by a scalar argument it is added to.
 const OF_SCALARS: u32 = 4;
 
+/// Steps of the sum of a softmax whose logarithm may be off by as many times 2^-22: 2^-15.
+const OF_SUMS: u32 = 128;
+
+/// What steps are relative to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Scale {
+    /// The value itself.
+    #[default]
+    Value,
+    /// The value, but below 2^-10 they are 2^-24: gelu, its slope, and what is multiplied by these.
+    Small,
+    /// The number 1: logarithms of sums of a softmax, and what is made of these by steps that keep an absolute error.
+    One,
+}
+
 /// How far a value may be off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Error {
     steps: u32,
-    /// It was multiplied by functions that decay, whose arguments' roundings come to [`DECAY`] together.
+    scale: Scale,
+    /// Nothing but functions that decay multiplied it since [`DECAY`] was counted last; their arguments' roundings come to that
+    /// together.
     decays: bool,
     /// The number counts functions that were found not to be approximate since.
     stale: bool,
@@ -38,23 +55,48 @@ impl Error {
         self.steps.saturating_add(if self.decays { DECAY } else { 0 })
     }
 
-    /// The greater of each.
+    /// True of a value that is right.
+    fn is_none(self) -> bool {
+        self.all() == 0 && self.scale == Scale::Value
+    }
+
+    /// That of either. Steps of a value are none of the number 1, nor the other way, so both together are too much.
     fn max(self, other: Error) -> Error {
+        let mixes = (self.scale == Scale::One) != (other.scale == Scale::One) && !self.is_none() && !other.is_none();
         Error {
-            steps: self.steps.max(other.steps),
+            steps: if mixes { u32::MAX } else { self.steps.max(other.steps) },
+            scale: self.scale.max(other.scale),
             decays: self.decays | other.decays,
             stale: self.stale | other.stale,
         }
     }
 
-    /// That of a product.
-    fn plus(self, other: Error) -> Error {
-        let both = if self.decays && other.decays { DECAY } else { 0 };
-        Error {
-            steps: self.steps.saturating_add(other.steps).saturating_add(both),
-            decays: self.decays | other.decays,
-            ..Error::default()
+    /// The same, with [`DECAY`] counted: functions that decay count anew from here.
+    fn counted(self) -> Error {
+        Error { steps: self.all(), decays: false, ..self }
+    }
+
+    /// That of a value of a type. What is rounded to 16 bits has no steps; what is not relative to the value stays that where it is more than
+    /// such a rounding. No f16 is smaller than 2^-24.
+    fn in_elements_of(self, dtype: DType) -> Error {
+        if !dtype.is_half() {
+            return self;
         }
+        let scale = if dtype == DType::F16 && self.scale == Scale::Small { Scale::Value } else { self.scale };
+        Error { scale, ..Error::default() }
+    }
+
+    /// That of a product. Either factor may make the other large again, and more functions that decay may follow.
+    fn times(self, other: Error) -> Error {
+        let steps = self.all().saturating_add(other.all());
+        Error { steps, scale: self.scale.max(other.scale), ..Error::default() }
+    }
+
+    /// That of a sum in which nothing cancels. If both terms decay, one of them counts as a number of its own: a sum that is added to
+    /// itself again and again would be a sum of ever more terms, which only together are not small.
+    fn plus(self, other: Error) -> Error {
+        let (less, more) = if self.steps < other.steps { (self, other) } else { (other, self) };
+        if less.decays && more.decays { less.counted().max(more) } else { less.max(more) }
     }
 }
 
@@ -109,16 +151,16 @@ impl<'a> Errors<'a> {
             let error = match self.transfer(inst).filter(|e| e.all() <= MOST) {
                 Some(error) => Error { stale, ..error },
                 // Whether this is one shows in the next round.
-                None if stale => Error { steps: 0, decays: false, stale },
+                None if stale => Error { stale, ..Error::default() },
                 None => {
                     for source in self.sources(inst) {
                         self.refuse(source, inst);
                     }
-                    Error::of(self.own_steps(inst))
+                    self.own(inst)
                 }
             };
             for &r in &k.results[inst] {
-                self.errors[r] = if k.ty(r).dtype.is_half() { Error::default() } else { error };
+                self.errors[r] = error.in_elements_of(k.ty(r).dtype);
             }
         }
     }
@@ -139,7 +181,7 @@ impl<'a> Errors<'a> {
             for (&p, &v) in params.iter().zip(yields(k, body)) {
                 let (before, mut after) = (self.errors[p], self.errors[p].max(self.errors[v]));
                 // What only moves from one carried value to the next is there after a walk for each: this grows for ever.
-                if after.steps > before.steps && walks > params.len() + 1 {
+                if after.steps > before.steps && walks > params.len() + 1 && after.steps <= MOST {
                     after.steps = MOST - if after.decays { DECAY } else { 0 };
                 }
                 grown |= after != before;
@@ -162,7 +204,7 @@ impl<'a> Errors<'a> {
         let mut open = k.results[source].clone();
         while let Some(v) = open.pop() {
             let error = &mut self.errors[v];
-            if error.all() == 0 || std::mem::replace(&mut error.stale, true) {
+            if error.is_none() || std::mem::replace(&mut error.stale, true) {
                 continue;
             }
             for user in self.uses.get(v) {
@@ -194,7 +236,7 @@ impl<'a> Errors<'a> {
         }
         k.insts[fault].visit_operands(|v| open.push(v));
         while let Some(v) = open.pop() {
-            if self.errors[v].all() == 0 || std::mem::replace(&mut self.met[v], self.walks) == self.walks {
+            if self.errors[v].is_none() || std::mem::replace(&mut self.met[v], self.walks) == self.walks {
                 continue;
             }
             let (inst, at) = match k.values[v].def {
@@ -220,8 +262,16 @@ impl<'a> Errors<'a> {
 
     /// True if what a function makes of its operand's steps is too much whatever its own are.
     fn is_beyond_without(&self, inst: Inst) -> bool {
+        use UnaryOp::{Erf, Exp, Exp2, Rsqrt, Sigmoid, Sqrt, Tanh};
         let own = self.own_steps(inst);
-        self.transfer(inst).is_some_and(|e| e.all() - own > MOST)
+        match self.transfer(inst) {
+            Some(e) => e.all() - own > MOST,
+            // These take any number of steps, but not of something else than their operand.
+            None => matches!(
+                self.kernel.insts[inst],
+                Op::Unary(Exp | Exp2 | Sigmoid | Sqrt | Rsqrt | Tanh | Erf, _) | Op::Binary(BinaryOp::Div, ..)
+            ),
+        }
     }
 
     /// Steps that an operation adds to those of its operands.
@@ -239,44 +289,94 @@ impl<'a> Errors<'a> {
         }
     }
 
+    /// The error that an operation adds to that of its operands.
+    fn own(&self, inst: Inst) -> Error {
+        let steps = self.own_steps(inst);
+        let is_small = matches!(self.kernel.insts[inst], Op::Unary(UnaryOp::Gelu | UnaryOp::GeluSlope, _));
+        let scale = if is_small && steps > 0 { Scale::Small } else { Scale::Value };
+        Error { steps, scale, ..Error::default() }
+    }
+
+    fn error(&self, v: Value) -> Error {
+        Error { stale: false, ..self.errors[v] }
+    }
+
     /// The error of an operation's result; `None` if it magnifies that of an operand without bound.
     fn transfer(&self, inst: Inst) -> Option<Error> {
         let op = &self.kernel.insts[inst];
-        let own = Error::of(self.own_steps(inst));
+        let own = self.own(inst);
+        let e = |v: Value| self.error(v);
         let mut most = Error::default();
-        op.visit_operands(|v| most = most.max(self.errors[v]));
-        let most = Error { stale: false, ..most };
-        if most.all() == 0 {
+        op.visit_operands(|v| most = most.max(e(v)));
+        if most.is_none() {
             return Some(own);
         }
-        let e = |v: Value| Error { stale: false, ..self.errors[v] };
+        if most.scale != Scale::Value && !self.keeps_scale(op, most.scale) {
+            return None;
+        }
         match *op {
-            Op::Unary(UnaryOp::Tanh | UnaryOp::Erf, v) => Some(e(v).plus(own)),
+            Op::Unary(UnaryOp::Tanh | UnaryOp::Erf, v) => Some(e(v).times(own)),
             Op::Unary(UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Sigmoid, v) => {
-                Some(Error::of(e(v).all().saturating_mul(OF_EXPONENTS)).plus(own))
+                Some(Error::of(e(v).all().saturating_mul(OF_EXPONENTS)).times(own))
             }
-            Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, v) => Some(Error::of(e(v).all().div_ceil(2)).plus(own)),
-            Op::Reduce { value, .. } if self.is_long_sum(inst) && self.is_all_decay(value) => Some(Error::default()),
-            Op::Binary(BinaryOp::Mul, a, b) => Some(self.product(inst, a, b)),
-            Op::Binary(BinaryOp::Div, a, b) => Some(e(a).plus(e(b)).plus(own)),
+            Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, v) => Some(Error::of(e(v).all().div_ceil(2)).times(own)),
+            // Whatever the sum is, its relative error is the absolute one of its logarithm.
+            Op::Unary(UnaryOp::Log, v) if self.facts.is_softmax_sum(v) && most.all() <= OF_SUMS => {
+                Some(Error { scale: Scale::One, ..most.counted() })
+            }
+            Op::Reduce { op: ReduceOp::Sum, .. } => self.keeps(inst, op).then(|| most.counted()),
+            Op::Binary(BinaryOp::Mul, a, b) => Some(self.product(a, b)),
+            Op::Binary(BinaryOp::Div, a, b) => Some(e(a).times(e(b)).times(own)),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, ..) if most.scale == Scale::One => Some(most),
             Op::Binary(BinaryOp::Add, a, b) if self.is_taken_up(a, b) || self.is_taken_up(b, a) => {
-                Some(most.plus(Error::of(most.all())))
+                Some(most.times(Error::of(most.all())))
             }
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.keeps(inst, op).then(|| e(a).plus(e(b))),
+            // What products of matrices are made of was rounded for them.
+            Op::Dot { acc: None, .. } if most.all() == 0 => Some(Error::default()),
+            Op::Dot { acc: Some(acc), .. } if most.all() == 0 && e(acc).is_none() => Some(Error::default()),
+            Op::Dot { acc: Some(acc), .. } => self.keeps(inst, op).then(|| e(acc)),
             ref op => self.keeps(inst, op).then_some(most),
         }
     }
 
-    fn product(&self, inst: Inst, a: Value, b: Value) -> Error {
-        let [of_a, of_b] = [a, b].map(|v| Error { stale: false, ..self.errors[v] });
-        // The roundings of all arguments count at once, and in a long sum no more than its own.
-        let decayed = |error: Error| Error { decays: error.decays || !self.is_long_sum(inst), ..error };
+    /// True of operations that make of an absolute error no more than their own factors do: it would be a large part of what is
+    /// inverted, rooted or added up.
+    fn keeps_scale(&self, op: &Op, scale: Scale) -> bool {
+        let is_small = scale == Scale::Small;
+        match *op {
+            Op::Binary(BinaryOp::Mul, a, b) => is_small || self.error(a).is_none() || self.error(b).is_none(),
+            Op::Binary(BinaryOp::Div, _, by) if is_small => self.error(by).scale == Scale::Value,
+            Op::Binary(BinaryOp::Div, _, by) => self.error(by).is_none(),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => {
+                !is_small && (self.error(a).is_none() || self.error(b).is_none())
+            }
+            Op::Dot { acc, .. } => is_small && acc.is_none_or(|acc| self.error(acc).scale == Scale::Value),
+            Op::Reduce { op, .. } => op != ReduceOp::Sum,
+            Op::Binary(BinaryOp::Min | BinaryOp::Max, ..)
+            | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _)
+            | Op::Cast(..)
+            | Op::Select { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose(_)
+            | Op::Other { .. }
+            | Op::Store { .. }
+            | Op::Yield(_) => true,
+            _ => false,
+        }
+    }
+
+    fn product(&self, a: Value, b: Value) -> Error {
+        // The roundings of all arguments count at once.
+        let decayed = |v: Value| Error { decays: true, ..self.error(v) };
         if self.is_all_decay(b) {
-            return decayed(of_a);
+            return decayed(a);
         }
         if self.is_all_decay(a) {
-            return decayed(of_b);
+            return decayed(b);
         }
-        of_a.plus(of_b)
+        self.error(a).times(self.error(b))
     }
 
     /// True of a function that decays and is approximate, of an argument that is right.
@@ -285,15 +385,12 @@ impl<'a> Errors<'a> {
         own > 0 && self.errors[v].all() == own && self.facts.decays(v)
     }
 
-    fn is_long_sum(&self, inst: Inst) -> bool {
-        self.kernel.results[inst].iter().all(|&r| self.facts.is_long_sum(r))
-    }
-
     /// True if a scalar argument takes up the error of what is never negative: only if it is negative itself do they cancel.
     fn is_taken_up(&self, v: Value, by: Value) -> bool {
         let scalar = self.kernel.def_op(seen_through(self.kernel, by));
         matches!(scalar, Some((_, Op::ScalarParam(_))))
             && self.facts.has_no_sign(v)
+            && self.errors[v].scale == Scale::Value
             && self.errors[v].all() <= OF_SCALARS
     }
 
@@ -304,7 +401,7 @@ impl<'a> Errors<'a> {
             Op::Cast(to, _) => to.is_float(),
             Op::Unary(op, _) => matches!(op, UnaryOp::Neg | UnaryOp::Abs),
             Op::Binary(op, a, b) => self.binary_keeps(*op, *a, *b) || absorbs(),
-            Op::Select { cond, .. } => self.errors[*cond].all() == 0,
+            Op::Select { cond, .. } => self.errors[*cond].is_none(),
             Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.facts.has_no_sign(*value),
             Op::Dot { a, b, .. } => self.errors[*a].all() == 0 && self.errors[*b].all() == 0 && absorbs(),
             Op::Broadcast { .. }
@@ -325,7 +422,7 @@ impl<'a> Errors<'a> {
                 let k = self.kernel;
                 // An error of the argument is magnified far from 0, the function's own is not.
                 let saturates = |v| match k.def_op(seen_through(k, v)) {
-                    Some((_, Op::Unary(UnaryOp::Erf | UnaryOp::Tanh, x))) => self.errors[*x].all() == 0,
+                    Some((_, Op::Unary(UnaryOp::Erf | UnaryOp::Tanh, x))) => self.errors[*x].is_none(),
                     _ => false,
                 };
                 let one = |v| constant_float(k, seen_through(k, v)).is_some_and(|c| c.abs() == 1.0);

@@ -1,16 +1,13 @@
 //! What is known of values whatever the forms of functions: which have no sign, and whose errors a rounding takes up.
 
 use super::super::Uses;
-use super::DECAY;
+use super::views::View;
 use atlas_dsl::ir::Kernel;
 use atlas_dsl::op::{BinaryOp, Op, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::reach::constant_float;
 use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, Inst, Value};
 use cranelift_entity::SecondaryMap;
-
-/// Terms of a sum whose roundings, in some order, come to what functions that decay are off by: 64 steps, of four roundings each.
-const LONG: u64 = 4 * DECAY as u64 + 1;
 
 /// Facts of a kernel's values. What a loop carries has a property if what it starts as has it, and the body's result has
 /// it whenever what is carried has.
@@ -19,7 +16,11 @@ pub(super) struct Facts<'a> {
     uses: &'a Uses,
     no_sign: SecondaryMap<Value, bool>,
     absorbs: SecondaryMap<Value, bool>,
-    long: SecondaryMap<Value, bool>,
+    softmax: SecondaryMap<Value, bool>,
+    /// The loops in whose iterations a value may differ, as bits by how many loops are around each.
+    varies: SecondaryMap<Value, u64>,
+    /// How many loops are around the block that is walked.
+    depth: u32,
     walked: SecondaryMap<Block, bool>,
 }
 
@@ -30,7 +31,9 @@ impl<'a> Facts<'a> {
             uses,
             no_sign: SecondaryMap::new(),
             absorbs: SecondaryMap::new(),
-            long: SecondaryMap::new(),
+            softmax: SecondaryMap::new(),
+            varies: SecondaryMap::new(),
+            depth: 0,
             walked: SecondaryMap::new(),
         };
         facts.block(kernel.body);
@@ -48,41 +51,46 @@ impl<'a> Facts<'a> {
         self.absorbs[v]
     }
 
-    /// True if a value sums, in reductions of at least [`LONG`] terms each, exponentials of differences to a maximum, perhaps
-    /// multiplied by others of these: the sum of a softmax.
-    pub(super) fn is_long_sum(&self, v: Value) -> bool {
-        self.long[v]
+    /// True if a value is the sum of a softmax: it adds up exponentials of differences to a maximum, perhaps multiplied by others
+    /// of these.
+    pub(super) fn is_softmax_sum(&self, v: Value) -> bool {
+        self.softmax[v]
     }
 
     /// True of an exponential of a difference to a maximum, which is never above 1. The maximum may be replaced by a finite
     /// number where it is -infinity: what it is the maximum of is -infinity there, and the exponential 0.
     pub(super) fn decays(&self, v: Value) -> bool {
         let k = self.kernel;
-        let of = |v: Value| seen_through(k, v);
-        let Some((_, &Op::Unary(UnaryOp::Exp | UnaryOp::Exp2, x))) = k.def_op(of(v)) else { return false };
-        let Some((_, &Op::Binary(BinaryOp::Sub, a, b))) = k.def_op(of(x)) else { return false };
-        let is_above = |b: Value| {
-            of(b) == of(a)
-                || matches!(k.def_op(of(b)), Some((_, &Op::Reduce { op: ReduceOp::Max, value, .. })) if of(value) == of(a))
+        let of = |v: Value| View::of(k, v);
+        let Some((_, &Op::Unary(UnaryOp::Exp | UnaryOp::Exp2, x))) = k.def_op(of(v).root) else { return false };
+        let Some((_, &Op::Binary(BinaryOp::Sub, a, b))) = k.def_op(of(x).root) else { return false };
+        let a = of(a);
+        // Each element has to be above that at its own place: a row is not above the same numbers as a column.
+        let is_above = |b: &View| {
+            *b == a
+                || match k.def_op(b.root) {
+                    Some((_, Op::Reduce { op: ReduceOp::Max, value, axes })) => b.covers(k, *value, axes, &a),
+                    _ => false,
+                }
         };
         let top = self.before_finite(of(b));
-        match k.def_op(top) {
-            Some((_, &Op::Binary(BinaryOp::Max, p, q))) => is_above(p) || is_above(q),
-            _ => top != of(a) && is_above(top),
+        match k.def_op(top.root) {
+            Some((_, &Op::Binary(BinaryOp::Max, p, q))) => is_above(&top.operand(k, p)) || is_above(&top.operand(k, q)),
+            _ => top != a && is_above(&top),
         }
     }
 
     /// The value itself, or `m` of `select(m == -infinity, c, m)` with a finite `c`.
-    fn before_finite(&self, v: Value) -> Value {
+    fn before_finite(&self, v: View) -> View {
         let k = self.kernel;
-        let of = |v: Value| seen_through(k, v);
-        let Some((_, &Op::Select { cond, on_true, on_false })) = k.def_op(v) else { return v };
-        let Some((_, &Op::Compare(Predicate::Eq, x, y))) = k.def_op(of(cond)) else { return v };
-        let m = of(on_false);
-        let is_least = |w: Value| constant_float(k, of(w)) == Some(f64::NEG_INFINITY);
-        let asks = (of(x) == m && is_least(y)) || (of(y) == m && is_least(x));
-        let is_finite = constant_float(k, of(on_true)).is_some_and(f64::is_finite);
-        if asks && is_finite { m } else { v }
+        let Some((_, &Op::Select { cond, on_true, on_false })) = k.def_op(v.root) else { return v };
+        let condition = v.operand(k, cond);
+        let Some((_, &Op::Compare(Predicate::Eq, x, y))) = k.def_op(condition.root) else { return v };
+        let m = v.operand(k, on_false);
+        let constant = |w: Value| constant_float(k, View::of(k, w).root);
+        let asks = |x: Value, least: Value| condition.operand(k, x) == m && constant(least) == Some(f64::NEG_INFINITY);
+        let is_finite = constant(on_true).is_some_and(f64::is_finite);
+        if (asks(x, y) || asks(y, x)) && is_finite { m } else { v }
     }
 
     fn block(&mut self, block: Block) {
@@ -96,9 +104,17 @@ impl<'a> Facts<'a> {
                 // Integers wrap.
                 self.no_sign[r] = k.ty(r).dtype.is_float() && self.makes_no_sign(&k.insts[inst]);
                 self.absorbs[r] = self.makes_absorbing(&k.insts[inst]);
-                self.long[r] = self.makes_long_sum(&k.insts[inst]);
+                self.softmax[r] = self.makes_softmax_sum(&k.insts[inst]);
+                let mut varies = 0;
+                k.insts[inst].visit_operands(|v| varies |= self.varies[v]);
+                self.varies[r] = varies;
             }
         }
+    }
+
+    /// The bit of a loop that has so many around it.
+    fn bit(depth: u32) -> u64 {
+        1u64.checked_shl(depth).unwrap_or(0)
     }
 
     fn loop_(&mut self, inst: Inst, inits: &[Value], body: Block) {
@@ -106,27 +122,36 @@ impl<'a> Facts<'a> {
         let params = &k.blocks[body].params[1..];
         let again = std::mem::replace(&mut self.walked[body], true);
         for (&p, &v) in params.iter().zip(inits) {
-            let starts = (self.no_sign[v], self.chains(v), self.long[v]);
+            let starts = (self.no_sign[v], self.chains(v), self.softmax[v]);
             // What an earlier walk lost stays lost, so that loops in loops are not walked by powers of two.
-            let kept = if again { (self.no_sign[p], self.absorbs[p], self.long[p]) } else { (true, true, true) };
-            (self.no_sign[p], self.absorbs[p], self.long[p]) =
+            let kept = if again { (self.no_sign[p], self.absorbs[p], self.softmax[p]) } else { (true, true, true) };
+            (self.no_sign[p], self.absorbs[p], self.softmax[p]) =
                 (starts.0 && kept.0, starts.1 && kept.1, starts.2 && kept.2);
         }
+        let mut around = 0;
+        k.insts[inst].visit_operands(|v| around |= self.varies[v]);
+        for &p in &k.blocks[body].params {
+            self.varies[p] = around | Self::bit(self.depth);
+        }
         loop {
+            self.depth += 1;
             self.block(body);
+            self.depth -= 1;
             let mut lost = false;
             for (&p, &v) in params.iter().zip(yields(k, body)) {
-                let before = (self.no_sign[p], self.absorbs[p], self.long[p]);
-                let after = (before.0 && self.no_sign[v], before.1 && self.chains(v), before.2 && self.long[v]);
+                let before = (self.no_sign[p], self.absorbs[p], self.softmax[p]);
+                let after = (before.0 && self.no_sign[v], before.1 && self.chains(v), before.2 && self.softmax[v]);
                 lost |= after != before;
-                (self.no_sign[p], self.absorbs[p], self.long[p]) = after;
+                (self.no_sign[p], self.absorbs[p], self.softmax[p]) = after;
             }
             if !lost {
                 break;
             }
         }
+        let left = yields(k, body).iter().fold(around, |all, &v| all | self.varies[v]) & !Self::bit(self.depth);
         for (&r, &p) in k.results[inst].iter().zip(params) {
-            (self.no_sign[r], self.absorbs[r], self.long[r]) = (self.no_sign[p], self.absorbs[p], self.long[p]);
+            self.varies[r] = left;
+            (self.no_sign[r], self.absorbs[r], self.softmax[r]) = (self.no_sign[p], self.absorbs[p], self.softmax[p]);
         }
     }
 
@@ -176,16 +201,11 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn makes_long_sum(&self, op: &Op) -> bool {
-        let of = |v: Value| self.long[v];
+    fn makes_softmax_sum(&self, op: &Op) -> bool {
+        let of = |v: Value| self.softmax[v];
         match *op {
             Op::Splat { value, dtype, .. } => dtype.is_float() && value == 0.0,
-            Op::Reduce { op: ReduceOp::Sum, value, ref axes } => {
-                let shape = &self.kernel.ty(value).shape;
-                let terms: u64 =
-                    axes.iter().filter_map(|&a| shape.get(usize::from(a))).map(|&n| u64::from(n)).product();
-                terms >= LONG && self.decays(value)
-            }
+            Op::Reduce { op: ReduceOp::Sum, value, .. } => self.decays(value),
             Op::Binary(BinaryOp::Add, a, b) => of(a) && of(b),
             Op::Binary(BinaryOp::Mul, a, b) => (of(a) && self.decays(b)) || (of(b) && self.decays(a)),
             Op::Broadcast { value, .. } | Op::Reshape { value, .. } | Op::Transpose(value) => of(value),
@@ -193,26 +213,36 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// True of what absorbs and has one use, or is 0: what two uses make of one term may cancel.
+    /// True of what absorbs and is used once, or is 0: what two uses make of one term may cancel.
     fn chains(&self, v: Value) -> bool {
-        self.absorbs[v] && (self.uses.get(v).len() == 1 || constant_float(self.kernel, v) == Some(0.0))
+        self.absorbs[v] && (self.is_used_once(v) || constant_float(self.kernel, v) == Some(0.0))
     }
 
-    /// True of what is cast to 16 bits, for one use.
+    /// True of one use for each time that a value is computed: a use in a loop that the value is not computed in is many.
+    fn is_used_once(&self, v: Value) -> bool {
+        matches!(self.uses.get(v), [one] if one.block == self.uses.def_block(self.kernel, v))
+    }
+
+    /// True of what is cast to 16 bits, for one use. Loops around it must make another number of it in each iteration, and no
+    /// other cast the same one: a number that is cast twice is still one number.
     fn is_rounded(&self, v: Value) -> bool {
-        self.uses.get(v).len() == 1
-            && match self.kernel.def_op(v) {
-                Some((_, Op::Cast(to, wide))) => to.is_half() && !self.kernel.ty(*wide).dtype.is_half(),
+        let k = self.kernel;
+        let is_cast = |inst: Inst| matches!(&k.insts[inst], Op::Cast(to, _) if to.is_half());
+        self.is_used_once(v)
+            && match k.def_op(v) {
+                Some((_, &Op::Cast(to, wide))) => {
+                    to.is_half()
+                        && !k.ty(wide).dtype.is_half()
+                        && self.varies[wide] == Self::bit(self.depth).wrapping_sub(1)
+                        && self.uses.get(wide).iter().filter(|u| is_cast(u.inst)).take(2).count() == 1
+                }
                 Some((_, &(Op::Transpose(v) | Op::Reshape { value: v, .. }))) => self.is_rounded(v),
                 _ => false,
             }
     }
 }
 
-/// A value behind broadcasts and reshapes.
-pub(super) fn seen_through(kernel: &Kernel, mut v: Value) -> Value {
-    while let Some((_, &(Op::Broadcast { value, .. } | Op::Reshape { value, .. }))) = kernel.def_op(v) {
-        v = value;
-    }
-    v
+/// A value behind changes of shape.
+pub(super) fn seen_through(kernel: &Kernel, v: Value) -> Value {
+    View::of(kernel, v).root
 }

@@ -3,26 +3,32 @@
 //!
 //! # Promise
 //! The approximate forms of the functions and quotients that [`Approximations`] calls so change what the kernel writes to a 16-bit
-//! tensor by a relative error of at most 2^-12, that of a rounding to f16 or less; gelu and its slope where they are
-//! below 2^-10 by 2^-24, and `1 + erf` and `1 + tanh` by 2^-23, which is what roundings near 1 make, times what these are multiplied by. A number
-//! that is cast to 16 bits is changed no more than that either, whatever is made of it then. Four things count as no change:
+//! tensor, and every number that it casts to 16 bits, by a relative error of at most 2^-12, that of a rounding to f16 or less. Three
+//! results have an absolute error instead. It comes to what is written multiplied by what they are multiplied and divided by:
 //!
-//! - what an element would be had numbers that the kernel casts to 16 bits for a product of matrices alone been off by 2^-12;
+//! - gelu and its slope, where they are below 2^-10: 2^-24;
+//! - `1 + erf` and `1 + tanh`: 2^-23, which is what roundings near 1 make of the precise form;
+//! - the logarithm of the sum of a softmax, with what is added to it: 2^-15.
+//!
+//! The first and the third are never inverted, rooted or added up by a reduction, nor the argument of a function, not even after a cast to
+//! bf16 (the third: to f16). Products of matrices take them as they were cast. Three things count as no change:
+//!
+//! - what an element would be had numbers that the kernel casts to 16 bits for a product of matrices alone been off by 2^-12, each number
+//!   once;
 //! - what it would be had scalar arguments that are added to what is never negative been off by 2^-19;
 //! - in a product that a loop carries, 2^-22 for each factor that is an exponential of a difference to a running maximum,
-//!   which the roundings of the precise form come to as well;
-//! - in a sum of at least 257 such exponentials, perhaps multiplied by others, 2^-16, which roundings to f32 come to in the worst order
-//!   of its terms.
+//!   which the roundings of the precise form come to as well.
 //!
 //! What the kernel writes to other tensors, but for what casts to 16 bits make of it, they do not change. Numbers below 2^-126
 //! count as 0.
 //!
 //! # Argument
-//! A function that a wider tensor depends on, by a way without a rounding to 16 bits, is precise, and so is one that a comparison, a whole number,
-//! `floor` or `round` depends on: a quotient that is exact, 1 say, must not fall below it (`dependence`).
+//! A function that a wider tensor depends on, by a way without a rounding to 16 bits, is precise, and so is one that a comparison, a whole
+//! number, `floor` or `round` depends on: a quotient that is exact, 1 say, must not fall below it (`dependence`).
 //!
-//! For the others every value has a number of steps of 2^-22 that bounds its relative error, counted from operands to
-//! results. An approximate form (`math::approximate`, codegen/tests/math.rs) has steps of its own:
+//! For the others every value has a number of steps of 2^-22 that bounds its error, counted from operands to results. Steps are relative
+//! to the value itself; gelu and its slope have a smaller *scale*, and logarithms of sums that of the number 1. An approximate form
+//! (`math::approximate`, codegen/tests/math.rs) has steps of its own:
 //!
 //! - 1 for exp2, sqrt, rsqrt and a division, whose instructions the ISA bounds by 2^-22;
 //! - 32 for exp and sigmoid: the argument is multiplied by log2(e), and a rounding of the product is magnified by its size;
@@ -32,28 +38,38 @@
 //! What an operation makes of its operands' steps:
 //!
 //! - a product or quotient has those of both;
-//! - exp, exp2 and sigmoid, approximate or not, have 89 times those of the argument, since `x f'(x) / f(x)` is at most that where the result is a
-//!   normal number; tanh and erf have those of the argument, for which it is at most 1; roots have half;
+//! - exp, exp2 and sigmoid, approximate or not, have 89 times those of the argument, since `x f'(x) / f(x)` is at most that where the
+//!   result is a normal number; tanh and erf have those of the argument, for which it is at most 1; roots have half;
 //! - choices, the greater and the lesser, reductions by these, and changes of shape have the most of their operands;
 //! - so has a sum whose terms cannot cancel, that is, have no sign. Nothing is assumed of the sign of what is loaded; what a
-//!   loop carries has none if it starts with none and no iteration gives it one (`facts`). `1 + erf` and `1 + tanh` have the step of the function, since both are computed from their distance to 1, to
-//!   which the precise form is rounded as well; steps of the argument are magnified there;
+//!   loop carries has none if it starts with none and no iteration gives it one (`facts`). `1 + erf` and `1 + tanh` have the step of the
+//!   function, since both are computed from their distance to 1, to which the precise form is rounded as well; steps of the argument are
+//!   magnified there;
 //! - so has a sum of terms that *absorb*. Each is a sum of products with a factor that the kernel casts to 16 bits for it alone, so
-//!   an error of the term is one of that cast. A second use of the cast, or of a term, would see another error, so there must be none;
-//! - what is never negative and has at most 4 steps has twice as many after a scalar argument is added. Where they cancel, the argument is at least half as
-//!   large, and the error is one of the argument; elsewhere the sum is half as large as either;
-//! - a product with `exp(a - max(a, ..))` or exp2 of it has the steps of the other factor, and 64 once for any number of such factors. Their exponents are never positive.
-//!   Those of any term of a sum that counts add up to less than 254 binades, and so their roundings to twice what one exponential has;
-//! - a reduction of at least 257 of these has none, and gets none from such a factor: 64 steps are 256 roundings;
-//! - a value of 16 bits has none, for it is rounded;
+//!   an error of the term is one of that cast. A second use of the cast, or of a term, would see another error, so there must be none:
+//!   no use in a loop in which it is not computed, no other cast of the same number, and no loop around it in which that number stays
+//!   the same;
+//! - what is never negative and has at most 4 steps has twice as many after a scalar argument is added. Where they cancel, the argument is
+//!   at least half as large, and the error is one of the argument; elsewhere the sum is half as large as either;
+//! - a product with `exp(a - max(a, ..))` or exp2 of it, each element with that at its own place, has the steps of the other factor, and 64
+//!   once for any number of such factors. Their exponents are never positive. While nothing else multiplies the product, those of any term
+//!   that counts add up to less than 254 binades, and so their roundings to twice what one exponential has. What else multiplies it, a
+//!   reduction, and a sum of two such products, each may make it large again: there the 64 are steps, and count anew from then on. (A loop
+//!   that adds such a product to itself doubles its terms, which are small only one by one.);
+//! - the logarithm of the sum of a softmax has an absolute error of the relative one of the sum: `log(s (1 + e)) = log(s) + log(1 + e)`,
+//!   whatever the sum is and however many of its terms are 0;
+//! - a value of 16 bits has none, for it is rounded, but keeps its scale if its error may be more than that rounding;
 //! - what a loop carries has the most of what it starts as and of what the body leaves, by iterating up. What still grows after a
 //!   walk for each carried value grows for ever, and has the most there is at once.
 //!
-//! Anything else magnifies: other sums, comparisons, conversions to integers, logarithms, sines, products of matrices, gelu
-//! far below 0, and its slope beside its root. If it meets a step, or if a value comes to more than [`MOST`], that is a fault. Every function that its operands have a step of becomes precise,
-//! and the function at fault too, unless its operands' steps alone are too many. All faults of a walk are decided in one round, but for those of
-//! *stale* numbers, which count a function that became precise since. A walk in which no function became precise has no stale numbers, meets no fault, and
-//! is the last. A value has a step only of a function or of an operand that has one, so a walk back
+//! Of another scale than the value's, errors are kept by choices, changes of shape, and a product or quotient with a divisor of the value's
+//! scale; those of the number 1 by a sum, product or quotient with what is right. Both scales never meet.
+//!
+//! Anything else magnifies: other sums, comparisons, conversions to integers, logarithms, sines, products of matrices. If it meets a
+//! step, or if a value comes to more than [`MOST`], that is a fault. Every function that its operands have a step of becomes precise,
+//! and the function at fault too, unless its operands' steps alone are too many. All faults of a walk are decided in one round, but for
+//! those of *stale* numbers, which count a function that became precise since. A walk in which no function became precise has no stale
+//! numbers, meets no fault, and is the last. A value has a step only of a function or of an operand that has one, so a walk back
 //! along such values meets one of them at least; the first fault of a round is not stale, so each round leaves fewer approximate functions.
 //!
 //! # Breaks it
@@ -66,6 +82,8 @@
 //! - One tanh that a sum and a product read, another that a product alone reads: `functions_are_judged_apart` below.
 //! - Steps of what one function's fault made precise, counted still: `a_fault_spares_what_it_does_not_depend_on` below.
 //! - A cast that is read twice, a factor that does not fall off: `what_is_rounded_for_a_product_takes_up_errors` below.
+//! - An absolute error that is inverted or added up, a cast that a loop uses again, a row less its column, a product that is scaled in
+//!   between, a sum of few exponentials: tests/agreement/absolute.rs, and the tests below.
 //! - `log(x)` near 1, divided by `x - 1`: tests/agreement/arguments.rs::a_logarithm_near_one_keeps_its_digits on a GPU, and
 //!   codegen/tests/math.rs, which bounds every approximate form with the hardware as far off as the ISA lets it.
 
@@ -73,6 +91,7 @@ mod errors;
 mod facts;
 #[cfg(test)]
 mod tests;
+mod views;
 
 use super::Uses;
 use super::dependence::Dependence;
@@ -88,8 +107,8 @@ use facts::Facts;
 /// Steps of 2^-22 that a relative error may come to.
 const MOST: u32 = 1024;
 
-/// Steps that the roundings of arguments come to in a product of exponentials of which none is above 1. They grow with the sum
-/// of the exponents, which for any term of a sum that counts is at most 253 binades: twice what they are in one exponential.
+/// Steps that the roundings of arguments come to in a product of exponentials of which none is above 1, and of nothing else. They grow with
+/// the sum of the exponents, which for any term of a sum that counts is at most 253 binades: twice what they are in one exponential.
 const DECAY: u32 = 64;
 
 /// What is to be said of a function that has an approximate form.

@@ -147,20 +147,157 @@ fn what_is_rounded_for_a_product_takes_up_errors() {
 }
 
 #[test]
-fn a_long_sum_of_a_softmax_is_right_to_its_roundings() {
-    let log_sum_exp = |n: u32, f: &str, from: &str| {
+fn a_logarithm_of_a_softmax_has_the_absolute_error_of_its_sum() {
+    let of_sum = |n: u32, f: &str, from: &str, then: &str| {
         format!(
             "%x2 = broadcast %t : f32[{n}, 16]\n%m = reduce max %x2 axes [0]\n%b = broadcast {from} : f32[{n}, 16]\n\
-             %d = sub %x2, %b\n%e = {f} %d\n%s = reduce sum %e axes [0]\n%l = log %s\n%r = reshape %l : f32[16]\n\
-             %v = add %r, %t"
+             %d = sub %x2, %b\n%e = {f} %d\n%s = reduce sum %e axes [0]\n{then}\n%r = reshape %l : f32[16]\n%v = add %r, %t"
         )
     };
-    tolerates(&log_sum_exp(512, "exp", "%m"));
-    tolerates(&log_sum_exp(512, "exp2", "%m"));
-    refuses(&log_sum_exp(256, "exp", "%m"));
-    // Of others nothing says how large the exponents are of terms that count.
-    refuses(&log_sum_exp(512, "exp", "%one"));
-    refuses(&log_sum_exp(512, "sigmoid", "%m"));
+    let log_sum_exp = |n, f, from| of_sum(n, f, from, "%l = log %s");
+    // However many terms there are, and however many of them are 0.
+    for n in [2, 512] {
+        tolerates(&log_sum_exp(n, "exp", "%m"));
+        tolerates(&log_sum_exp(n, "exp2", "%m"));
+        refuses(&log_sum_exp(n, "exp", "%one"));
+        refuses(&log_sum_exp(n, "sigmoid", "%m"));
+        // The sum itself is off by what its terms are.
+        refuses(&of_sum(n, "exp", "%m", "%u = splat 1.0 : f32[1, 16]\n%l = sub %s, %u"));
+        tolerates(
+            &of_sum(n, "exp", "%m", "%u = splat 1.0 : f32[1, 16]\n%l = div %u, %s").replace("add %r, %t", "mul %r, %t"),
+        );
+    }
+    // A scale and a shift keep an absolute error; an inverse, a function and another error do not.
+    let then = |then: &str| of_sum(16, "exp2", "%m", &format!("%k = log %s\n{then}"));
+    tolerates(&then("%hh = add %k, %k0\n%l = mul %hh, %m").replace("%k = log", "%k0 = abs %m\n%k = log"));
+    tolerates(&then("%c = splat 2.0 : f32[1, 16]\n%q = max %k, %c\n%l = neg %q"));
+    for what in ["%l = div %m, %k", "%l = exp %k", "%l = mul %k, %k", "%l = add %k, %k", "%l = sqrt %k", "%l = log %k"]
+    {
+        let verdicts = approximate(&then(what));
+        assert!(!verdicts[0], "{what}");
+    }
+    let verdicts = approximate(&then("%o = sigmoid %m\n%l = max %k, %o"));
+    assert!(!verdicts[0] && !verdicts[1], "{verdicts:?}");
+    // So is what is rounded to 16 bits.
+    assert!(!approximate(&then("%hh = cast %k : f16[1, 16]\n%g = cast %hh : f32[1, 16]\n%l = div %m, %g"))[0]);
+}
+
+#[test]
+fn gelu_far_below_zero_is_a_factor_alone() {
+    for f in ["gelu", "gelu_slope"] {
+        let of = |then: &str| format!("%g = {f} %t\n{then}");
+        for then in [
+            "%v = mul %g, %t",
+            "%v = mul %g, %g",
+            "%v = div %g, %t",
+            "%v = max %g, %one",
+            "%m = mul %g, %t\n%v = neg %m",
+            "%a = abs %g\n%m = reduce max %a axes [0]\n%v = broadcast %m : f32[16]",
+        ] {
+            assert!(approximate(&of(then))[0], "{f}: {then}");
+        }
+        for then in [
+            "%v = div %one, %g",
+            "%u = mul %t, %t\n%hh = mul %g, %u\n%v = div %g, %hh",
+            "%a = abs %g\n%v = sqrt %a",
+            "%a = mul %g, %g\n%v = rsqrt %a",
+            "%v = exp %g",
+            "%v = tanh %g",
+            "%a = abs %g\n%v = add %a, %one",
+            "%a = abs %g\n%s = reduce sum %a axes [0]\n%v = broadcast %s : f32[16]",
+            "%m = mul %g, %g\n%s = reduce sum %m axes [0]\n%r = rsqrt %s\n%b = broadcast %r : f32[16]\n%v = mul %g, %b",
+            // A bf16 may be smaller than the error is.
+            "%hh = cast %g : bf16[16]\n%a = cast %hh : f32[16]\n%v = div %one, %a",
+        ] {
+            let verdicts = approximate(&of(then));
+            assert!(!verdicts[0], "{f}: {then}");
+            // What meets it is right about its own part.
+            assert!(verdicts[1..].iter().all(|&v| v), "{f}: {then}");
+        }
+    }
+    tolerates("%g = gelu %t\n%hh = cast %g : f16[16]\n%a = cast %hh : f32[16]\n%v = div %one, %a");
+    // Products of matrices take it as it was rounded.
+    let product = |then: &str| {
+        format!(
+            "%g = gelu %t\n%wide = broadcast %g : f32[16, 16]\n%hh = cast %wide : bf16[16, 16]\n%yy = broadcast %t : f32[16, 16]\n\
+             %x2 = cast %yy : bf16[16, 16]\n{then}\n%f = reduce max %d axes [0]\n%v = reshape %f : f32[16]"
+        )
+    };
+    tolerates(&product("%d = dot %hh, %x2"));
+    // It is no small error of what is cast beside it.
+    assert!(!approximate(&product("%c = dot %x2, %x2\n%e = mul %c, %wide\n%d = dot %x2, %x2 acc %e"))[0]);
+}
+
+/// What a loop uses again and again is one number, whose error is the same each time.
+#[test]
+fn what_is_rounded_outside_of_a_loop_takes_up_nothing() {
+    let sum = |before: &str, cast: &str| {
+        format!(
+            "%nil = splat 0 : f32[16, 16]\n%y0 = broadcast %t : f32[16, 16]\n%wide = cast %y0 : f16[16, 16]\n{before}\n\
+             %v2 = loop %j in %from..%to carry (%acc = %nil) {{\n%jf = cast %j : f32\n%b = broadcast %jf : f32[16, 16]\n\
+             %s = sin %b\n{cast}\n%m = mul %d, %s\n%o = add %acc, %m\nyield %o\n}}\n\
+             %f = reduce max %v2 axes [0]\n%v = reshape %f : f32[16]"
+        )
+    };
+    let moving = "%yy = mul %y0, %b\n%p = cast %yy : f16[16, 16]\n%d = dot %p, %wide";
+    tolerates(&sum("", moving));
+    let still = "%p = cast %yy : f16[16, 16]";
+    refuses(&sum(&format!("%yy = mul %y0, %y0\n{still}\n%d = dot %p, %wide"), ""));
+    refuses(&sum(&format!("%yy = mul %y0, %y0\n{still}"), "%d = dot %p, %wide"));
+    refuses(&sum("%yy = mul %y0, %y0", &format!("{still}\n%d = dot %p, %wide")));
+    // Nor does a number that is cast twice.
+    let twice = "%q = cast %yy : f16[16, 16]\n%e = dot %q, %wide\n%u = mul %e, %s\n%acc2 = add %acc, %u";
+    refuses(&sum("", &format!("{moving}\n{twice}")).replace("add %acc, %m", "add %acc2, %m"));
+}
+
+#[test]
+fn a_row_is_not_above_a_column() {
+    let product = |top: &str| {
+        format!(
+            "%c1 = splat 1.0 : f32[16, 16]\n%least = splat -9.0 : f32[16, 16]\n\
+             %v2 = loop %j in %from..%to carry (%c = %c1) {{\n%row = broadcast %t : f32[16, 16]\n\
+             %t2 = reshape %t : f32[16, 1]\n%column = broadcast %t2 : f32[16, 16]\n%across = reduce max %row axes [1]\n\
+             %down = reduce max %row axes [0]\n%of_row = broadcast %across : f32[16, 16]\n\
+             %of_column = broadcast %down : f32[16, 16]\n%same = transpose %column\n\
+             %high = max {top}, %least\n%d = sub %row, %high\n%e = exp %d\n%m = mul %c, %e\nyield %m\n}}\n\
+             %f = reduce max %v2 axes [0]\n%v = reshape %f : f32[16]"
+        )
+    };
+    for top in ["%row", "%of_row", "%of_column", "%same"] {
+        tolerates(&product(top));
+    }
+    refuses(&product("%column"));
+    // The greatest of another row, and of a row at the place of a column.
+    let turned = |top: &str| product("%turned").replace("%high =", &format!("%turned = transpose {top}\n%high ="));
+    refuses(&turned("%of_column"));
+    tolerates(&turned("%of_row"));
+}
+
+/// Exponents of a product add up to less than 254 binades only if nothing makes it large again in between.
+#[test]
+fn what_decays_is_not_scaled_in_between() {
+    let product = |then: &str| {
+        format!(
+            "%v = loop %j in %from..%to carry (%c = %one) {{\n%hh = max %t, %one\n%d = sub %t, %hh\n%e = exp %d\n{then}\nyield %m\n}}"
+        )
+    };
+    tolerates(&product("%m = mul %c, %e"));
+    for then in [
+        "%p = mul %c, %e\n%m = mul %p, %t",
+        "%p = mul %c, %t\n%m = mul %p, %e",
+        "%p = mul %c, %e\n%m = div %p, %t",
+        "%p = mul %e, %t\n%m = mul %c, %p",
+        // Added to itself, and spread and added up.
+        "%p = mul %c, %e\n%m = add %p, %p",
+        "%a = abs %c\n%p = mul %a, %e\n%q = abs %p\n%m = add %p, %q",
+        "%a = abs %c\n%p = mul %a, %e\n%s = reduce sum %p axes [0]\n%m = broadcast %s : f32[16]",
+    ] {
+        let verdicts = approximate(&product(then));
+        assert!(!verdicts[0], "{then}");
+    }
+    // Terms that each iteration adds are no more than there are iterations.
+    tolerates(&product("%p = mul %c, %e\n%q = abs %p\n%m = add %q, %one"));
+    tolerates(&product("%u = abs %c\n%p = mul %u, %e\n%wide = abs %t\n%q = mul %wide, %e\n%m = add %p, %q"));
 }
 
 #[test]
