@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Relative errors in f32: of sums and products to the sum of the absolute values of their terms, of functions, and of the approximate
 /// functions that serve where 16 bits are written.
-const OF_SUMS: f64 = 1.0 / (1 << 22) as f64;
+const OF_SUMS: f64 = 1.0 / (1 << 23) as f64;
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
 /// Of a product in tf32 one of whose operands may be rounded to the other side.
@@ -167,9 +167,9 @@ impl Program<'_> {
         let relative = match tile.ty.dtype {
             DType::F16 => 1.0 / 512.0,
             DType::Bf16 => 1.0 / 64.0,
-            DType::F64 => 4.0 * OF_SUMS * OF_DOUBLES,
+            DType::F64 => 8.0 * OF_SUMS * OF_DOUBLES,
             _ if noise.approximate => 4.0 * OF_APPROXIMATIONS,
-            _ => 4.0 * OF_SUMS,
+            _ => 8.0 * OF_SUMS,
         };
         let least = if tile.ty.dtype == DType::F64 { LEAST_PUSH * OF_DOUBLES } else { LEAST_PUSH };
         Ok((v, changed(tile, |_, x| x + noise.sign() * (x.abs() * relative + least))))

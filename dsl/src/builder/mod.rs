@@ -31,13 +31,10 @@ use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::infer::infer;
 use crate::ir::{DimData, DimSize, GridExtent, Kernel, Loc, ParamData, ParamKind, Stride, TableData};
 use crate::op::{Op, Precision, ReduceOp};
-use crate::specialization::{DimFact, Specialization, StrideFact};
+use crate::specialization::{DimFact, Specialization};
 use crate::types::{DType, reshape_axes};
 use atlas_vocabulary::number;
 use std::collections::BTreeMap;
-
-/// Elements between neighbours, at most: no memory has more, and addresses in bytes stay far below 2^63.
-const MOST_STRIDE: u64 = 1 << 40;
 
 /// What a table is: its name in the source, its extents and the bits of its elements.
 type TableKey = (String, Vec<u32>, Vec<u32>);
@@ -114,16 +111,6 @@ impl Builder {
                             113,
                             Loc::default(),
                             format!("`{name}` has rank {}, but {} strides are given", dims.len(), strides.len()),
-                        );
-                    }
-                    let far = |s: &StrideFact| matches!(s, StrideFact::Const(n) if n.unsigned_abs() > MOST_STRIDE);
-                    if let Some(StrideFact::Const(n)) = strides.iter().find(|s| far(s)) {
-                        b.error(
-                            113,
-                            Loc::default(),
-                            format!(
-                                "`{name}` has a stride of {n} elements; no tensor has one of more than {MOST_STRIDE}"
-                            ),
                         );
                     }
                     let strides: Vec<Stride> = strides.into_iter().map(Stride::from).collect();
