@@ -1,12 +1,12 @@
 //! Bundles that somebody made to be read: their code is no launch of another kernel, and their bytes cost no more than they say.
 
 use crate::command::prints;
-use atlas::dsl::Dim;
 use atlas::dsl::ir::GridExtent;
+use atlas::dsl::{DType, Dim};
 use atlas::ops::softmax::softmax;
 use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
 use atlas::runtime::{CacheDir, DeviceId, KernelImage, Launch, Target};
-use atlas::{Device, args};
+use atlas::{Device, Tensor, args};
 use std::fs;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn code_with_another_grid_is_not_launched() {
         device.set_compiling(false);
         device.add_bundle(Bundle::read("hostile", bytes).unwrap());
         let x = device.tensor_from(&[1.0_f32; 8 * 64], [8, 64]).unwrap();
-        let mut y = device.zeros::<f32>([8, 64]).unwrap();
+        let mut y = Tensor::zeros(&device, DType::F32, [8, 64]).unwrap();
         softmax.launch(&device, args![&x, &mut y]).map_err(|e| e.to_string())
     };
     assert_eq!(launched(changed(&file, |_, _, _| {})), Ok(()));

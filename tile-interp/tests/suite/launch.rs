@@ -72,13 +72,13 @@ fn refused_arguments() {
 }
 
 const SUMS: &str = "kernel @sums(%x: f32[N, D], %y: out f32[N, D])
-    dims N: ?1, D: 8
+    dims N: ?1, D = 8
     grid (%i) = (tiles(N, 4)) {
-      %t = load %x[%i : 4, 0 : 8]
+      %t = load %x[%i : 4, ..]
       %s = reduce sum %t axes [1]
       %b = broadcast %s : f32[4, 8]
       %r = div %t, %b
-      store %y[%i : 4, 0 : 8], %r
+      store %y[%i : 4, ..], %r
     }";
 
 /// The signs of errors are turned, and errors are as small as those of f32.
@@ -98,8 +98,9 @@ fn noise_moves_inexact_results_a_little_to_either_side() {
     assert_eq!(up, of(noise(false)));
     for ((x, a), b) in exact.iter().zip(&up).zip(&down) {
         let (a, b) = ((a - x) / x, (b - x) / x);
-        assert!(a.abs() < 1e-6 && b.abs() < 1e-6 && a.abs() > 1e-8 && a * b < 0.0, "{a} {b}");
+        assert!(a.abs() < 1e-6 && b.abs() < 1e-6 && a * b <= 0.0, "{a} {b}");
     }
+    assert!(up.iter().zip(&down).filter(|(a, b)| a != b).count() > 32, "{up:?} {down:?}");
 }
 
 /// Whether a kernel is given up depends on what it does alone.
