@@ -248,11 +248,11 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The first sizes, one of each dim's, that fit; none after so many tries. What an equation leaves one size is not searched.
+    /// The first sizes, one of each dim's, that fit; none after so many tries.
     fn first(&self, options: &[Options], sizes: &mut Sizes, tries: &mut u32) -> Option<Vec<u64>> {
         let count = self.def.dims.len();
         let Some(&d) = self.order.get(sizes.known.len()) else { return Some(sizes.all(count)) };
-        let solved = options[d].divisor.and_then(|divisor| self.solved(d, divisor, sizes));
+        let solved = self.solved(d, &options[d], sizes);
         for &size in solved.as_ref().unwrap_or(&options[d].sizes) {
             *tries = tries.checked_sub(1)?;
             sizes.known.push((d, size));
@@ -265,36 +265,49 @@ impl Search<'_> {
         None
     }
 
-    /// The size of a dim by an equation all of whose other dims are known: one of sums, differences and products, which one size meets.
-    fn solved(&self, d: usize, divisor: u64, sizes: &Sizes) -> Option<Vec<u64>> {
-        let others = |r: &Requirement| r.dims().into_iter().filter(|&at| at != d).collect::<Vec<_>>();
-        let one_meets = |r: &&Requirement| r.is == Predicate::Eq && is_polynomial(r.left) && is_polynomial(r.right);
-        let mut equations = self.def.requires.iter().filter(one_meets);
-        let r = equations.find(|r| r.dims().contains(&d) && sizes.has(&others(r)))?;
+    /// The sizes of a dim that conditions on it leave, where all other dims of these are known: those of its options, or the least of all
+    /// where none is among them. None if they leave all, or none that is seen: conditions of sums, differences and products hold on one side
+    /// of some size.
+    fn solved(&self, d: usize, of: &Options, sizes: &Sizes) -> Option<Vec<u64>> {
+        let divisor = of.divisor?;
         let mut dims = sizes.all(self.def.dims.len());
-        // One side grows with the dim faster than the other, as far as it is seen.
-        let mut met = |is: Predicate, n: u64| {
-            dims[d] = n * divisor;
-            Requirement { is, ..*r }.holds(&dims)
-        };
-        let most = MAX_DIM as u64 / divisor;
-        for past in [Predicate::Ge, Predicate::Le] {
-            if met(Predicate::Eq, 1) {
-                return Some(vec![divisor]);
-            }
-            if met(past, 1) || !met(past, most) {
+        let (mut least, mut most) = (1, MAX_DIM as u64 / divisor);
+        let others = |r: &Requirement| r.dims().into_iter().filter(|&at| at != d).collect::<Vec<_>>();
+        for r in self.def.requires.iter().filter(|r| r.dims().contains(&d) && sizes.has(&others(r))) {
+            let sides: &[Predicate] = match r.is {
+                Predicate::Eq => &[Predicate::Ge, Predicate::Le],
+                Predicate::Ne => continue,
+                _ => &[r.is],
+            };
+            if !is_polynomial(r.left) || !is_polynomial(r.right) {
                 continue;
             }
-            let (mut low, mut high) = (1, most);
-            while high - low > 1 {
-                let middle = low + (high - low) / 2;
-                if met(past, middle) { high = middle } else { low = middle }
-            }
-            if met(Predicate::Eq, high) {
-                return Some(vec![high * divisor]);
+            for &is in sides {
+                let mut holds = |n: u64| {
+                    dims[d] = n * divisor;
+                    Requirement { is, ..*r }.holds(&dims)
+                };
+                let (at_least, at_most) = (holds(least), holds(most));
+                if at_least && at_most {
+                    continue;
+                }
+                if !at_least && !at_most {
+                    return None;
+                }
+                let (mut low, mut high) = (least, most);
+                while high - low > 1 {
+                    let middle = low + (high - low) / 2;
+                    if holds(middle) == at_least { low = middle } else { high = middle }
+                }
+                if at_least { most = low } else { least = high }
             }
         }
-        None
+        if (least, most) == (1, MAX_DIM as u64 / divisor) {
+            return None;
+        }
+        let fits = |n: &u64| (least * divisor..=most * divisor).contains(n);
+        let some: Vec<u64> = of.sizes.iter().copied().filter(fits).collect();
+        Some(if some.is_empty() { vec![least * divisor] } else { some })
     }
 
     /// Whether what the sizes decide, the last of them among it, is as the kernel demands and not too large.
@@ -384,7 +397,7 @@ mod tests {
 
     /// The number of monomials of 64 variables is past the multiples that are searched.
     #[test]
-    fn sizes_that_an_equation_decides_are_found() {
+    fn sizes_that_other_dims_decide_are_found() {
         let def = crate::cli::input::kernel("monomials2").unwrap();
         let job = Job::of_class("monomials2", "", "N=65536 D=64 E=2145", "", None).unwrap();
         let config = def.default_config();
