@@ -274,15 +274,15 @@ impl Search<'_> {
         let (mut least, mut most) = (1, MAX_DIM as u64 / divisor);
         let others = |r: &Requirement| r.dims().into_iter().filter(|&at| at != d).collect::<Vec<_>>();
         for r in self.def.requires.iter().filter(|r| r.dims().contains(&d) && sizes.has(&others(r))) {
-            let sides: &[Predicate] = match r.is {
-                Predicate::Eq => &[Predicate::Ge, Predicate::Le],
+            let sides = match r.is {
+                Predicate::Eq => [Predicate::Ge, Predicate::Le],
                 Predicate::Ne => continue,
-                _ => &[r.is],
+                is => [is, is],
             };
             if !is_polynomial(r.left) || !is_polynomial(r.right) {
                 continue;
             }
-            for &is in sides {
+            for is in sides {
                 let mut holds = |n: u64| {
                     dims[d] = n * divisor;
                     Requirement { is, ..*r }.holds(&dims)
