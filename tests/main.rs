@@ -21,6 +21,10 @@ mod features;
 mod files;
 mod fusion;
 mod gpu_interp;
+#[cfg(feature = "llvm")]
+mod hostile_bundles;
+#[cfg(feature = "llvm")]
+mod judged;
 mod kernels;
 #[cfg(feature = "llvm")]
 mod late_refusals;

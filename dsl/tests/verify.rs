@@ -106,6 +106,19 @@ const TEXT_CASES: &[TextCase] = &[
     (223, "parameter `b` is bool", STORE, &[("%y: out", "%b: bool, %y: out")]),
     (224, "`x` has rank 2, but 1 strides", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] strides [1]")]),
     (224, "`y` is written, but has stride 0 along `N`", STORE, &[("out f32[N, D]", "out f32[N, D] strides [0, 1]")]),
+    // Addresses are computed in 64 bits.
+    (
+        224,
+        "`x` has stride 9223372036854775807 along `N`; no tensor has one of more than 1099511627776",
+        STORE,
+        &[("%x: f32[N, D]", "%x: f32[N, D] strides [9223372036854775807, 1]")],
+    ),
+    (
+        224,
+        "`x` has stride -1099511627777 along `D`",
+        STORE,
+        &[("%x: f32[N, D]", "%x: f32[N, D] strides [1, -1099511627777]")],
+    ),
     (225, "`x` has alignment 12", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] align 12")]),
     (225, "`x` has alignment 2", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] align 2")]),
     (

@@ -3,8 +3,8 @@
 //! Tensors are usual if they are contiguous and aligned to 16 bytes. A kernel that was compiled for one class serves
 //! every problem of which it assumes nothing that does not hold.
 
-use atlas_dsl::def::ParamDef;
-use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts};
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{DType, KernelDef, Specialization};
 use std::fmt::Write;
 
@@ -40,6 +40,41 @@ pub(crate) fn canonical(def: &KernelDef, spec: &Specialization) -> Specializatio
         }
     }
     canonical
+}
+
+/// The specialization of a launch that has a class's types, dims and views: strides are those of a contiguous tensor, 1, or known up to
+/// a power of two of at most 128, addresses up to 16 bytes, and the stride of an axis of one element is that of a contiguous tensor. A
+/// class that a launch can have is its own, but for usual tensors, which it does not name. Dims without a size have several elements.
+pub fn of_launch(def: &KernelDef, class: &Specialization, sizes: &[u64]) -> Specialization {
+    let mut spec = class.clone();
+    for (name, dims) in tensors(def, class) {
+        let Some(facts) = spec.tensors.get_mut(name) else { continue };
+        let axes = sizes_of(def, name, sizes);
+        let stride = |((given, usual), size): ((&StrideFact, StrideFact), u64)| match *given {
+            _ if size <= 1 => usual,
+            given if given == usual => usual,
+            StrideFact::Const(1) => StrideFact::Const(1),
+            StrideFact::Const(n) => StrideFact::Dynamic(largest_class(n.unsigned_abs())),
+            StrideFact::Dynamic(divisor) => StrideFact::Dynamic(largest_class(u64::from(divisor))),
+        };
+        let usual = Specialization::contiguous_strides(&dims);
+        facts.strides = facts.strides.iter().zip(usual).zip(axes).map(stride).collect();
+        facts.align = facts.align.min(USUAL_ALIGN).max(element_bytes(def, class, name));
+    }
+    canonical(def, &spec)
+}
+
+/// Bytes of an element of a tensor.
+fn element_bytes(def: &KernelDef, spec: &Specialization, tensor: &str) -> u32 {
+    let dtype = def.params.iter().find_map(|param| match param {
+        ParamDef::Tensor { name, dtype, .. } if *name == tensor => Some(*dtype),
+        _ => None,
+    });
+    match dtype {
+        Some(DTypeRef::Fixed(dtype)) => dtype.bytes(),
+        Some(DTypeRef::Generic(at)) => def.types.get(at).and_then(|t| spec.types.get(t.name)).map_or(1, |t| t.bytes()),
+        None => 1,
+    }
 }
 
 /// The element types of a specialization as text, `T=bf16`, and its tensors that are not contiguous or not aligned to 16

@@ -1,12 +1,13 @@
 //! Arguments for a kernel of which nothing is known but its signature: small numbers that differ, and from tensor to tensor.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
-use atlas_dsl::ir::Access;
+use atlas_dsl::ir::{Access, ParamKind};
 use atlas_dsl::op::Op;
 use atlas_dsl::specialization::{StrideFact, TensorFacts};
-use atlas_dsl::{DType, Kernel, KernelDef};
+use atlas_dsl::{DType, Kernel, KernelDef, Param};
 use atlas_runtime::{Arg, Device, Tensor};
+use atlas_tile_interp::{self as interpreted, Mode, Scalar, TensorView, TensorViewMut};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
@@ -25,6 +26,9 @@ const UNWRITTEN: (f32, i32) = (f32::NAN, i32::MIN + 12_345);
 /// The largest whole number that is passed by value: a few steps of a loop, a place in all but the smallest dims.
 const MOST_SCALAR: u64 = 7;
 
+/// Elements that a view spans, at most.
+const MOST_MEMORY: usize = 1 << 36;
+
 /// What a kernel wrote to one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Output {
@@ -32,6 +36,16 @@ pub(super) enum Output {
     Whole(Vec<i64>),
     /// Others.
     Real(Vec<f64>),
+}
+
+impl Output {
+    /// Elements.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Output::Whole(values) => values.len(),
+            Output::Real(values) => values.len(),
+        }
+    }
 }
 
 /// Tensors and numbers for each parameter of a kernel.
@@ -112,8 +126,8 @@ impl Arguments {
 
     /// In the order of the parameters.
     pub(super) fn args(&mut self) -> Vec<Arg<'_>> {
-        let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as f64;
-        let given = |name: &str, usual: f64| self.scalars.get(name).copied().unwrap_or(usual);
+        let numbers: BTreeMap<&str, f64> = self.def.params.iter().map(|p| (p.name(), self.number_of(p))).collect();
+        let given = |name: &str| numbers.get(name).copied().unwrap_or_default();
         let mut rest = self.tensors.iter_mut();
         let mut args = Vec::new();
         for param in self.def.params {
@@ -123,15 +137,62 @@ impl Arguments {
                     Access::Out => Arg::Out(&mut held.tensor),
                 })),
                 ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I32) } => {
-                    args.push(Arg::I32(given(name, whole) as i32));
+                    args.push(Arg::I32(given(name) as i32));
                 }
                 ParamDef::Scalar { name, dtype: DTypeRef::Fixed(DType::I64) } => {
-                    args.push(Arg::I64(given(name, whole) as i64));
+                    args.push(Arg::I64(given(name) as i64));
                 }
-                ParamDef::Scalar { name, .. } => args.push(Arg::F64(given(name, 0.5))),
+                ParamDef::Scalar { name, .. } => args.push(Arg::F64(given(name))),
             }
         }
         args
+    }
+
+    /// What a kernel writes by the interpreter, as long as that takes no more than so many operations. The tensors stay as they are.
+    pub(super) fn interpret(&self, kernel: &Kernel, dims: &[u64], mode: Mode, most: u64) -> Result<Vec<Output>> {
+        let mut copies = self.tensors.iter().map(|held| bytes(&held.tensor)).collect::<Result<Vec<Vec<u8>>>>()?;
+        let mut tensors = self.tensors.iter().zip(&mut copies);
+        let mut args = Vec::new();
+        for (at, param) in self.def.params.iter().enumerate() {
+            let dtype = match kernel.params[Param::from_u32(at as u32)].kind {
+                ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
+            };
+            args.push(match param {
+                ParamDef::Scalar { name, .. } => interpreted::Arg::Scalar(match (self.number(name, dtype), dtype) {
+                    (x, DType::I32) => Scalar::I32(x as i32),
+                    (x, DType::I64) => Scalar::I64(x as i64),
+                    (x, DType::F64) => Scalar::F64(x),
+                    (x, DType::F16) => Scalar::F32(f16::from_f64(x).to_f32()),
+                    (x, DType::Bf16) => Scalar::F32(bf16::from_f64(x).to_f32()),
+                    (x, _) => Scalar::F32(x as f32),
+                }),
+                ParamDef::Tensor { access, .. } => {
+                    let (held, bytes) = tensors.next().context("a tensor is missing")?;
+                    let shape: Vec<u64> = held.tensor.shape().iter().map(|&n| n as u64).collect();
+                    match access {
+                        Access::In => interpreted::Arg::In(TensorView::contiguous(dtype, bytes, &shape)?),
+                        Access::Out => interpreted::Arg::Out(TensorViewMut::contiguous(dtype, bytes, &shape)?),
+                    }
+                }
+            });
+        }
+        interpreted::run_within(kernel, dims, args, mode, most)?;
+        let written = self.tensors.iter().zip(&copies).filter(|(held, _)| held.access == Access::Out);
+        Ok(written.map(|(held, bytes)| output(held.tensor.dtype(), bytes)).collect())
+    }
+
+    /// The number of a parameter that is given by value.
+    fn number(&self, name: &str, dtype: DType) -> f64 {
+        let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as f64;
+        let usual = if matches!(dtype, DType::I32 | DType::I64) { whole } else { 0.5 };
+        self.scalars.get(name).copied().unwrap_or(usual)
+    }
+
+    fn number_of(&self, param: &ParamDef) -> f64 {
+        match param {
+            ParamDef::Scalar { name, dtype: DTypeRef::Fixed(dtype) } => self.number(name, *dtype),
+            param => self.number(param.name(), DType::F32),
+        }
     }
 
     /// Bytes of the tensors.
@@ -154,6 +215,35 @@ impl Arguments {
             })
         };
         written.map(one).collect()
+    }
+}
+
+/// The elements of a tensor, row-major.
+fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
+    Ok(match tensor.dtype() {
+        DType::F16 => tensor.to_vec::<f16>()?.into_iter().flat_map(f16::to_ne_bytes).collect(),
+        DType::Bf16 => tensor.to_vec::<bf16>()?.into_iter().flat_map(bf16::to_ne_bytes).collect(),
+        DType::F32 => tensor.to_vec::<f32>()?.into_iter().flat_map(f32::to_ne_bytes).collect(),
+        DType::F64 => tensor.to_vec::<f64>()?.into_iter().flat_map(f64::to_ne_bytes).collect(),
+        DType::I32 => tensor.to_vec::<i32>()?.into_iter().flat_map(i32::to_ne_bytes).collect(),
+        DType::I64 => tensor.to_vec::<i64>()?.into_iter().flat_map(i64::to_ne_bytes).collect(),
+        // No tensor holds it.
+        DType::Bool => Vec::new(),
+    })
+}
+
+/// The inverse, as numbers.
+fn output(dtype: DType, bytes: &[u8]) -> Output {
+    fn each<const N: usize, T>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
+        bytes.as_chunks::<N>().0.iter().map(|&b| of(b)).collect()
+    }
+    match dtype {
+        DType::I32 => Output::Whole(each(bytes, |b| i64::from(i32::from_ne_bytes(b)))),
+        DType::I64 => Output::Whole(each(bytes, i64::from_ne_bytes)),
+        DType::F16 => Output::Real(each(bytes, |b| f16::from_ne_bytes(b).to_f64())),
+        DType::Bf16 => Output::Real(each(bytes, |b| bf16::from_ne_bytes(b).to_f64())),
+        DType::F64 => Output::Real(each(bytes, f64::from_ne_bytes)),
+        _ => Output::Real(each(bytes, |b| f64::from(f32::from_ne_bytes(b)))),
     }
 }
 
@@ -248,13 +338,16 @@ fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> 
     for axis in (0..shape.len()).rev() {
         if let StrideFact::Dynamic(divisor) = facts.strides[axis] {
             let divisor = divisor as usize;
-            strides[axis] = ((reach + 1).div_ceil(divisor) | 1).saturating_mul(divisor);
+            strides[axis] = (reach.saturating_add(1).div_ceil(divisor) | 1).saturating_mul(divisor);
             reach = reach.saturating_add(last(axis, strides[axis]));
         }
     }
     // An address of the alignment and of none above it, if that is less than what all memory has.
     let offset = if facts.align < 16 { (facts.align / dtype.bytes()) as usize } else { 0 };
     let len = reach.saturating_add(offset).saturating_add(1);
+    if len > MOST_MEMORY {
+        bail!("a view of these strides spans {len} elements, which is more than any GPU holds");
+    }
     let memory = Tensor::empty(device, dtype, [len])?;
     let view = memory.as_strided(shape, strides, offset)?;
     Ok((memory, view))

@@ -90,6 +90,7 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     }
     let def = input::kernel(name)?;
     let types = input::types(def, problem.dtype.as_deref())?;
+    input::has_types(def, problem.dtype.as_deref())?;
     let dims = sizes::dims(def, problem.dims.as_deref())?;
     let spec = input::specialization_of(def, &dims, &types)?;
     sizes::runs(def, &dims)?;
@@ -129,6 +130,9 @@ pub(super) fn machines(archs: &[String]) -> Result<Vec<Machine>> {
 
 /// Refuses an option's list that names something twice.
 pub(super) fn once(option: &str, list: &[String]) -> Result<()> {
+    if list.iter().any(|one| one.trim().is_empty()) {
+        bail!("{option} has nothing before or after a comma");
+    }
     match list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)) {
         Some((_, twice)) => bail!("{option} names {twice} twice"),
         None => Ok(()),

@@ -84,6 +84,16 @@ pub(super) fn usual_dtype(def: &KernelDef) -> DType {
     if takes(DType::Bf16) { DType::Bf16 } else { first.unwrap_or(DType::Bf16) }
 }
 
+/// Refuses an element type that is asked for of a kernel whose element types are all its own.
+pub(super) fn has_types(def: &KernelDef, text: Option<&str>) -> Result<()> {
+    match text {
+        Some(text) if def.types.is_empty() => {
+            bail!("--dtype {text}: the element types of `{}` are written in it, and none can be chosen", def.name)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A kernel's element types from the user's text: one for all, `bf16`, or some by name, `T=bf16,U=f32`; usual ones unless given.
 pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
     let all = |dtype: DType| def.types.iter().map(|t| (t.name, dtype)).collect();

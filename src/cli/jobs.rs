@@ -4,8 +4,9 @@ use super::{input, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::op::{BinaryOp, Predicate};
+use atlas_dsl::specialization::LARGEST_CLASS;
 use atlas_dsl::{Config, DType, KernelDef, Quantity, Requirement, Specialization};
-use atlas_runtime::records::{MOST_SIZES, class_text, parse_class};
+use atlas_runtime::records::{MOST_SIZES, class_text, of_launch, parse_class};
 use atlas_runtime::{MAX_DIM, files};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,6 +14,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+
+/// The size that is named as an example.
+const USUAL_SIZE: u64 = 1024;
+/// Bytes of which it is known that an address is a multiple, at most.
+const MOST_ALIGN: u32 = 16;
 
 /// The problems that the user named.
 #[derive(clap::Args)]
@@ -54,6 +60,10 @@ impl Asked {
         for kernel in self.kernels.iter().filter(|_| self.sizes.is_none()) {
             let def = input::kernel(kernel)?;
             let types = input::types(def, self.dtype.as_deref())?;
+            // Of several kernels, those take it that can.
+            if self.kernels.iter().all(|k| input::kernel(k).is_ok_and(|def| def.types.is_empty())) {
+                input::has_types(def, self.dtype.as_deref())?;
+            }
             let asked = if self.dims.is_empty() { vec![String::new()] } else { self.dims.clone() };
             for dims in asked {
                 let dims = sizes::dims(def, Some(&dims))?;
@@ -166,11 +176,28 @@ fn holds(dtype: DTypeRef, name: &str, value: f64) -> Result<()> {
     Ok(())
 }
 
+/// A size of a dim that meets what a kernel demands of this dim alone.
+fn example(def: &KernelDef, dim: &str) -> u64 {
+    let Some(at) = def.dims.iter().position(|d| d.name == dim) else { return USUAL_SIZE };
+    let alone = |r: &&Requirement| r.dims() == [at];
+    let meets = |size: &u64| {
+        let sizes: Vec<u64> = def.dims.iter().map(|_| *size).collect();
+        def.requires.iter().filter(alone).all(|r| r.holds(&sizes))
+    };
+    let powers = (0..31).map(|n| 1 << n);
+    let mut some = std::iter::once(USUAL_SIZE).chain(1..=2 * USUAL_SIZE).chain(powers);
+    some.find(meets).unwrap_or(USUAL_SIZE)
+}
+
 impl Job {
     fn of_spec(def: &'static KernelDef, spec: Specialization, dims: &BTreeMap<String, u64>) -> Result<Job> {
         let size = |d: &atlas_dsl::def::DimDef| {
             dims.get(d.name).copied().with_context(|| {
-                format!("`{}` has no usual size of `{}`: give it, such as --dims {}=1024", def.name, d.name, d.name)
+                let such_as = example(def, d.name);
+                format!(
+                    "`{}` has no usual size of `{}`: give it, such as --dims {}={such_as}",
+                    def.name, d.name, d.name
+                )
             })
         };
         let sizes = def.dims.iter().map(size).collect::<Result<Vec<u64>>>()?;
@@ -216,7 +243,27 @@ impl Job {
                 Some(_) => spec.tensors.insert(name, facts),
             };
         }
-        Job::of_spec(def, spec, &dims)
+        let sizes: Vec<u64> = def.dims.iter().map(|d| dims.get(d.name).copied().unwrap_or(u64::MAX)).collect();
+        let launched = of_launch(def, &spec, &sizes);
+        for (name, facts) in &spec.tensors {
+            // A usual tensor may be named, and is not one of the class.
+            let usual = Specialization { tensors: [(name.clone(), facts.clone())].into(), ..spec.clone() };
+            if launched.tensors.get(name) != Some(facts) && !class_text(def, &usual).1.is_empty() {
+                let launched = class_text(def, &launched).1;
+                let is_of = |text: &&str| text.split_once('=').is_some_and(|(of, _)| of == name);
+                let wanted = launched
+                    .split(' ')
+                    .find(is_of)
+                    .map_or_else(|| "a usual tensor, which is not named".to_owned(), |text| format!("`{text}`"));
+                bail!(
+                    "no launch of `{}` has the view of `{name}` in `{tensors}`: that of a launch is {wanted}. A stride is that of a \
+                     contiguous tensor, 1, or `*` and the power of two of at most {LARGEST_CLASS} that divides it; an alignment is \
+                     {MOST_ALIGN} bytes at the most",
+                    def.name
+                )
+            }
+        }
+        Job::of_spec(def, Specialization { tensors: launched.tensors, ..spec }, &dims)
     }
 
     /// The element type of all, where they have one.

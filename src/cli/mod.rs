@@ -9,7 +9,7 @@
 //! | `tune` | the search for the best configs |
 //! | `bundle` | kernels compiled ahead of time, and their evidence |
 //! | `jobs` | problems to tune or to ship |
-//! | `oracle` | such a kernel beside the interpreter |
+//! | `oracle`, `roundings` | such a kernel beside the interpreter; how far its roundings move its results |
 //! | `arguments` | tensors for kernels of which nothing is known |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `sizes` | sizes of dims that the user typed, and what is refused of them |
@@ -44,6 +44,7 @@ mod list;
 mod oracle;
 mod print;
 pub mod ptxas;
+mod roundings;
 mod sample;
 mod ship;
 mod show;

@@ -15,6 +15,11 @@ pub enum InterpError {
         /// What was found and what was wanted.
         message: String,
     },
+    /// It takes more operations than it was given.
+    Work {
+        /// How many it was given.
+        most: u64,
+    },
     /// The kernel did what no verified kernel does, such as indexing past the end of a table.
     Kernel {
         /// What it did.
@@ -54,6 +59,7 @@ impl fmt::Display for InterpError {
                 write!(f, "{message} (line {}, column {})", loc.line, loc.column)
             }
             InterpError::Kernel { message, .. } => write!(f, "{message}"),
+            InterpError::Work { most } => write!(f, "it takes more than {} million operations", most / 1_000_000),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{Arg, Mode};
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all programs of a launch share.
 pub(crate) struct LaunchState<'m> {
@@ -20,7 +21,22 @@ pub(crate) struct LaunchState<'m> {
     pub(crate) deferred: &'m [bool],
     /// What makes elements of each value invalid.
     pub(crate) validity: &'m Validity,
+    /// Per value: whether an inexact operation had a part in it; only where operations are disturbed.
+    pub(crate) inexact: &'m [bool],
+    /// What all programs may do.
+    pub(crate) work: Work<'m>,
 }
+
+/// Operations of all programs, and how many they may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'m> {
+    pub(crate) done: &'m AtomicU64,
+    pub(crate) most: u64,
+}
+
+/// Operations that an instruction counts beside its elements, and those that a program does before it adds them to those of others.
+const EACH: u64 = 32;
+const TOGETHER: u64 = 1 << 20;
 
 /// One point of the grid being run.
 pub(crate) struct Program<'m> {
@@ -28,11 +44,15 @@ pub(crate) struct Program<'m> {
     tiles: Vec<Option<Arc<Tile>>>,
     /// What the program stored so far, in order.
     pub(crate) stores: Vec<Stored>,
+    /// Operations that were disturbed so far.
+    pub(crate) disturbances: u64,
+    /// Operations that are not added to those of others yet.
+    work: u64,
 }
 
 impl<'m> Program<'m> {
     pub(crate) fn new(launch: &'m LaunchState<'m>) -> Program<'m> {
-        Program { launch, tiles: vec![None; launch.kernel.values.len()], stores: Vec::new() }
+        Program { launch, tiles: vec![None; launch.kernel.values.len()], stores: Vec::new(), disturbances: 0, work: 0 }
     }
 
     /// Runs the kernel's body at these grid coordinates and returns what it stores.
@@ -42,7 +62,37 @@ impl<'m> Program<'m> {
             self.set(axis.coord, Arc::new(Tile::index(at)));
         }
         self.block(kernel.body)?;
+        self.add_up()?;
         Ok(self.stores)
+    }
+
+    /// Counts an instruction.
+    fn count(&mut self, op: &Op, results: &[Value]) -> Result<(), InterpError> {
+        let shape = |v: Value| &self.launch.kernel.values[v].ty.shape;
+        let elements = |v: Value| shape(v).iter().map(|&e| u64::from(e)).product::<u64>();
+        self.work += EACH
+            + match op {
+                Op::Dot { a, b, .. } => elements(*a) * u64::from(shape(*b).get(1).copied().unwrap_or(1)) / 8,
+                Op::Reduce { value, .. } | Op::Store { value, .. } => elements(*value),
+                _ => results.first().map_or(0, |&v| elements(v)),
+            };
+        if self.work >= TOGETHER { self.add_up() } else { Ok(()) }
+    }
+
+    /// Counts a step of a loop, whose body may be empty.
+    pub(crate) fn count_step(&mut self) -> Result<(), InterpError> {
+        self.work += EACH;
+        if self.work >= TOGETHER { self.add_up() } else { Ok(()) }
+    }
+
+    /// Adds what was counted to that of other programs.
+    fn add_up(&mut self) -> Result<(), InterpError> {
+        let Work { done, most } = self.launch.work;
+        let work = std::mem::take(&mut self.work);
+        match done.fetch_add(work, Ordering::Relaxed).saturating_add(work) > most {
+            true => Err(InterpError::Work { most }),
+            false => Ok(()),
+        }
     }
 
     /// Runs a block; returns what it yields, if it ends in `yield`.
@@ -75,6 +125,7 @@ impl<'m> Program<'m> {
     fn inst(&mut self, inst: Inst) -> Result<(), InterpError> {
         let kernel = self.launch.kernel;
         let results = &kernel.results[inst];
+        self.count(&kernel.insts[inst], results)?;
         let tile = match &kernel.insts[inst] {
             Op::Loop { lo, hi, inits, body, .. } => {
                 let tiles = self.run_loop(*lo, *hi, inits, *body)?;
@@ -106,6 +157,10 @@ impl<'m> Program<'m> {
             Op::Load { param, slices } => self.load(*param, slices)?,
         };
         if let Some(&v) = results.first() {
+            let tile = match self.launch.mode {
+                Mode::Noisy(noise) => self.disturbed(noise, &kernel.insts[inst], v, tile)?,
+                _ => tile,
+            };
             self.set(v, Arc::new(tile));
         }
         Ok(())

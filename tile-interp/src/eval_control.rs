@@ -29,6 +29,7 @@ impl Program<'_> {
             carried.iter().zip(params).map(|(tile, param)| valid(tile, param)).collect::<Result<Vec<_>, _>>()?;
         narrow(&mut carried, &valid);
         for i in lo..hi {
+            self.count_step()?;
             self.set(index, Arc::new(Tile::index(i)));
             for (&param, tile) in params.iter().zip(carried) {
                 self.set(param, tile);

@@ -1,8 +1,9 @@
 //! Checks the arguments, runs the grid on all cores and applies what the programs store.
 
 use crate::error::InterpError;
-use crate::eval::{LaunchState, Program};
+use crate::eval::{LaunchState, Program, Work};
 use crate::eval_control::deferred_transposes;
+use crate::noise::inexact;
 use crate::pool::Threads;
 use crate::ring::check_ring;
 use crate::stored::Stored;
@@ -10,6 +11,7 @@ use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{DType, Kernel};
+use std::sync::atomic::AtomicU64;
 
 /// Bytes of stored tiles that a batch of programs may hold before they are applied.
 const BATCH_BYTES: u64 = 64 << 20;
@@ -17,7 +19,22 @@ const BATCH_BYTES: u64 = 64 << 20;
 /// Runs `kernel` with one size per dim and one argument per parameter, both in the kernel's order.
 ///
 /// A grid without programs is no error: nothing runs.
-pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mode) -> Result<(), InterpError> {
+pub fn run(kernel: &Kernel, dim_sizes: &[u64], args: Vec<Arg<'_>>, mode: Mode) -> Result<(), InterpError> {
+    run_within(kernel, dim_sizes, args, mode, u64::MAX)
+}
+
+/// The same, given up after so many operations: elements of results and of what is reduced, an eighth of the multiplications of
+/// products, and a few for each instruction. Whether it is given up depends on nothing else.
+///
+/// # Errors
+/// [`InterpError::Work`] if it is given up, and those of [`run`].
+pub fn run_within(
+    kernel: &Kernel,
+    dim_sizes: &[u64],
+    mut args: Vec<Arg<'_>>,
+    mode: Mode,
+    most: u64,
+) -> Result<(), InterpError> {
     check_dims(kernel, dim_sizes)?;
     check_args(kernel, dim_sizes, &args, mode)?;
     if mode == Mode::Ring {
@@ -30,14 +47,24 @@ pub fn run(kernel: &Kernel, dim_sizes: &[u64], mut args: Vec<Arg<'_>>, mode: Mod
     }
     let deferred = deferred_transposes(kernel);
     let validity = Validity::of(kernel);
+    let inexact = if let Mode::Noisy(noise) = mode { inexact(kernel, noise) } else { Vec::new() };
+    let done = AtomicU64::new(0);
     let threads = Threads::of(programs);
     let count = threads.count();
     let (mut first, mut batch) = (0, count * 2);
     while first < programs {
         let last = first.saturating_add(batch).min(programs);
         let stores = {
-            let launch =
-                LaunchState { kernel, mode, dims: dim_sizes, args: &args, deferred: &deferred, validity: &validity };
+            let launch = LaunchState {
+                kernel,
+                mode,
+                dims: dim_sizes,
+                args: &args,
+                deferred: &deferred,
+                validity: &validity,
+                inexact: &inexact,
+                work: Work { done: &done, most },
+            };
             let run = |index| Program::new(&launch).run(&coordinates(&axes, dim_sizes, index));
             threads.map(first..last, run)?
         };

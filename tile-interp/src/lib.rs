@@ -12,6 +12,7 @@
 //! | `overlap` | whether views share an element |
 //! | `tile`, `rounding` | tiles at run time and their valid part; rounding to the narrow types |
 //! | `ring` | floats as elements of a finite ring |
+//! | `noise` | operations that are off by as much as a device's may be |
 //! | `launch` | checked arguments and the grid |
 //! | `pool` | threads, in a process that was forked too |
 //! | `eval` | one program: its environment and the match on operations |
@@ -45,6 +46,7 @@ mod eval_reduce;
 mod eval_shape;
 mod launch;
 mod memory;
+mod noise;
 mod overlap;
 mod pool;
 mod ring;
@@ -55,8 +57,9 @@ mod tile;
 mod walk;
 
 pub use error::InterpError;
-pub use launch::run;
+pub use launch::{run, run_within};
 pub use memory::{TensorView, TensorViewMut};
+pub use noise::Noise;
 pub use overlap::Span;
 pub use ring::check_ring;
 
@@ -68,6 +71,8 @@ pub enum Mode {
     /// Every float is an f64 and nothing is rounded. A float tensor may then be stored in any float
     /// type, whatever the kernel says.
     F64,
+    /// As [`Mode::Native`], with each inexact operation off by about as much as a right device's may be.
+    Noisy(Noise),
     /// Every float is an element of a finite ring: see [`check_ring`] for the kernels that it takes.
     Ring,
 }

@@ -41,7 +41,7 @@ impl Data {
 /// The type that elements of `dtype` are held in.
 pub(crate) fn held(dtype: DType, mode: Mode) -> DType {
     match dtype {
-        DType::F16 | DType::Bf16 | DType::F32 if mode == Mode::Native => DType::F32,
+        DType::F16 | DType::Bf16 | DType::F32 if matches!(mode, Mode::Native | Mode::Noisy(_)) => DType::F32,
         dtype if dtype.is_float() => DType::F64,
         dtype => dtype,
     }

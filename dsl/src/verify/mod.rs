@@ -26,7 +26,7 @@
 //! | 221 | a tile has at most 2^20 elements and 64 axes |
 //! | 222 | a tile slice at a grid coordinate that counts tiles has the size of these tiles |
 //! | 223 | no parameter is bool |
-//! | 224 | a tensor has one stride per dim; an `out` tensor has stride 0 on dims of one element alone |
+//! | 224 | a tensor has one stride per dim, of at most 2^40 elements; an `out` tensor has stride 0 on dims of one element alone |
 //! | 225 | alignments are powers of two, and at least an element |
 //! | 226 | which elements of a carried value are valid does not depend on what its loop's body defines |
 //! | 227 | what a store writes is valid, but for what its own slices leave out |

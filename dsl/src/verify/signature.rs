@@ -5,6 +5,9 @@ use crate::ir::{Access, DimSize, GridExtent, Loc, ParamKind, Stride};
 use crate::types::DType;
 use std::collections::BTreeSet;
 
+/// Elements between neighbours, at most: no memory has more, and addresses in bytes stay far below 2^63.
+const MOST_STRIDE: u64 = 1 << 40;
+
 impl Verifier<'_> {
     /// Parameters, dims, tables and the grid: 215 to 220 and 223 to 225.
     pub(super) fn signature(&mut self) {
@@ -34,6 +37,12 @@ impl Verifier<'_> {
                 let dim = &k.dims[dim];
                 if *stride == (Stride::Dynamic { divisor: 0 }) {
                     self.error(218, at, format!("the stride of `{name}` along `{}` has divisor 0", dim.name));
+                }
+                if let Stride::Const(n) = *stride
+                    && n.unsigned_abs() > MOST_STRIDE
+                {
+                    let most = format!("no tensor has one of more than {MOST_STRIDE}");
+                    self.error(224, at, format!("`{name}` has stride {n} along `{}`; {most}", dim.name));
                 }
                 if *access == Access::Out && *stride == Stride::Const(0) && dim.size != DimSize::Const(1) {
                     let message = format!("`{name}` is written, but has stride 0 along `{}`", dim.name);

@@ -1,6 +1,6 @@
 //! What a bundle says of one kernel: the classes of problems that it serves, the compiled variants, and how they are chosen.
 
-use super::file::BundleError;
+use super::file::{BundleError, shown};
 use super::table::Table;
 use crate::class::{canonical, class_text, dims_text, parse_class};
 use atlas_dsl::{Config, KernelDef, Specialization};
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 /// What a file says of a kernel, at most.
 const MOST_CLASSES: usize = 4096;
 const MOST_VARIANTS: usize = 4096;
+/// Characters of a text.
+const MOST_TEXT: usize = 4096;
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -121,7 +123,7 @@ impl ClassEntry {
     /// For messages.
     pub(super) fn text(&self) -> String {
         let parts = [&self.types, &self.dims, &self.tensors].map(String::as_str);
-        parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
+        parts.into_iter().filter(|p| !p.is_empty()).map(shown).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -137,6 +139,9 @@ impl KernelEntry {
             return Err(wrong(format!("more than {MOST_CLASSES} classes")));
         }
         for class in &entry.classes {
+            if [&class.types, &class.dims, &class.tensors].iter().any(|text| text.len() > MOST_TEXT) {
+                return Err(wrong(format!("a class is named by more than {MOST_TEXT} characters")));
+            }
             let spec = parse_class(&class.types, &class.dims, &class.tensors);
             let Some(spec) = spec else { return Err(wrong(format!("`{}` is no class", class.text()))) };
             let dims = class.dims.split_whitespace().count();
@@ -148,7 +153,7 @@ impl KernelEntry {
                 v.image < images && cubin && v.config.parse::<Config>().is_ok()
             };
             if let Some(v) = class.variants.iter().find(|v| !is_known(v)) {
-                return Err(wrong(format!("variant `{}` of `{}` is none", v.config, class.text())));
+                return Err(wrong(format!("variant `{}` of `{}` is none", shown(&v.config), class.text())));
             }
             if !class.tables.iter().all(|t| t.table.is_sound(dims, class.variants.len())) {
                 return Err(wrong(format!("the choices for `{}` do not hold together", class.text())));

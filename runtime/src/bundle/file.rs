@@ -26,6 +26,13 @@ const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 8 + 32;
 /// A section's bytes once they are decompressed, at most. LZ4 makes no more than 255 bytes of one.
 const MOST_RAW: u64 = 256 << 20;
 const MOST_RATIO: u64 = 255;
+/// Bytes of all sections once they are decompressed, each counted as often as it is named; of a section that is text; and sections.
+const MOST_WHOLE: u64 = 1 << 30;
+pub(super) const MOST_TEXT: u64 = 16 << 20;
+const MOST_SECTIONS: usize = 1 << 16;
+/// Characters of what a file says that are shown in a message, and in one word of it.
+const MOST_SHOWN: usize = 2000;
+const MOST_SHOWN_WORD: usize = 500;
 
 /// The little-endian number of a header at a place.
 const fn number(header: &[u8], at: usize) -> u64 {
@@ -70,8 +77,25 @@ impl BundleError {
 
 impl fmt::Display for BundleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: the bundle {} cannot be used: {}", self.code(), self.origin, self.message)
+        let (origin, message) = (shown_up_to(&self.origin, MOST_SHOWN), shown_up_to(&self.message, MOST_SHOWN));
+        write!(f, "error[{}]: the bundle {origin} cannot be used: {message}", self.code())
     }
+}
+
+/// What a file says, as it may be printed: no character moves a terminal's cursor, and a long text is cut.
+pub fn shown(text: &str) -> String {
+    shown_up_to(text, MOST_SHOWN_WORD)
+}
+
+fn shown_up_to(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(most) {
+        // Those that turn the direction of text are no control characters, and hide as much.
+        let is_hidden =
+            c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if is_hidden { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    if text.chars().nth(most).is_some() { shown + ".." } else { shown }
 }
 
 /// Where a section stands, counted from the end of the table of contents.
@@ -143,7 +167,13 @@ impl File {
         let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(&format!("its contents: {e}")))?;
         let sections = (rest.len() - length) as u64;
         let all = contents.kernels.values().chain(&contents.images).chain(&contents.records).chain(&contents.problems);
+        let (mut whole, mut count) = (0_u64, 0);
         for s in all {
+            (whole, count) = (whole.saturating_add(s.raw), count + 1);
+            if whole > MOST_WHOLE || count > MOST_SECTIONS {
+                let most = MOST_WHOLE >> 20;
+                return Err(wrong(&format!("it says that it has more than {most} MiB or {MOST_SECTIONS} parts")));
+            }
             if s.at.checked_add(s.length).is_none_or(|end| end > sections) {
                 return Err(cut_off());
             }
@@ -160,6 +190,14 @@ impl File {
 
     /// The bytes of a section, checked and decompressed. `what` names it.
     pub(super) fn section(&self, section: &Section, what: &str) -> Result<Vec<u8>, BundleError> {
+        self.section_within(section, what, MOST_RAW)
+    }
+
+    /// The same of a section that has no more than so many bytes.
+    pub(super) fn section_within(&self, section: &Section, what: &str, most: u64) -> Result<Vec<u8>, BundleError> {
+        if section.raw > most {
+            return Err(self.wrong(format!("{what} has {} bytes, and may have {most}", section.raw)));
+        }
         // `read` has checked that these fit.
         let (at, length) = (self.base + section.at as usize, section.length as usize);
         let packed = self.bytes.get(at..at + length).ok_or_else(|| self.wrong("it is cut off; copy it anew"))?;
@@ -223,6 +261,34 @@ impl Sections {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A section that is named often is unpacked as often.
+    #[test]
+    fn a_file_says_no_more_than_it_may() {
+        let mut sections = Sections::default();
+        let section = sections.add(&vec![b' '; 1 << 20]);
+        let of = |count: usize| Contents { records: vec![section.clone(); count], ..Contents::default() };
+        assert!(File::read("here", sections.file(of(1000)).into()).is_ok());
+        let why = File::read("here", sections.file(of(1025)).into()).map(drop).unwrap_err().to_string();
+        assert!(why.contains("more than 1024 MiB or 65536 parts"), "{why}");
+        let small = sections.add(b"x");
+        let many = Contents { records: vec![small; MOST_SECTIONS + 1], ..Contents::default() };
+        assert!(File::read("here", sections.file(many).into()).is_err());
+        // Text is not as large as code may be.
+        let text = sections.add(&vec![b' '; MOST_TEXT as usize + 1]);
+        let file = File::read("here", sections.file(Contents { records: vec![text], ..Contents::default() }).into());
+        let file = file.unwrap();
+        assert!(file.section_within(&file.contents.records[0], "a record", MOST_TEXT).is_err());
+        assert!(file.section(&file.contents.records[0], "a record").is_ok());
+    }
+
+    #[test]
+    fn what_a_file_says_moves_no_cursor() {
+        assert_eq!(shown("atlas 1, \u{1b}[2J\u{202e}x"), "atlas 1, \\u{1b}[2J\\u{202e}x");
+        assert_eq!(shown(&"a".repeat(501)), "a".repeat(500) + "..");
+        let e = BundleError { origin: "a\nb".to_owned(), message: "\u{7}".repeat(5000) };
+        assert!(e.to_string().lines().count() == 1 && e.to_string().len() < 20_000);
+    }
 
     #[test]
     fn a_file_that_is_cut_off_is_no_whole_one() {

@@ -18,12 +18,12 @@ mod table;
 mod write;
 
 pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant};
-pub use file::{BundleError, is_whole};
+pub use file::{BundleError, is_whole, shown};
 pub(crate) use offer::{Asked, Lack, Offer};
 pub use table::{MOST_CELLS, Table};
 pub use write::BundleWriter;
 
-use self::file::File;
+use self::file::{File, MOST_TEXT};
 use crate::image_file;
 use atlas_codegen::KernelImage;
 use std::borrow::Cow;
@@ -66,10 +66,14 @@ impl Bundle {
     pub fn open(path: impl AsRef<Path>) -> Result<Bundle, BundleError> {
         let path = path.as_ref();
         let origin = path.display().to_string();
-        match std::fs::read(path) {
-            Ok(bytes) => Bundle::read(&origin, bytes),
-            Err(e) => Err(BundleError { origin, message: e.to_string() }),
+        let wrong = |message: String| BundleError { origin: origin.clone(), message };
+        // A pipe may have no writer, and a device no end.
+        let found = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
+        if !found.is_file() {
+            return Err(wrong("it is no file".to_owned()));
         }
+        let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+        Bundle::read(&origin, bytes)
     }
 
     /// Takes a bundle's bytes; `origin` names them in messages. Kernels are read when they are asked for.
@@ -107,7 +111,7 @@ impl Bundle {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
             let what = format!("the part of `{kernel}`");
-            let bytes = self.file.section(section, &what)?;
+            let bytes = self.file.section_within(section, &what, MOST_TEXT)?;
             let wrong = |message: String| self.file.wrong(format!("{what}: {message}"));
             KernelEntry::parse(&bytes, self.file.contents.images.len(), wrong).map(Arc::new)
         };
@@ -160,7 +164,7 @@ impl Bundle {
     }
 
     fn text(&self, section: &file::Section, what: &str) -> Result<String, BundleError> {
-        let bytes = self.file.section(section, what)?;
+        let bytes = self.file.section_within(section, what, MOST_TEXT)?;
         String::from_utf8(bytes).map_err(|_| self.file.wrong(format!("{what} is no text")))
     }
 
@@ -179,7 +183,8 @@ impl Bundle {
             }
         }
         self.problems()?;
-        self.records().map(drop)
+        // One after the other: a file may name one section often.
+        self.file.contents.records.iter().try_for_each(|s| self.text(s, "a tuning record").map(drop))
     }
 }
 

@@ -9,7 +9,7 @@ mod merged;
 mod record;
 mod residual;
 
-pub use crate::class::{class_text, parse_class};
+pub use crate::class::{class_text, of_launch, parse_class};
 pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{

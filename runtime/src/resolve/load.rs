@@ -11,8 +11,9 @@ use crate::launch_error::LaunchError;
 use crate::plans::Plans;
 use crate::records::tile_ir_hash;
 use crate::space::Space;
-use atlas_codegen::{KernelImage, Machine};
-use atlas_dsl::{Kernel, Schedule, Verified};
+use atlas_codegen::{AbiParam, KernelImage, Machine};
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::{Kernel, Param, Schedule, Verified};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -54,7 +55,8 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
             Err(e) => return Ok(Made::Refused(format!("the bundle's config is none of this kernel: {e}"))),
         };
         let image = match offer.bundle.image(offer.variant()) {
-            Ok(image) => Arc::new(image),
+            Ok(image) if is_of(&image, &kernel) => Arc::new(image),
+            Ok(_) => return Ok(Made::Refused("the bundle's code has another grid or other parameters".to_owned())),
             Err(e) => return Ok(Made::Refused(e.to_string())),
         };
         // Machine code only saves the driver's assembler: where it does not fit, the PTX does.
@@ -66,6 +68,22 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
             made => made,
         }
     })
+}
+
+/// Whether code runs a kernel's programs, and what it is passed is there. A grid of no programs would leave outputs as they are.
+fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
+    let rank = |p: Param| match kernel.params.get(p).map(|p| &p.kind) {
+        Some(ParamKind::Tensor { dims, .. }) => dims.len(),
+        _ => 0,
+    };
+    let is_there = |p: &AbiParam| match *p {
+        AbiParam::Ptr(p) => matches!(kernel.params.get(p).map(|p| &p.kind), Some(ParamKind::Tensor { .. })),
+        AbiParam::Scalar(p) => matches!(kernel.params.get(p).map(|p| &p.kind), Some(ParamKind::Scalar { .. })),
+        AbiParam::Stride(p, axis) => usize::from(axis) < rank(p),
+        AbiParam::Dim(d) => kernel.dims.is_valid(d),
+        AbiParam::GridCount(axis) => usize::from(axis) < image.grid.len(),
+    };
+    image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent)) && image.params.iter().all(is_there)
 }
 
 /// True of what is wrong with the code that a bundle has, and says nothing of the next one's: that may be in PTX of a lower

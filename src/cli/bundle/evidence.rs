@@ -1,20 +1,21 @@
 //! What a bundle's kernels were tried on: each variant in the simulator, on a small ragged problem of its class, under
 //! three orders of its warps, beside the interpreter. `atlas verify --bundle` does the same again.
 
-use super::super::arguments::{Output, bound};
+use super::super::arguments::Output;
 use super::super::input;
 use super::super::jobs::{Job, Scalars, scalars, scalars_text};
-use super::super::oracle::{ELEMENT, Small, apart, is_of_class, says_something, small};
+use super::super::oracle::{Small, is_of_class, says_something, small};
 use super::super::print::{say, tell};
+use super::super::roundings::Verdict;
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use atlas_codegen::{Machine, Target};
 use atlas_dsl::def::DimDef;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{
-    Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant,
+    Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant, shown,
 };
-use atlas_runtime::records::tile_ir_hash;
+use atlas_runtime::records::{of_launch, tile_ir_hash};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{CacheDir, Device, RuntimeError, SimOptions, build_kernel};
@@ -22,17 +23,13 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Orders of warps, by their names in a file.
 const SCHEDULES: [(&str, Policy); 3] =
     [("round-robin", Policy::RoundRobin), ("adversarial", Policy::Adversarial), ("random 1", Policy::Random)];
-/// Warp instructions of one run, after which a problem is too large to try.
+/// Warp instructions of one run, after which a problem is too large to try. They are counted and not timed: what a bundle says does not
+/// depend on how busy a machine is.
 const BUDGET: u64 = 20_000_000;
-/// Warp instructions by which a run shows how long the whole would take.
-const FIRST: u64 = 500_000;
-/// The longest that a variant is tried for while a bundle is made.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// One variant to try.
 struct Trial<'a> {
@@ -41,7 +38,8 @@ struct Trial<'a> {
     class: usize,
     variant: usize,
     of: &'a Variant,
-    machine: Machine,
+    /// The usual GPU of its target; none if this program knows no such target.
+    machine: Option<Machine>,
     /// Numbers given by value, but for usual ones.
     scalars: Scalars,
     /// The smallest sizes of its class that were asked for.
@@ -109,7 +107,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
         let named = || atlas_dsl::registry().into_iter().filter(|d| d.name == name);
         match named().find(|def| is_of(def, &entry)).or_else(|| input::kernel(&name).ok()).or_else(|| named().next()) {
             Some(def) => entries.push((def, entry)),
-            None => tell!("skipped: this program has no kernel `{name}`"),
+            None => tell!("skipped: this program has no kernel `{}`", shown(&name)),
         }
     }
     let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
@@ -173,7 +171,9 @@ fn is_same(a: &[Evidence], b: &[Evidence]) -> bool {
 fn print(rows: &[Value]) {
     let mut table = show::table(&["kernel", "target", "config", "sizes", "outcome"]);
     for r in rows {
-        let text = |key: &str| r[key].as_str().unwrap_or("-").to_owned();
+        let text = |key: &str| {
+            r[key].as_str().map_or_else(|| "-".to_owned(), |s| s.lines().map(shown).collect::<Vec<_>>().join(" "))
+        };
         table.add_row(vec![text("kernel"), text("target"), text("config"), text("sizes"), text("outcome")]);
     }
     say!("{table}");
@@ -185,7 +185,7 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
     for (at, class) in entry.classes.iter().enumerate() {
         let Some(spec) = class.spec(def) else { continue };
         for (place, of) in class.variants.iter().enumerate() {
-            let Ok(target) = of.target.parse::<Target>() else { continue };
+            let machine = of.target.parse::<Target>().ok().map(Machine::from);
             // Evidence names its sizes, and the numbers that were given.
             let text = of.evidence.first().map_or("", |e| &e.sizes);
             let mut scalars = scalars(text).unwrap_or_default();
@@ -199,7 +199,7 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
                 class: at,
                 variant: place,
                 of,
-                machine: target.into(),
+                machine,
                 scalars,
                 asked: None,
                 claimed,
@@ -223,11 +223,17 @@ fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>
 
 /// Whatever is an error is the variant's, but for what is told as a reason not to try it.
 fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
-    let Trial { def, spec, of, machine, scalars, .. } = trial;
+    let Trial { def, spec, of, scalars, .. } = trial;
     let untried = |why: String| Ok(Err(Lack::Untried(why)));
+    let Some(machine) = trial.machine else {
+        return untried(format!("this program knows no target `{}`", of.target));
+    };
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
     ensure!(tile_ir_hash(&kernel) == of.tile_ir, "the kernel has changed since the bundle was made");
+    if of_launch(def, spec, &[]) != *spec {
+        return untried("no launch has the views of its class".to_owned());
+    }
     let sizes = || small(def, spec, &kernel, &config, trial.asked.as_deref());
     let Some(dims) = trial.claimed.clone().or_else(sizes) else {
         return untried("no small problem of its class is known".to_owned());
@@ -241,10 +247,10 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
     if !says_something(&wanted) {
         return untried(format!("its results at {sizes} are no numbers"));
     }
-    let (image, alone) = (bundle.image(of)?, alone(bundle, trial)?);
+    let (image, alone) = (bundle.image(of)?, alone(bundle, trial, machine)?);
     let simulator = |policy: Policy, budget: u64| -> Result<Device> {
         let options = SimOptions { policy, seed: 1, budget, ..SimOptions::default() };
-        let device = Device::sim_with(*machine, options, CacheDir::Off);
+        let device = Device::sim_with(machine, options, CacheDir::Off);
         device.set_compiling(false);
         device.set_bundles(Bundles::default());
         device.add_bundle(Bundle::read("being tried", alone.clone())?);
@@ -259,38 +265,21 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
             Err(e) => Err(e),
         }
     };
-    let (mut budget, mut first) = (BUDGET, None);
-    // What was tried before is tried again, however long it takes here.
-    if trial.claimed.is_none() {
-        let (begun, (name, policy)) = (Instant::now(), SCHEDULES[0]);
-        first = run(policy, FIRST).with_context(|| format!("{sizes} ({name})"))?;
-        budget = budget.min(within(LIMIT, begun.elapsed()).max(FIRST));
-    }
     let mut evidence = Vec::new();
     for (name, policy) in SCHEDULES {
-        let ran = match first.take() {
-            Some(ran) => Some(ran),
-            None => run(policy, budget).with_context(|| format!("{sizes} ({name})"))?,
-        };
+        let ran = run(policy, BUDGET).with_context(|| format!("{sizes} ({name})"))?;
         let Some((device, found)) = ran else {
-            return untried(match budget < BUDGET {
-                true => format!("{sizes} would take the simulator longer than {} s", LIMIT.as_secs()),
-                false => format!("{sizes} takes more than {} million instructions", BUDGET / 1_000_000),
-            });
+            return untried(format!("{sizes} takes more than {} million instructions", BUDGET / 1_000_000));
         };
         let ran = device.simulated().context("nothing ran")?;
         ensure!(ran.image.ptx == image.ptx, "another kernel ran");
-        let (all, one) = apart(&wanted, &found);
-        let (error, bound) = (all.max(one / ELEMENT), bound(&kernel));
+        let Verdict { error, bound, doubt } = small.judge(values, &wanted, &found);
+        if let Some(why) = doubt {
+            return untried(format!("it cannot be judged at {sizes}: {why}"));
+        }
         evidence.push(Evidence { schedule: name.to_owned(), sizes: sizes.clone(), error, bound });
     }
     Ok(Ok(evidence))
-}
-
-/// The instructions of one of all runs that are made within a time, if the first ones took so long.
-fn within(limit: Duration, first: Duration) -> u64 {
-    let runs = limit.as_secs_f64() / SCHEDULES.len() as f64 / first.as_secs_f64().max(1e-9);
-    (FIRST as f64 * runs) as u64
 }
 
 fn is_too_long(e: &anyhow::Error) -> bool {
@@ -298,14 +287,13 @@ fn is_too_long(e: &anyhow::Error) -> bool {
 }
 
 /// A bundle of one variant, for its own target: nothing else can be what runs.
-fn alone(bundle: &Bundle, trial: &Trial<'_>) -> Result<Vec<u8>> {
+fn alone(bundle: &Bundle, trial: &Trial<'_>, machine: Machine) -> Result<Vec<u8>> {
     let mut writer = BundleWriter::new();
     let mut class = ClassEntry::new(trial.def, &trial.spec);
     let image = writer.image(&bundle.image(trial.of)?);
     class.variants.push(Variant { image, cubin: None, ..trial.of.clone() });
     let bounds = vec![Vec::new(); trial.def.dims.len()];
-    let table =
-        Table { machine: trial.machine.to_string(), bounds, cells: vec![0], order: vec![0], ..Table::default() };
+    let table = Table { machine: machine.to_string(), bounds, cells: vec![0], order: vec![0], ..Table::default() };
     class.tables.push(MachineTable { target: trial.of.target.clone(), table });
     writer.kernel(trial.def.name, &KernelEntry { classes: vec![class] });
     Ok(writer.finish())
@@ -314,13 +302,6 @@ fn alone(bundle: &Bundle, trial: &Trial<'_>) -> Result<Vec<u8>> {
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_of_time_is_one_of_instructions() {
-        let (limit, slow) = (Duration::from_secs(60), Duration::from_secs(1));
-        assert_eq!(within(limit, slow), 20 * FIRST);
-        assert!(within(limit, Duration::ZERO) > BUDGET && within(limit, 100 * slow) < FIRST);
-    }
 
     /// What faults in the simulator is not made: no bundle has it without a word.
     #[test]

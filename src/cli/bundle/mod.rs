@@ -18,6 +18,7 @@ use super::jobs;
 use super::{compile, input, ptxas};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
+use atlas_runtime::Card;
 use atlas_runtime::bundle::Bundle;
 use atlas_runtime::files;
 use atlas_runtime::records::Records;
@@ -51,7 +52,8 @@ pub(super) struct Args {
     #[arg(long)]
     no_evidence: bool,
     /// Print what a bundle has, and make none.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "dims", "dtype", "set", "sizes", "arch", "out", "records",
+        "variants", "only_these", "cubin", "no_evidence"])]
     show: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -69,11 +71,14 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.records.is_some() && !args.arch.iter().any(|a| a.contains(':')) {
         bail!("--records are of a GPU: name it, such as --arch \"sm_90:NVIDIA H200\"");
     }
+    if args.variants == 0 {
+        bail!("--variants 0 leaves a bundle of nothing: each class has at least 1");
+    }
     compile::once("--arch", &args.arch)?;
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,
-        variants: args.variants.max(1),
+        variants: args.variants,
         for_all_sizes: !args.only_these,
         assembler: Assembler { ptxas: ptxas::find(), cubin: args.cubin },
         evidence: !args.no_evidence,
@@ -128,5 +133,9 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
     if folder.is_none() && known.iter().next().is_none() {
         warn(&input::no_records_of(gpu, others.other_gpus()));
     }
-    Ok((compile::platform(arch)?, known))
+    let on = compile::platform(arch)?;
+    if let Some(of) = Card::named(gpu).filter(|of| of.sm != on.machine.sm) {
+        warn(&format!("--arch {text}: `{gpu}` is sm_{}, and its records are of another machine than {arch}", of.sm));
+    }
+    Ok((on, known))
 }

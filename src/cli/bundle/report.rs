@@ -3,7 +3,7 @@
 use super::super::print::say;
 use super::super::show;
 use anyhow::Result;
-use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry, MachineTable};
+use atlas_runtime::bundle::{Bundle, ClassEntry, KernelEntry, MachineTable, shown};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,9 @@ pub(super) fn untried(bundle: &Bundle) -> Result<Vec<String>> {
             }
             let of = [&name, &class.types, &class.dims, &class.tensors].map(String::as_str);
             let of = of.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-            lines.extend(counts.iter().map(|(why, n)| format!("{n} variants of `{of}` have no evidence: {why}")));
+            lines.extend(
+                counts.iter().map(|(why, n)| format!("{n} variants of `{of}` have no evidence: {}", shown_line(why))),
+            );
         }
     }
     Ok(lines)
@@ -46,20 +48,25 @@ pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
         for class in &entry.classes {
             let machines: Vec<String> = class.tables.iter().map(machine).collect();
             table.add_row(vec![
-                name.clone(),
-                class.types.clone(),
-                class.dims.clone(),
-                class.tensors.clone(),
-                machines.join(", "),
+                shown(name),
+                shown(&class.types),
+                shown(&class.dims),
+                shown(&class.tensors),
+                shown(&machines.join(", ")),
                 class.variants.len().to_string(),
                 spills(class),
-                evidence(class),
+                shown_line(&evidence(class)),
             ]);
         }
     }
     say!("{table}");
-    say!("{}: {:.1} KB, made by {}", bundle.origin(), bytes as f64 / 1e3, bundle.made_by());
+    say!("{}: {:.1} KB, made by {}", bundle.origin(), bytes as f64 / 1e3, shown(bundle.made_by()));
     Ok(())
+}
+
+/// Reasons of this program may be longer than a word of a file.
+fn shown_line(text: &str) -> String {
+    text.lines().map(shown).collect::<Vec<_>>().join(" ")
 }
 
 /// Whose choices they are, and the target of their code where that says something else: `sm_90`, `NVIDIA H200 (sm_90a)`.

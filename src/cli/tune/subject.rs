@@ -3,7 +3,7 @@
 //! A kernel that ships has inputs of its op and an f64 reference, of which a sample is compared. Any other kernel has small
 //! numbers: each candidate must agree with the interpreter on a small ragged problem, and with the first candidate on this one.
 
-use super::super::arguments::{Arguments, Output, Values, bound};
+use super::super::arguments::{Arguments, Output, Values};
 use super::super::jobs::Job;
 use super::super::oracle;
 use anyhow::{Context, Result, bail};
@@ -92,7 +92,7 @@ impl Subject {
                 let found = arguments.outputs(COMPARED)?;
                 match first {
                     None => *first = Some((values, found)),
-                    Some((_, first)) => oracle::agree(first, &found, bound(&kernel))
+                    Some((_, first)) => oracle::check_beside(job, config, first, &found)
                         .context("its result is not that of the first config")?,
                 }
                 Ok(launch)

@@ -2,7 +2,7 @@
 
 use crate::support::{Buffer, kernel};
 use atlas_dsl::DType;
-use atlas_tile_interp::{Arg, InterpError, Mode, Scalar, run};
+use atlas_tile_interp::{Arg, InterpError, Mode, Noise, Scalar, run, run_within};
 
 const F32: DType = DType::F32;
 
@@ -69,4 +69,53 @@ fn refused_arguments() {
     let args = vec![Arg::In(x.view(&dims)), scalar(), Arg::In(x.view(&dims))];
     let e = run(&kernel, &[2, 4], args, Mode::Native).unwrap_err();
     assert_eq!(e.to_string(), "`y`: a tensor that is written must be given as such");
+}
+
+const SUMS: &str = "kernel @sums(%x: f32[N, D], %y: out f32[N, D])
+    dims N: ?1, D = 8
+    grid (%i) = (tiles(N, 4)) {
+      %t = load %x[%i : 4, ..]
+      %s = reduce sum %t axes [1]
+      %b = broadcast %s : f32[4, 8]
+      %r = div %t, %b
+      store %y[%i : 4, ..], %r
+    }";
+
+/// The signs of errors are turned, and errors are as small as those of f32.
+#[test]
+fn noise_moves_inexact_results_a_little_to_either_side() {
+    let kernel = kernel(SUMS);
+    let dims = [8, 8];
+    let x = Buffer::new(F32, &(0..64).map(|i| f64::from(i % 7 + 1)).collect::<Vec<_>>());
+    let of = |mode: Mode| {
+        let mut y = Buffer::poison(F32, 64);
+        let args = vec![Arg::In(x.view(&dims)), Arg::Out(y.view_mut(&dims))];
+        run(&kernel, &dims, args, mode).unwrap();
+        y.values()
+    };
+    let noise = |negative| Mode::Noisy(Noise { seed: 1, negative, approximate: false });
+    let (exact, up, down) = (of(Mode::Native), of(noise(false)), of(noise(true)));
+    assert_eq!(up, of(noise(false)));
+    for ((x, a), b) in exact.iter().zip(&up).zip(&down) {
+        let (a, b) = ((a - x) / x, (b - x) / x);
+        assert!(a.abs() < 1e-6 && b.abs() < 1e-6 && a * b <= 0.0, "{a} {b}");
+    }
+    assert!(up.iter().zip(&down).filter(|(a, b)| a != b).count() > 32, "{up:?} {down:?}");
+}
+
+/// Whether a kernel is given up depends on what it does alone.
+#[test]
+fn what_takes_too_many_operations_is_given_up() {
+    let kernel = kernel(SUMS);
+    let dims = [8, 8];
+    let x = Buffer::new(F32, &[1.0; 64]);
+    let within = |most: u64| {
+        let mut y = Buffer::poison(F32, 64);
+        let args = vec![Arg::In(x.view(&dims)), Arg::Out(y.view_mut(&dims))];
+        run_within(&kernel, &dims, args, Mode::Native, most)
+    };
+    let least = (0..100_000).find(|&most| within(most).is_ok()).unwrap();
+    // Two programs of five instructions each, of up to 32 elements.
+    assert!((2 * 5 * 32..2 * 5 * 64 + 2).contains(&least), "{least}");
+    assert_eq!(within(least - 1), Err(InterpError::Work { most: least - 1 }));
 }
