@@ -171,7 +171,7 @@ fn no_tensor_between_kernels_is_in_memory() {
 /// A tile of all rows, which the CPU has room for.
 #[test]
 fn a_tile_that_no_gpu_holds_is_named() {
-    let device = Device::sim_with("sm_90".parse().unwrap(), SimOptions::default(), CacheDir::Off);
+    let device = Device::sim_with("sm_90".parse::<Target>().unwrap(), SimOptions::default(), CacheDir::Off);
     let x = Tensor::zeros(&device, DType::F32, [64, 1024]).unwrap();
     let mut y = Tensor::zeros(&device, DType::F32, [64]).unwrap();
     let said = beside_all_sums.launch(&device, args!(&x, &mut y)).unwrap_err().to_string();

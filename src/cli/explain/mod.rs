@@ -52,10 +52,7 @@ pub(super) struct Args {
 
 /// Explains.
 pub(super) fn run(args: &Args) -> Result<bool> {
-    if let Some(file) = &args.plot {
-        files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
-        input::spare_records("--plot", file, None)?;
-    }
+    check_plot(args)?;
     let (on, card) = place(args)?;
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;
@@ -131,15 +128,16 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         let makers: BTreeSet<&str> = removed.iter().map(|r| r.maker.as_str()).collect();
         say!("fused    1 launch for {}\n{}", makers.len() + 1, removed_text(&removed, &dims));
     }
-    match resources {
-        Some(r) => say!(
-            "ptxas    {} registers, {} bytes spilled, {} bytes of static shared memory",
-            r.registers,
-            r.spills,
-            r.shared
-        ),
-        None => say!("ptxas    -"),
-    }
+    say!(
+        "ptxas    {}",
+        resources.map_or_else(
+            || "-".to_owned(),
+            |r| format!(
+                "{} registers, {} bytes spilled, {} bytes of static shared memory",
+                r.registers, r.spills, r.shared
+            )
+        )
+    );
     if let Some(time) = time {
         say!("{}", time.text().trim_end_matches('\n'));
     }
@@ -154,6 +152,13 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         say!("\n{}", counted.text().trim_end());
     }
     Ok(true)
+}
+
+/// Fails if the plot could not be written, before anything is computed for it.
+fn check_plot(args: &Args) -> Result<()> {
+    let Some(file) = &args.plot else { return Ok(()) };
+    files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
+    input::spare_records("--plot", file, None)
 }
 
 /// Of which registers the ranking speaks.
