@@ -188,7 +188,8 @@ fn kernels_that_magnify_roundings_are_still_found_wrong() {
         ptx.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
     };
     let scales = |ptx: &str| ptx.replace("0f49742400", "0f49700000").replace("0f42C80000", "0f42CA0000");
-    let codes: [(&str, &str, &dyn Fn(&str) -> String); 3] = [
+    type Change<'c> = &'c dyn Fn(&str) -> String;
+    let codes: [(&str, &str, Change<'_>); 3] = [
         ("spread", "N=4096,D=512", &subtracts),
         ("quantized_mean", "N=512,D=300", &scales),
         ("bins", "N=512,D=300", &scales),
