@@ -79,7 +79,7 @@ fn a_driver_that_cannot_be_used_is_told_with_its_mend() {
         &FakeDriver { gpus: 0, ..DRIVER }.refuses(),
         &["ATL622", "there is no GPU 0", "shows 0", "CUDA_VISIBLE_DEVICES"],
     );
-    has(&DRIVER.refuses(), &["ATL623", "compute capability 7.0", "use --device cpu"]);
+    has(&DRIVER.refuses(), &["ATL623", "compute capability 7.0", "use another GPU or --device cpu"]);
 }
 
 #[test]

@@ -385,7 +385,7 @@ fn an_image_that_cannot_be_used_is_passed_over() {
     let no_ptx = changed(&SOFTMAX, |_, image| image.ptx = image.ptx.replace("add", "odd"));
     let fewer = changed(&SOFTMAX, |_, image| image.params.truncate(1));
     let more = changed(&SOFTMAX, |_, image| image.params[0] = atlas::codegen::AbiParam::GridCount(9));
-    for (bad, why) in [(no_ptx, "ATL627"), (fewer, "ATL619"), (more, "ATL619")] {
+    for (bad, why) in [(no_ptx, "ATL627"), (fewer, "ATL619"), (more, "another grid or other parameters")] {
         let lack = run(&device("sm_90", &bad), 8, 64).unwrap_err();
         assert!(lack.contains("error[ATL640]") && lack.contains(why), "{lack}");
         assert!(is_right(&run(&device_with(&bad, &SOFTMAX), 8, 64).unwrap(), 8, 64));

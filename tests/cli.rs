@@ -302,7 +302,7 @@ fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
     assert!(recorded["time"]["bound"]["of_bound"].as_f64().is_some_and(|s| s > 0.8 && s < 1.0), "{recorded}");
     has(&prints(&["explain", "softmax", "--dims", "N=64,D=512"]), &["fits the L2 cache"]);
     let open = ["explain", "window_sum", "--dims", "B=8,N=4096,D=1024"];
-    has(&prints(&open), &["data or numbers given by value decide", "assumes 512 elements"]);
+    has(&prints(&open), &["data, numbers given by value or computed indices decide", "assumes 512 elements"]);
 }
 
 /// Records and data sheets are a GPU's own: those of another machine are warned of.

@@ -168,18 +168,15 @@ fn what_the_budget_cut_off_is_not_recorded() {
     assert!(!cut.path().join("simulator-sm-90/softmax.toml").exists());
 }
 
-/// A record that cannot be written ends the search, and what was measured is printed all the same.
+/// Nothing is measured for a record that has no place.
 #[test]
-fn the_first_record_that_cannot_be_written_ends_the_search() {
+fn a_record_that_cannot_be_written_is_told_before_the_search() {
     let folder = tempfile::tempdir().unwrap();
     // A folder stands where the record would be.
     fs::create_dir_all(folder.path().join("simulator-sm-90/softmax.toml")).unwrap();
     let records = folder.path().display().to_string();
-    let args = [&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat();
-    let (fine, done) = json_of(&args);
-    assert!(!fine);
-    assert_eq!(done["sizes"].as_array().map(Vec::len), Some(1), "{done}");
-    assert!(done["sizes"][0]["us"].as_f64().is_some());
+    let why = refuses(&[&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat());
+    assert!(why.contains("cannot write the record") && why.contains("is a directory"), "{why}");
 }
 
 /// No limit that a user can write is too large.

@@ -31,7 +31,7 @@ atlas_kernel! {
     kernel beside_greatest_of_points(t: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     { for n in grid(N) { store(y[n], load(t[n]) - max(load(t[..]))); } }
 
-    kernel sums_of_rows(t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+    kernel sums_of_read_rows(t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     { for n in grid(N) { store(y[n], sum(load(t[n, ..]))); } }
 
     kernel sums_by_elements(t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
@@ -85,25 +85,25 @@ atlas_kernel! {
 fuse! {
     kernel points_whole = twice_points >> beside_greatest;
     kernel points_whole_of_points = twice_points >> beside_greatest_of_points;
-    kernel elements_rows = twice_elements >> sums_of_rows;
+    kernel elements_rows = twice_elements >> sums_of_read_rows;
     kernel elements_elements = twice_elements >> sums_by_elements;
     kernel elements_spans = twice_elements >> sums_by_spans;
     kernel elements_first = twice_elements >> first_elements;
     kernel elements_first_column = twice_elements >> first_columns;
     kernel elements_neighbours = twice_elements >> neighbours;
-    kernel tiles_rows = twice_tiles >> sums_of_rows;
+    kernel tiles_rows = twice_tiles >> sums_of_read_rows;
     kernel tiles_elements = twice_tiles >> sums_by_elements;
     kernel tiles_spans = twice_tiles >> sums_by_spans;
     kernel tiles_first = twice_tiles >> first_elements;
     kernel tiles_first_column = twice_tiles >> first_columns;
     kernel tiles_neighbours = twice_tiles >> neighbours;
-    kernel rows_rows = twice_rows >> sums_of_rows;
+    kernel rows_rows = twice_rows >> sums_of_read_rows;
     kernel rows_elements = twice_rows >> sums_by_elements;
     kernel rows_spans = twice_rows >> sums_by_spans;
     kernel rows_first = twice_rows >> first_elements;
     kernel rows_first_column = twice_rows >> first_columns;
     kernel rows_neighbours = twice_rows >> neighbours;
-    kernel columns_rows = twice_columns >> sums_of_rows;
+    kernel columns_rows = twice_columns >> sums_of_read_rows;
     kernel columns_elements = twice_columns >> sums_by_elements;
     kernel columns_spans = twice_columns >> sums_by_spans;
     kernel columns_first = twice_columns >> first_elements;

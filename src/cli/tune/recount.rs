@@ -54,5 +54,6 @@ fn recount(kernel: &str, tune: &str, size: &mut TunedSize, machine: Machine) -> 
         })
     });
     size.model = MODEL;
+    *size = size.clone().rounded();
     Ok(())
 }
