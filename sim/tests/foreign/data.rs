@@ -18,7 +18,7 @@ pub(crate) enum Format {
 
 /// A number as an f32 that rounds to 16 bits as the number itself does: what is cut off leaves its mark in the last bit. `half`
 /// itself rounds f64 twice.
-pub fn to_odd(x: f64) -> f32 {
+pub(crate) fn to_odd(x: f64) -> f32 {
     let y = x as f32;
     let wide = f64::from(y);
     if wide == x || !y.is_finite() || y.to_bits() & 1 == 1 {
