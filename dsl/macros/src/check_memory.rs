@@ -351,7 +351,7 @@ pub(crate) fn not_one_i32(ty: &Ty) -> String {
         _ if ty.is_literal() || ty.elem.is_bool() => String::new(),
         _ => match whole_of_numbers(ty, &Elem::Fixed(DType::I32)) {
             Some(mend) => format!("; it {mend}"),
-            None => "; write `.cast::<i32>()`".to_owned(),
+            None => "; write `(..).cast::<i32>()` around it".to_owned(),
         },
     }
 }
@@ -366,5 +366,5 @@ fn stored_as(found: &Ty, wanted: &Elem) -> String {
         (from, Elem::Fixed(to)) if to.is_int() && from.may_be_float() => ", which cuts towards 0",
         _ => "",
     };
-    format!("write `.cast::<{wanted}>()`{loses}")
+    format!("write `(..).cast::<{wanted}>()` around it{loses}")
 }

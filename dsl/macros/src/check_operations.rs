@@ -279,12 +279,12 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     let is_short = |ty: &Ty| matches!(ty.elem, Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16));
     let is_int = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int());
     if is_short(x) && is_int(y) || is_int(x) && is_short(y) {
-        return "write `.cast::<f32>()` after both".to_owned();
+        return "write `(..).cast::<f32>()` around both".to_owned();
     }
     let (to, side, name) =
         if x.elem.width() < y.elem.width() { (&y.elem, "left", x_name) } else { (&x.elem, "right", y_name) };
     match name {
-        "" => format!("write `.cast::<{to}>()` after the {side} one"),
+        "" => format!("write `(..).cast::<{to}>()` around the {side} one"),
         name => format!("write `{name}.cast::<{to}>()`"),
     }
 }

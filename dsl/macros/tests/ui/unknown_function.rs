@@ -6,7 +6,7 @@ atlas_kernel! {
     tune { BN: [64, 128] }
     {
         for n in grid(tiles(N, BN)) {
-            store(y[n, ..], sqr(load(x[n, ..])));
+            store(y[n, ..], sqrtt(load(x[n, ..])));
         }
     }
 }
