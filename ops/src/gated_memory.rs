@@ -122,7 +122,7 @@ atlas_kernel! {
             for n in pipeline(tiles(N, BN)) {
                 let weight = load(c[g, n]).t();
                 let xs = select(weight == 0.0, 0.0, load(x[g, n, ..]));
-                let es = select(weight == 0.0, 0.0, load(e[g, n, ..]));
+                let es = load(e[g, n, ..]);
                 let z = dot(xs, w2h.t());
                 let u = dot(xs, w3h.t());
                 let a = gelu(z);

@@ -9,9 +9,9 @@
 //! dW1 = (c (*) E)^T A, dW2 = (c (*) Delta)^T X, dX = (c (*) Delta) W2
 //! ```
 //!
-//! Source: ATLAS (arXiv 2505.23735) Eq. 42 and the chain rule. A token of weight 0 may be anything, a NaN too, and so may its
-//! error. A loss is infinite where the squares of the errors add up beyond f32, whatever `s` and `c_i` are, and NaN if `s` is
-//! 0. Three launches: the errors of all tokens, streaming the hidden dim; the gradients of both matrices by tiles of it,
+//! Source: ATLAS (arXiv 2505.23735) Eq. 42 and the chain rule. A token of weight 0 may be anything, a NaN too. Its error is a
+//! number: `memory_errors` writes 0. A loss is infinite where the squares of the errors add up beyond f32, whatever `s` and
+//! `c_i` are, and NaN if `s` is 0. Three launches: the errors of all tokens, streaming the hidden dim; the gradients of both matrices by tiles of it,
 //! streaming the tokens; and `dX` by tiles of tokens. FLOPs: `G N H (8 D + 8 E)` with `dX`, of which `Z` is made three times.
 
 #[cfg(feature = "verify")]
@@ -72,7 +72,7 @@ atlas_kernel! {
             for n in pipeline(tiles(N, BN)) {
                 let weight = load(c[g, n]).t();
                 let xs = select(weight == 0.0, 0.0, load(x[g, n, ..]));
-                let es = select(weight == 0.0, 0.0, load(e[g, n, ..]));
+                let es = load(e[g, n, ..]);
                 let z = dot(xs, w2h.t());
                 let delta = weight * grad(gelu)(z) * dot(es, w1h);
                 let hidden = weight * gelu(z);
@@ -98,7 +98,7 @@ atlas_kernel! {
         for (g, n) in grid(G, tiles(N, BN)) {
             let weight = load(c[g, n]).t();
             let xs = select(weight == 0.0, 0.0, load(x[g, n, ..]));
-            let es = select(weight == 0.0, 0.0, load(e[g, n, ..]));
+            let es = load(e[g, n, ..]);
             let mut acc = zeros::<f32>([BN, D]);
             for h in pipeline(tiles(H, BH)) {
                 let w2h = load(w2[g, h, ..]);
@@ -138,13 +138,13 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         let x = row(&x, d);
         let z: Vec<f64> = w2.chunks(d).map(|w| w.iter().zip(&x).map(|(w, x)| w * x).sum()).collect();
         let a: Vec<f64> = z.iter().map(|&z| gelu(z)).collect();
-        // The errors are made by the first kernel, and given to the others.
+        // The errors are made by the first kernel, and given to the others, of weight 0 too.
         let error: Vec<f64> = if name == "memory_errors" {
             let (r, v) = (row(&r, e), row(&v, e));
             let out = w1.chunks(h).map(|w| w.iter().zip(&a).map(|(w, a)| w * a).sum::<f64>());
             out.zip(r.iter().zip(&v)).map(|(y, (r, v))| if live { scale * (y + r - v) } else { 0.0 }).collect()
         } else {
-            row(&given, e)
+            given[at * e..][..e].to_vec()
         };
         let back = |k: usize| (0..e).map(|i| error[i] * w1[i * h + k]).sum::<f64>();
         let delta: Vec<f64> = z.iter().enumerate().map(|(k, &z)| c[at] * gelu_slope(z) * back(k)).collect();
