@@ -114,7 +114,7 @@ struct Access {
 enum Region {
     /// These, always.
     Always(Range<u64>),
-    /// These of some tiles of so many.
+    /// These elements of some tile; the number is the extent of a tile.
     OfTiles(u32, Range<u64>),
     Any,
 }

@@ -88,28 +88,12 @@ impl Head {
         let len = insts.iter().position(|&i| matches!(k.insts[i], Op::Mma { .. }))?;
         let (mut waits, mut loads) = (Vec::new(), Vec::new());
         for &i in &insts[..len] {
-            match k.insts[i] {
-                Op::Wait(..) => waits.push(i),
-                Op::LoadMatrix { further: None, .. } => loads.push(i),
-                Op::Const(_) => {}
-                Op::Iota { .. }
-                | Op::DimSize(_)
-                | Op::DimTiles(..)
-                | Op::CtaNumber
-                | Op::CtaCount
-                | Op::Unsigned(..)
-                | Op::Coordinate(..)
-                | Op::ScalarParam(_)
-                | Op::TableGet(..)
-                | gpu_ops!(elementwise views fragments global shared products orders control)
-                | Op::Acquire(..)
-                | Op::Commit(..)
-                | Op::Release(_)
-                | Op::Drain(_) => {
-                    if !is_plain(k, i) {
-                        return None;
-                    }
-                }
+            if let Op::Wait(..) = k.insts[i] {
+                waits.push(i);
+            } else if let Op::LoadMatrix { further: None, .. } = k.insts[i] {
+                loads.push(i);
+            } else if !matches!(k.insts[i], Op::Const(_)) && !is_plain(k, i) {
+                return None;
             }
         }
         let ([wait], false) = (waits.as_slice(), loads.is_empty()) else { return None };
