@@ -3,6 +3,7 @@
 
 mod ahead;
 mod approximations;
+mod asynchronous;
 mod bounds;
 mod compulsory;
 mod dependence;

@@ -43,6 +43,7 @@
 
 use super::Uses;
 use super::ahead::{inner_extent, running_ahead};
+use super::asynchronous::asynchronous_products;
 use super::sources::root;
 use super::splits::splits;
 use crate::arch::Target;
@@ -271,10 +272,13 @@ impl Placement {
         target: Target,
     ) -> Result<(), CompileError> {
         let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
+        for (inst, atom) in asynchronous_products(kernel, schedule, target, |v| tied.class_of[v.index()]) {
+            self.products[inst] = Some(atom);
+        }
         for (inst, op) in kernel.insts.iter() {
             if let Op::Dot { a, precision, .. } = op {
                 let dtype = kernel.ty(*a).dtype;
-                let atom = MmaAtom::select(dtype, *precision, target).ok_or_else(|| {
+                let atom = self.products[inst].or_else(|| MmaAtom::select(dtype, *precision, target)).ok_or_else(|| {
                     CompileError::refusal(format!("{target} has no instruction that multiplies {dtype} tiles"))
                 })?;
                 self.products[inst] = Some(atom);

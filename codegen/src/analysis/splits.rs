@@ -150,7 +150,7 @@ impl Product {
         let (rows, cols) = self.atom.warp_blocks(grid, m, n);
         let in_registers = left.is_some_and(|l| l.cols == 1 && l.rows == grid.rows);
         if in_registers {
-            return self.weight * steps * u64::from(self.atom.operand_reads(0, cols));
+            return self.weight * steps * u64::from(self.atom.right_reads(rows, cols));
         }
         let ranges = if self.whole { 1 } else { (m * n / (32 * warps)).div_ceil(RANGE).next_power_of_two() };
         let blocks = u64::from(self.atom.operand_reads(ranges * rows, cols));

@@ -8,6 +8,7 @@ use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
 use crate::analysis::peak_registers_within;
 use crate::analysis::sectors::{line_share, sector_share};
+use crate::gpu::atom::WARPGROUP;
 use crate::gpu::{
     AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed,
 };
@@ -427,6 +428,8 @@ impl Walk<'_> {
                 }
                 let warps = threads / 32.0;
                 for (operand, axis) in [(a, 0), (b, 1)] {
+                    // The columns of an asynchronous product are read once for the four warps of a warpgroup.
+                    let warps = if info.asynchronous && axis == 1 { warps / f64::from(WARPGROUP) } else { warps };
                     if let Operand::Shared(_) = operand {
                         c.shared += warps * held_by_warp(layout, axis) * depth * f64::from(info.operand.bytes());
                     }

@@ -51,6 +51,8 @@ pub struct MmaInfo {
     pub needs: Option<Capability>,
     /// Multiply-adds of 16-bit operands that tensor cores do in the time of one.
     pub time: u32,
+    /// True if a warpgroup issues it and waits for it later, and it reads shared memory itself, by descriptors.
+    pub asynchronous: bool,
 }
 
 table! {
@@ -64,6 +66,7 @@ table! {
             shape: (16, 8, 16),
             needs: Some(Capability::MmaHalf),
             time: 1,
+            asynchronous: false,
         },
         /// `mma.sync.m16n8k16` on f16.
         M16N8K16F16 = MmaInfo {
@@ -73,6 +76,7 @@ table! {
             shape: (16, 8, 16),
             needs: Some(Capability::MmaHalf),
             time: 1,
+            asynchronous: false,
         },
         /// `mma.sync.m16n8k8` on tf32.
         M16N8K8Tf32 = MmaInfo {
@@ -82,6 +86,7 @@ table! {
             shape: (16, 8, 8),
             needs: Some(Capability::MmaTf32),
             time: 2,
+            asynchronous: false,
         },
         /// `mma.sync.m16n8k8` on f64.
         M16N8K8F64 = MmaInfo {
@@ -91,6 +96,7 @@ table! {
             shape: (16, 8, 8),
             needs: Some(Capability::MmaF64),
             time: 16,
+            asynchronous: false,
         },
         /// Fused multiply-add of f32, one element at a time.
         FmaF32 = MmaInfo {
@@ -100,6 +106,7 @@ table! {
             shape: (1, 1, 1),
             needs: None,
             time: 1,
+            asynchronous: false,
         },
         /// Fused multiply-add of f64, one element at a time.
         FmaF64 = MmaInfo {
@@ -109,6 +116,7 @@ table! {
             shape: (1, 1, 1),
             needs: None,
             time: 1,
+            asynchronous: false,
         },
         /// `wgmma.mma_async.m64nNk16` on bf16.
         WgmmaBf16 = MmaInfo {
@@ -118,9 +126,25 @@ table! {
             shape: (64, 8, 16),
             needs: Some(Capability::Wgmma),
             time: 1,
+            asynchronous: true,
+        },
+        /// `wgmma.mma_async.m64nNk16` on f16.
+        WgmmaF16 = MmaInfo {
+            name: "wgmma.m64k16.f16",
+            operand: DType::F16,
+            accumulator: DType::F32,
+            shape: (64, 8, 16),
+            needs: Some(Capability::Wgmma),
+            time: 1,
+            asynchronous: true,
         },
     }
 }
+
+/// Columns of the widest product that one `wgmma` makes.
+pub const WGMMA_COLUMNS: u32 = 256;
+/// Warps of a warpgroup.
+pub const WARPGROUP: u32 = 4;
 
 impl MmaAtom {
     /// The synchronous atom that multiplies `operand` at a precision on a target.
@@ -135,6 +159,12 @@ impl MmaAtom {
             _ => return None,
         };
         atom.is_on(target).then_some(atom)
+    }
+
+    /// The asynchronous atom that multiplies `operand` on a target, if there is one.
+    pub fn select_asynchronous(operand: DType, target: Target) -> Option<MmaAtom> {
+        let is_it = |a: &MmaAtom| a.row().asynchronous && a.row().operand == operand && a.is_on(target);
+        MmaAtom::ALL.iter().copied().find(is_it)
     }
 
     /// True if code for a target may use it.
@@ -160,11 +190,22 @@ impl MmaAtom {
         }
         let grids = (1..=warps).rev().filter(|m| warps.is_multiple_of(*m)).map(with_rows);
         let key = |g: &WarpGrid| {
-            let (m, n) = self.warp_blocks(*g, m, n);
-            (m * n, if split == Split::Both { self.operand_reads(m, n) } else { 0 })
+            let (blocks_m, blocks_n) = self.warp_blocks(*g, m, n);
+            let reads = if split == Split::Both { self.operand_reads(blocks_m, blocks_n) } else { 0 };
+            (!self.fits(m, n, *g), blocks_m * blocks_n, reads)
         };
         // Of equals the first, which has most rows.
         grids.min_by_key(key).unwrap_or(WarpGrid { rows: 1, cols: 1 })
+    }
+
+    /// True if the instruction makes a tile `[m, n]` by a grid of warps without a part of a tile left over, which an
+    /// asynchronous one has to: whole warpgroups below each other, 64 rows and as many columns each as one instruction makes.
+    pub fn fits(self, m: u32, n: u32, grid: WarpGrid) -> bool {
+        !self.row().asynchronous
+            || (grid.rows.is_multiple_of(WARPGROUP)
+                && m.is_multiple_of(16 * grid.rows)
+                && n.is_multiple_of(16 * grid.cols)
+                && n / grid.cols <= WGMMA_COLUMNS)
     }
 
     /// Blocks of rows and of columns of a product `[m, n]` that a warp has.
@@ -181,8 +222,19 @@ impl MmaAtom {
 
     /// Reads of shared memory for a step of a warp's product of so many blocks of rows and of columns.
     pub fn operand_reads(self, rows: u32, cols: u32) -> u32 {
-        // A block of tensor cores' operands is an `ldmatrix`; elsewhere a row is a read and a vector of columns four.
-        if self.is_tensor_core() { rows + cols } else { rows + 4 * cols }
+        match self.row().asynchronous {
+            // An instruction reads its 64 rows and all its columns; a warp's share of the rows is a block.
+            true => rows * (WARPGROUP + cols),
+            // A block of tensor cores' operands is an `ldmatrix`.
+            false if self.is_tensor_core() => rows + cols,
+            // A row is a read and a vector of columns four.
+            false => rows + 4 * cols,
+        }
+    }
+
+    /// The same where the left operand is in registers.
+    pub fn right_reads(self, rows: u32, cols: u32) -> u32 {
+        if self.row().asynchronous { rows * cols } else { self.operand_reads(0, cols) }
     }
 
     /// True for tensor-core atoms.

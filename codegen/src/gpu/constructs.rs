@@ -24,9 +24,9 @@ constructs! {
     CLUSTERS: 1 = "clusters";
     /// Coordinates that the index map gives: to the kernel, or by `programs`.
     PROGRAMS: 2 = "programs";
-    /// The copy engine: its copies, the bytes that rings expect of it, rings between parts of the CTA, fences, `drain`.
+    /// The copy engine: its copies, the bytes that rings expect of it, rings between parts of the CTA, `drain`.
     ENGINE: 3 = "engine";
-    /// Products that run on while instructions follow: wgmma, waits that leave some pending, accumulators by condition.
+    /// Products that run on after a wait, which leaves some pending, and accumulators by condition.
     IN_FLIGHT: 4 = "in-flight";
     /// Rings: `acquire`, `commit`, `wait`, `release`.
     TOKENS: 5 = "tokens";
@@ -40,7 +40,7 @@ constructs! {
     UNPLACED: 9 = "unplaced";
     /// Buffers with an offset.
     OFFSETS: 10 = "offsets";
-    /// Barriers and waits for copies.
+    /// Barriers, waits for copies, and fences.
     BARRIERS: 11 = "barriers";
     /// Operations that no instruction does, and operands where no instruction takes them.
     UNENCODABLE: 12 = "unencodable";

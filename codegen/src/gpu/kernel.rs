@@ -270,7 +270,12 @@ impl Kernel {
     /// The lowest PTX version that knows the kernel's instructions.
     pub fn ptx_version(&self) -> (u32, u32) {
         let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. });
-        if self.insts.values().any(hints) { (7, 4) } else { (6, 0) }
+        let asynchronous = |op: &Op| matches!(op, Op::Mma { atom, .. } if atom.row().asynchronous);
+        match () {
+            () if self.insts.values().any(asynchronous) => (8, 0),
+            () if self.insts.values().any(hints) => (7, 4),
+            () => (6, 0),
+        }
     }
 
     /// The type of a scalar of this kernel.

@@ -5,8 +5,7 @@
 //! nothing verified loses its meaning on the way to LLVM.
 
 use super::access::accessed;
-use super::atom::MmaAtom;
-use super::{At, Block, Cache, Constructs, CopyAtom, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
+use super::{At, Block, Cache, Constructs, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef};
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::UnaryOp;
@@ -51,8 +50,8 @@ fn block(k: &Kernel, b: Block, found: Found<'_>) {
             found(construct, loc, what);
         }
         if let Op::Wait(ring, _) = *op {
-            let before = |n: usize| at.checked_sub(n).map(|i| &k.insts[insts[i]]);
-            let ordered = matches!((before(2), before(1)), (Some(Op::CopyWait(_)), Some(Op::Barrier)));
+            let mut before = insts[..at].iter().rev().map(|&i| &k.insts[i]).filter(|op| !matches!(op, Op::Fence(_)));
+            let ordered = matches!((before.next(), before.next()), (Some(Op::Barrier), Some(Op::CopyWait(_))));
             if k.rings[ring].tx_bytes == 0 && !ordered {
                 found(Constructs::BARE_WAITS, loc, "a `wait` for copies that may be on their way");
             }
@@ -114,9 +113,8 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
             (Constructs::ENGINE, "a copy by the engine")
         }
         Op::Copy { atom: CopyAtom::Open, .. } => (Constructs::OPEN_COPIES, "a copy without an atom"),
-        Op::Fence(_) => (Constructs::ENGINE, "`fence`"),
+        Op::Fence(FenceKind::ProxyAsync) => (Constructs::BARRIERS, "`fence`"),
         Op::Drain(_) => (Constructs::ENGINE, "`drain`"),
-        Op::Mma { atom: MmaAtom::WgmmaBf16, .. } => (Constructs::IN_FLIGHT, "a product by wgmma"),
         Op::Mma { accumulate: Some(_), .. } => {
             (Constructs::IN_FLIGHT, "a product that starts from zero on a condition")
         }
@@ -143,7 +141,7 @@ fn is_whole_product(op: &Op) -> bool {
     let Op::Mma { a, b, atom, shape, .. } = op else { return false };
     let in_registers = |o: &Operand| matches!(o, Operand::Fragment(_));
     let is_step = shape.2 == atom.row().shape.2 && in_registers(a) && in_registers(b);
-    atom.is_tensor_core() && *atom != MmaAtom::WgmmaBf16 && !is_step
+    atom.is_tensor_core() && !atom.row().asynchronous && !is_step
 }
 
 /// What has no instruction about an operation that otherwise has.
@@ -151,8 +149,6 @@ fn unencodable(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
     let bits = |at: &SharedRef| k.buffers[at.buffer].dtype == DType::Bool;
     match op {
         Op::Mma { a, b, atom, .. } => match (atom, a, b) {
-            // Its own construct.
-            (MmaAtom::WgmmaBf16, ..) => None,
             (atom, ..) if atom.is_tensor_core() => None,
             (_, Operand::Shared(_), Operand::Shared(_)) => None,
             _ => Some(format!("an operand of `{}` that is not in shared memory", atom.row().name)),

@@ -376,7 +376,7 @@ impl<'k> Verifier<'k> {
         let info = atom.row();
         self.needs(info.needs, &info.name, loc);
         let (m, n, depth) = *shape;
-        let is_wgmma = *atom == MmaAtom::WgmmaBf16;
+        let is_wgmma = info.asynchronous;
         let fits = !is_wgmma || (m.is_multiple_of(64) && n.is_multiple_of(8) && n <= 256 && depth.is_multiple_of(16));
         if m == 0 || n == 0 || depth == 0 || !fits {
             self.error(442, loc, format!("{} does not multiply [{m}, {depth}] by [{depth}, {n}]", info.name));
@@ -413,7 +413,7 @@ impl<'k> Verifier<'k> {
         let (Operand::Fragment(v), Some((_, accumulator))) = (operand, mma.result) else { return };
         let Some((_, layout)) = self.fragment(*v) else { return };
         let fits = match mma.atom {
-            MmaAtom::WgmmaBf16 => is_atom_layout(layout),
+            atom if atom.row().asynchronous => is_atom_layout(layout),
             atom if !atom.is_tensor_core() => false,
             atom => same_layout(layout, &atom.operand(side, shape, accumulator)),
         };

@@ -5,9 +5,11 @@
 //! maps (thread, register) to tile coordinates; a [`SharedLayout`] maps tile coordinates to bytes.
 #![warn(clippy::too_many_lines)]
 
+mod engine;
 mod fragment;
 mod narrow;
 mod shared;
 
+pub use engine::MatrixDescriptor;
 pub use fragment::{Fragment, Mode};
 pub use shared::{SharedLayout, Swizzle};

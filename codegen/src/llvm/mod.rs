@@ -14,9 +14,10 @@ mod mma;
 mod reduce;
 mod shared;
 mod start;
+mod wgmma;
 
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, Kernel, Lowered, Op, VerifiedKernel};
+use crate::gpu::{self, At, Cache, FenceKind, Kernel, Lowered, Op, ValueDef, VerifiedKernel};
 use crate::gpu_ops;
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
@@ -278,6 +279,12 @@ impl<'c> Emitter<'c, '_> {
         element(self.cx, dtype).const_zero()
     }
 
+    /// True for what an asynchronous product gives.
+    fn is_asynchronous(&self, v: gpu::Value) -> bool {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+        matches!(&self.k.insts[inst], Op::Mma { atom, .. } if atom.row().asynchronous)
+    }
+
     /// Emits a block's instructions up to its yield; returns the values yielded.
     fn block(&mut self, block: gpu::Block) -> R<Vec<Regs<'c>>> {
         for &inst in &self.k.blocks[block].insts {
@@ -306,7 +313,11 @@ impl<'c> Emitter<'c, '_> {
             Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, form()?, result)?,
             Op::StoreShared { to, value } => return self.store_shared(to, *value, form()?),
             Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
+            Op::Mma { a, b, acc, atom, shape, accumulate: None } if atom.row().asynchronous => {
+                self.wgmma((a, b), *acc, *atom, shape.2, result)?
+            }
             Op::Mma { a, b, acc, atom, shape, accumulate: None } => self.mma((a, b), *acc, *atom, *shape, result)?,
+            Op::WaitMma(v, pending) if self.is_asynchronous(*v) => self.wgmma_wait(*v, *pending)?,
             // These products are over when they are issued.
             Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
@@ -317,9 +328,11 @@ impl<'c> Emitter<'c, '_> {
             // Barriers free the stages of a ring that one role fills and reads.
             Op::Release(_) => return Ok(()),
             Op::Barrier => return self.barrier(),
+            Op::Fence(FenceKind::ProxyAsync) => {
+                return self.call_void("llvm.nvvm.fence.proxy.async.shared_cta", &[]);
+            }
             Op::ConvertLayout(_)
             | Op::Programs(_)
-            | Op::Fence(_)
             | Op::Yield(_)
             | Op::Drain(_)
             | Op::WaitMma(..)

@@ -16,13 +16,28 @@ impl<'c> Emitter<'c, '_> {
         let buffer = &self.k.buffers[at.buffer];
         let base = buffer.offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
         let mut offset = offset;
-        if buffer.stages > 1 {
-            let token = at.token.ok_or_else(|| CompileError::bug("a stage without a token"))?;
-            let stage = self.b.build_int_mul(self.int(token)?, self.i32(i64::from(buffer.layout.bytes())), "")?;
+        if let Some(stage) = self.stage(at)? {
             offset = self.b.build_int_add(offset, stage, "")?;
         }
         let offset = self.b.build_int_add(offset, self.i32(i64::from(base)), "")?;
         self.shared_address(offset)
+    }
+
+    /// Bytes from a buffer's first stage to the one that is meant; `None` if there is one.
+    pub(super) fn stage(&self, at: &SharedRef) -> R<Option<IntValue<'c>>> {
+        let buffer = &self.k.buffers[at.buffer];
+        if buffer.stages <= 1 {
+            return Ok(None);
+        }
+        let token = at.token.ok_or_else(|| CompileError::bug("a stage without a token"))?;
+        Ok(Some(self.b.build_int_mul(self.int(token)?, self.i32(i64::from(buffer.layout.bytes())), "")?))
+    }
+
+    /// The address of a buffer's first stage, as a number.
+    pub(super) fn shared_start(&self, at: &SharedRef) -> R<IntValue<'c>> {
+        let base = self.k.buffers[at.buffer].offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
+        let shared = self.shared_base.const_to_int(self.i32_type());
+        Ok(self.b.build_int_add(shared, self.i32(i64::from(base)), "")?)
     }
 
     /// An address in shared memory. The offset is the pointer and the base the index: hundreds of addresses on one

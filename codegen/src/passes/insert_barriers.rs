@@ -1,7 +1,8 @@
 //! `insert_barriers`: derives every barrier and copy wait from the dependencies on memory.
 //!
 //! Needs: placed buffers, forms of accesses. Establishes: a barrier between any two conflicting accesses by different
-//! threads; a copy wait and a barrier at every `wait` of a ring filled by threads. Never: removes one. Refuses: nothing.
+//! threads; a copy wait and a barrier at every `wait` of a ring filled by threads; a proxy fence before a barrier behind which
+//! an asynchronous product reads what threads wrote. Never: removes one. Refuses: nothing.
 //! Constructs: removes bare-waits; adds barriers.
 //!
 //! # Promise
@@ -41,6 +42,12 @@
 //! stands before the wait, less the group that is waited for, are younger. Groups of other rings only add to them. Groups
 //! left over from a loop that is over are older than all of these.
 //!
+//! *Proxies.* An asynchronous product reads shared memory by the async proxy, which sees what a thread wrote once that thread
+//! has executed `fence.proxy.async` and a barrier has followed (PTX ISA, "Async proxy"). Every barrier that this pass places is
+//! preceded by that fence if, since the barrier before, some thread wrote a buffer that such a product reads, by a store or by
+//! a copy of a ring. The products are over at their `wait.mma`, so their reads are entered there a second time: a barrier
+//! between the two does not order what the product still reads.
+//!
 //! *Meeting.* Barriers stand in loops and branches whose bounds and conditions are scalars, the same in all threads.
 //!
 //! # Breaks it
@@ -52,12 +59,15 @@
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
 //! - A tile of a ring overwritten in an iteration, then filled again:
 //!   tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates.
+//! - A proxy fence left out after a store or after copies: the simulator, tests/agreement/hopper.rs.
 //! - Waits counted across a loop that commits: tests/agreement/exchanges.rs::a_loop_in_a_pipeline_changes_nothing and
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{AccessKind, Block, Buffer, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value};
+use crate::gpu::{
+    AccessKind, Block, Buffer, FenceKind, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, ValueDef,
+};
 use crate::gpu_ops;
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
@@ -99,10 +109,12 @@ type Around = Option<(Block, usize)>;
 
 /// Inserts the barriers of every role.
 pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let mut known = Known { found: BTreeMap::new(), by_proxy: read_by_proxy(k) };
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
         let mut state = State::default();
-        block(k, body, None, &mut state, true, &mut Known::new());
+        block(k, body, None, &mut state, true, &mut known);
+        known.found.clear();
     }
     cx.notes.push("barriers", Loc::default(), || {
         let all = || k.blocks.values().flat_map(|b| &b.insts).map(|&i| &k.insts[i]);
@@ -125,13 +137,27 @@ struct Repeated {
     missing: usize,
 }
 
-/// What was found out of loops, by what comes in: loops in loops would else be walked again for each walk around them.
-type Known = BTreeMap<(Inst, State), Repeated>;
+/// What is known of a kernel.
+struct Known {
+    /// What was found out of loops, by what comes in: loops in loops would else be walked again for each walk around them.
+    found: BTreeMap<(Inst, State), Repeated>,
+    /// The buffers that asynchronous products read.
+    by_proxy: BTreeSet<Buffer>,
+}
+
+/// The buffers that asynchronous products read.
+fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
+    k.insts.values().filter(|op| is_asynchronous(op)).flat_map(|op| op.buffers().0).collect()
+}
+
+fn is_asynchronous(op: &Op) -> bool {
+    matches!(op, Op::Mma { atom, .. } if atom.row().asynchronous)
+}
 
 /// The state at the head of the body that a loop repeats, found by iterating up.
 fn repeated(k: &mut Kernel, inst: Inst, body: Block, around: Around, state: &State, known: &mut Known) -> Repeated {
     let key = (inst, state.clone());
-    if let Some(found) = known.get(&key) {
+    if let Some(found) = known.found.get(&key) {
         return found.clone();
     }
     let mut head = state.clone();
@@ -141,7 +167,7 @@ fn repeated(k: &mut Kernel, inst: Inst, body: Block, around: Around, state: &Sta
         let joined = State { open: head.open.union(&end.open).cloned().collect() };
         if joined == head {
             let found = Repeated { head, end, missing };
-            known.insert(key, found.clone());
+            known.found.insert(key, found.clone());
             return found;
         }
         head = joined;
@@ -162,7 +188,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 // What only the first iteration has to wait for is waited for once, before the loop.
                 let clear = repeated(k, inst, *body, around, &State::default(), known);
                 if clear.missing < body_of.missing {
-                    barrier(k, state, &mut out, inst, write);
+                    barrier(k, known, state, &mut out, inst, write);
                     missing += 1;
                     body_of = clear;
                 }
@@ -182,8 +208,12 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 if write && k.rings[*ring].tx_bytes == 0 {
                     let pending = younger_commits(k, around, &insts, at, *ring);
                     out.push(effect(k, Op::CopyWait(pending), inst));
+                    // Copies are in no state.
+                    if k.rings[*ring].buffers.iter().any(|b| known.by_proxy.contains(b)) {
+                        out.push(effect(k, Op::Fence(FenceKind::ProxyAsync), inst));
+                    }
                 }
-                barrier(k, state, &mut out, inst, write);
+                barrier(k, known, state, &mut out, inst, write);
                 missing += 1;
             }
             // A stage that is still held is not handed out, so its readers are no reason to meet.
@@ -197,7 +227,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                     .iter()
                     .any(|a| !held(a) && members.iter().any(|&m| shares_bytes(k, Storage::Shared(m), a.place)));
                 if conflict {
-                    barrier(k, state, &mut out, inst, write);
+                    barrier(k, known, state, &mut out, inst, write);
                     missing += 1;
                 }
             }
@@ -212,7 +242,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 let accesses = accesses(k, inst, &op);
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
-                    barrier(k, state, &mut out, inst, write);
+                    barrier(k, known, state, &mut out, inst, write);
                     missing += 1;
                 }
                 state.open.extend(accesses);
@@ -231,9 +261,15 @@ fn effect(k: &mut Kernel, op: Op, like: Inst) -> Inst {
     k.new_inst(op, vec![], loc)
 }
 
-fn barrier(k: &mut Kernel, state: &mut State, out: &mut Vec<Inst>, like: Inst, write: bool) {
-    state.open.clear();
+fn barrier(k: &mut Kernel, known: &Known, state: &mut State, out: &mut Vec<Inst>, like: Inst, write: bool) {
+    let open = std::mem::take(&mut state.open);
     if write {
+        let is_read = |at: Storage| known.by_proxy.iter().any(|&b| shares_bytes(k, at, Storage::Shared(b)));
+        let is_fence = |&i: &Inst| k.insts[i] == Op::Fence(FenceKind::ProxyAsync);
+        if !out.last().is_some_and(is_fence) && open.iter().any(|a| a.write && is_read(a.place)) {
+            let fence = effect(k, Op::Fence(FenceKind::ProxyAsync), like);
+            out.push(fence);
+        }
         let inst = effect(k, Op::Barrier, like);
         out.push(inst);
     }
@@ -323,6 +359,13 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 held: from.token,
             }]
         }
+        Op::WaitMma(v, _) => match k.values[*v].def {
+            // The reads of an asynchronous product end here.
+            ValueDef::Result(product, _) if is_asynchronous(&k.insts[product]) => {
+                accesses(k, product, &k.insts[product])
+            }
+            _ => vec![],
+        },
         Op::Mma { a, b, .. } => {
             let shared = |o: &Operand| match o {
                 Operand::Shared(r) => Some(Access {
@@ -340,7 +383,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
         Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),
-        Op::LoadGlobal { .. } | Op::Copy { .. } | Op::WaitMma(..) => vec![],
+        Op::LoadGlobal { .. } | Op::Copy { .. } => vec![],
         gpu_ops!(sources elementwise views fragments rings orders control) => vec![],
     }
 }

@@ -35,8 +35,10 @@ pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
         cx.notes.push("refill", loc, || {
             ("behind the product's first step".to_owned(), "the tensor cores start before copies are issued".to_owned())
         });
-        // The guarded copies and their commit, behind the step and its wait.
-        insts[refill..step + 2].rotate_left(2);
+        // The guarded copies and their commit, behind the step and its wait: of an asynchronous product, between the two.
+        let is_asynchronous = matches!(&k.insts[insts[step]], Op::Mma { atom, .. } if atom.row().asynchronous);
+        let end = if is_asynchronous { step + 1 } else { step + 2 };
+        insts[refill..end].rotate_left(2);
     }
     Ok(())
 }
@@ -58,7 +60,8 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
         loads || (!k.results[i].is_empty() && k.results[i].iter().all(|&v| is_scalar(k, v)))
     };
     let waits = |&i: &Inst| matches!(k.insts[i], Op::WaitMma(v, 0) if v == k.results[insts[step]][0]);
-    let goes_on = steps.next().is_some() || insts[step..].iter().any(|&i| has_steps(k, i));
+    let is_asynchronous = matches!(&k.insts[insts[step]], Op::Mma { atom, .. } if atom.row().asynchronous);
+    let goes_on = is_asynchronous || steps.next().is_some() || insts[step..].iter().any(|&i| has_steps(k, i));
     (goes_on && insts[refill + 2..step].iter().all(plain) && insts.get(step + 1).is_some_and(waits))
         .then_some((refill, step))
 }

@@ -89,7 +89,7 @@ impl Product {
             return None;
         };
         let (dtype, layout) = k.values[k.results[inst][0]].ty.tile()?;
-        let synchronous = atom.is_tensor_core() && atom != MmaAtom::WgmmaBf16;
+        let synchronous = atom.is_tensor_core() && !atom.row().asynchronous;
         let layout = layout.clone();
         synchronous.then_some(Product { a, b, acc, atom, shape, dtype, layout, loc: k.locs[inst] })
     }

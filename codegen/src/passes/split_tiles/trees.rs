@@ -68,8 +68,13 @@ impl Tree {
             if whole.shape.last() != Some(&cols) {
                 return None;
             }
-            if let Op::Mma { atom, a, .. } = &k.insts[inst] {
+            if let Op::Mma { atom, a, b, .. } = &k.insts[inst] {
                 let cut = accumulator(*atom, whole, len, given);
+                // An asynchronous product is made of whole instructions, of columns that lie in rows of the buffer.
+                let by_rows = matches!(b, Operand::Shared(from) if from.transposed);
+                if atom.row().asynchronous && !(by_rows && atom.fits(whole.shape[0], len, warp_grid_of(&cut))) {
+                    return None;
+                }
                 // A left operand in registers is laid out for the grid.
                 if matches!(a, Operand::Fragment(_)) && warp_grid_of(&cut) != warp_grid_of(whole) {
                     return None;

@@ -1,0 +1,70 @@
+//! Which products a warpgroup makes asynchronously, reading both operands in shared memory by itself.
+//!
+//! # Promise
+//! An asynchronous atom for each product that is given one, which encodes the product as it stands: tile, operands, warps.
+//!
+//! # Argument
+//! An instruction of a warpgroup makes 64 rows and up to 256 columns. A product gets one if some grid of warps shares out
+//! its tile in whole instructions, and if the buffers of both operands, which follow from the tiles alone, answer with a
+//! descriptor. Operands that run along M or N, not K, lie in one span, which only one warpgroup can read from its beginning.
+//! Values that are tied together share one layout, so all products of a class are asynchronous or none is.
+//!
+//! # Breaks it
+//! A tile of 48 columns, of K = 24 or of two warps that is called asynchronous: the verifier's rule 442 and the emitter.
+//! One product of a class that is not: tests/agreement/hopper.rs.
+
+use super::sources::root;
+use crate::arch::Target;
+use crate::gpu::Split;
+use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
+use crate::layout::SharedLayout;
+use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
+use std::collections::BTreeSet;
+
+/// The atom of each product that is made asynchronously; `class_of` gives the class of a value.
+pub(super) fn asynchronous_products(
+    kernel: &Kernel,
+    schedule: &Schedule,
+    target: Target,
+    class_of: impl Fn(Value) -> usize,
+) -> Vec<(Inst, MmaAtom)> {
+    let mut found = Vec::new();
+    let mut others = BTreeSet::new();
+    for (inst, op) in kernel.insts.iter() {
+        let Op::Dot { .. } = op else { continue };
+        let class = class_of(kernel.results[inst][0]);
+        match atom(kernel, inst, schedule, target) {
+            Some(atom) => found.push((inst, atom, class)),
+            None => _ = others.insert(class),
+        }
+    }
+    found.retain(|f| !others.contains(&f.2));
+    found.into_iter().map(|(inst, atom, _)| (inst, atom)).collect()
+}
+
+/// The atom of a product, if a warpgroup can make it.
+fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Option<MmaAtom> {
+    let Op::Dot { a, b, .. } = kernel.insts[dot] else { return None };
+    let atom = MmaAtom::select_asynchronous(kernel.ty(a).dtype, target)?;
+    let warps = schedule.warps;
+    let (made, depth) = (&kernel.ty(kernel.results[dot][0]).shape, kernel.ty(a).shape[1]);
+    let (m, n) = (made[0], made[1]);
+    if !warps.is_multiple_of(WARPGROUP) || !depth.is_multiple_of(atom.row().shape.2) {
+        return None;
+    }
+    let splits = match schedule.warp_grid {
+        Some(grid) => vec![Split::Given(grid)],
+        None => vec![Split::Rows, Split::Both],
+    };
+    let fits = splits.into_iter().all(|split| atom.fits(m, n, atom.warp_grid(m, n, warps, split)));
+    let answers = [(a, Side::Left), (b, Side::Right)].into_iter().all(|(v, side)| {
+        let (root, turned) = root(kernel, v);
+        let ty = kernel.ty(root);
+        let layout = SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), true);
+        // The rows of `[M, K]` run along K, those of `[K, N]` along N.
+        let along_k = (side == Side::Left) != turned;
+        let alone = along_k || (warps == WARPGROUP && kernel.ty(v).shape[usize::from(side.outer())] == layout.cols);
+        ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone
+    });
+    (fits && answers).then_some(atom)
+}
