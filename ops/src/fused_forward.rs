@@ -76,11 +76,15 @@ atlas_kernel! {
     tune { BN: [32, 16, 64, 128], warps: [4, 2, 8] }
     {
         for (g, n) in grid(G, tiles(N, BN)) {
-            // Both shares, and no difference: x - m may be beyond all numbers, and x may be lost in it. The gate is read again, for
-            // which it takes no registers in between.
-            let of_m = sigmoid(-load(gate[g, n, ..]).cast::<f32>()) * load(m[g, n, ..]).cast::<f32>();
-            let of_x = sigmoid(load(gate[g, n, ..]).cast::<f32>()) * load(x[g, n, ..]).cast::<f32>();
-            store(y[g, n, ..], (of_x + of_m).cast::<T>());
+            let xs = load(x[g, n, ..]).cast::<f32>();
+            let ms = load(m[g, n, ..]).cast::<f32>();
+            let z = load(gate[g, n, ..]).cast::<f32>();
+            // The lesser of the two shares, rounded as a gate of this type is, so that a quick sigmoid serves: the greater is what it
+            // lacks to one. Two products and no difference: x - m may exceed the largest number, and x may be lost in it.
+            let lesser = sigmoid(-abs(z)).cast::<T>().cast::<f32>();
+            let greater = 1.0 - lesser;
+            let of_x = select(z < 0.0, lesser, greater) * xs;
+            store(y[g, n, ..], (of_x + select(z < 0.0, greater, lesser) * ms).cast::<T>());
         }
     }
 }
