@@ -89,7 +89,7 @@ def drawing():
     low, high = max(BYTES[0], MICROSECONDS[0] * rate), BYTES[1]
     out.append(line(x(low), y(low / rate), x(high), y(high / rate), 'stroke="#333333" stroke-width="2"'))
     label = f"roofline: the rate of a copy, {rate / 1e6:.2f} TB/s"
-    out.append(text(x(1e9), y(1e9 / rate) + 60, label))
+    out.append(text(x(1e9), y(1e9 / rate) + 90, label))
     for n, (name, colour) in enumerate(KERNELS.items()):
         for _, moved, time in (p for p in found if p[0] == name):
             out.append(f'<circle cx="{x(moved):.1f}" cy="{y(time):.1f}" r="4.5" fill="{colour}" fill-opacity="0.85"/>')
