@@ -43,6 +43,7 @@ fn similar(code: &str, entries: &Map<String, Value>) -> String {
     };
     let mut known: Vec<(&String, &Value)> = entries.iter().collect();
     known.sort_by_key(|(other, _)| distance(other));
-    let named = known.iter().take(SIMILAR).map(|(code, entry)| format!("{code} ({})", entry["title"].as_str().unwrap_or("")));
+    let named =
+        known.iter().take(SIMILAR).map(|(code, entry)| format!("{code} ({})", entry["title"].as_str().unwrap_or("")));
     named.collect::<Vec<_>>().join(", ")
 }

@@ -102,7 +102,9 @@ fn anchors(tree: &Tree, path: &str) -> BTreeSet<String> {
         if let Some(included) = line.strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}")) {
             out.extend(anchors(tree, &resolved(path, included)));
         }
-        if let Some((_, heading)) = line.split_once("# ").filter(|(marks, _)| !fenced && marks.chars().all(|c| c == '#')) {
+        if let Some((_, heading)) =
+            line.split_once("# ").filter(|(marks, _)| !fenced && marks.chars().all(|c| c == '#'))
+        {
             let anchor = anchor(heading);
             let count: &mut usize = seen.entry(anchor.clone()).or_default();
             out.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
@@ -125,13 +127,17 @@ mod tests {
 
     #[test]
     fn links_lead_to_files_and_headings() {
-        let book = ("docs/src/a.md", "# A page\n\n## `load` and *store*\n\n## Twice\n## Twice\n```sh\n# no heading\n```\n");
+        let book =
+            ("docs/src/a.md", "# A page\n\n## `load` and *store*\n\n## Twice\n## Twice\n```sh\n# no heading\n```\n");
         let shown = ("docs/src/b.md", "{{#include ../../dsl/LANGUAGE.md}}");
         let language = ("dsl/LANGUAGE.md", "## Types");
         let picture = ("docs/src/p.svg", "<svg/>");
         let with = |text: &'static str| [("README.md", text), book, shown, language, picture];
         passes(targets, &with("[a](docs/src/a.md#load-and-store), [b](docs/src/b.md#types), ![p](docs/src/p.svg)"));
-        passes(targets, &with("[a](docs/src/a.md#twice-1) [x](https://host/x#y) `[a](gone.md)`\n```\n[a](gone.md)\n```"));
+        passes(
+            targets,
+            &with("[a](docs/src/a.md#twice-1) [x](https://host/x#y) `[a](gone.md)`\n```\n[a](gone.md)\n```"),
+        );
         passes(targets, &with("# Here it is\n[up](#here-it-is) [folder](docs/)"));
         fails(targets, &with("\n[a](docs/gone.md)"), "README.md", "`docs/gone.md`, which does not exist");
         fails(targets, &with("[a](docs/src/a.md#gone)"), "README.md", "`#gone`");

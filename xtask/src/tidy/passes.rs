@@ -75,7 +75,11 @@ mod tests {
             let text = TEXT.replace(what, by);
             fails(listed, &[(LIST, CODE), (DOCUMENT, &text)], DOCUMENT, part);
         };
-        without("  -> expand_loops  more\n", "", "has `start_loads` where codegen/src/passes/mod.rs has `expand_loops`");
+        without(
+            "  -> expand_loops  more\n",
+            "",
+            "has `start_loads` where codegen/src/passes/mod.rs has `expand_loops`",
+        );
         without("-> expand_loops", "-> expand_rings", "has `expand_rings` where");
         without("  Scheduled\n", "", "has `Lowered` where codegen/src/passes/mod.rs has `Scheduled`");
         without("  Lowered\n", "  -> lower_more\n  Lowered\n", "has `lower_more` where");

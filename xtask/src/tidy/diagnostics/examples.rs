@@ -126,8 +126,8 @@ fn filled(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Example, Examples};
     use super::super::super::plant::tree;
+    use super::{Example, Examples};
 
     #[test]
     fn the_best_kind_comes_first() {
@@ -135,8 +135,14 @@ mod tests {
         let all = Examples::read(&tree(&[
             ("dsl/macros/tests/ui/a.stderr", recorded),
             ("tests/cases/gpu/b.gpu", "%x = y // error[ATL226]: a // error[ATL401]: b\n// error[ATL402]: c"),
-            ("runtime/tests/c.rs", "fn f() { g(\"the error[ATL640]: `k`: no\", \"error[ATL641]\"); has(x, \"ATL302\", &[\"a\", \"b\"]) }"),
-            ("runtime/src/d.rs", "errors! { E { A {} = 601, \"one {a}\"; B {} = 601, \"two {:?}\"; } } fn f() { err(301, loc, \"{x:?} is 0\") }"),
+            (
+                "runtime/tests/c.rs",
+                "fn f() { g(\"the error[ATL640]: `k`: no\", \"error[ATL641]\"); has(x, \"ATL302\", &[\"a\", \"b\"]) }",
+            ),
+            (
+                "runtime/src/d.rs",
+                "errors! { E { A {} = 601, \"one {a}\"; B {} = 601, \"two {:?}\"; } } fn f() { err(301, loc, \"{x:?} is 0\") }",
+            ),
         ]));
         let of = |code| all.of(code, None);
         let text = |code| of(code).map(|e| e.text);

@@ -118,7 +118,8 @@ fn entries(text: &str, findings: &mut Vec<Finding>) -> BTreeMap<u16, Entry> {
 
 /// One page of the book.
 fn page(title: &str, digits: &[u16], entries: &BTreeMap<u16, Entry>, shown: &BTreeMap<u16, Example>) -> String {
-    let mut out = format!("# {title}\n\n<!-- Written by `cargo xtask diagnostics`. Change {ENTRIES} or the tests. -->\n");
+    let mut out =
+        format!("# {title}\n\n<!-- Written by `cargo xtask diagnostics`. Change {ENTRIES} or the tests. -->\n");
     for (code, entry) in entries.iter().filter(|(code, _)| digits.contains(&(*code / 100))) {
         _ = write!(out, "\n## ATL{code:03}\n\n**{}.**\n", entry.title);
         if let Some(example) = shown.get(code) {
@@ -145,8 +146,8 @@ fn data(entries: &BTreeMap<u16, Entry>, shown: &BTreeMap<u16, Example>) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{DATA, ENTRIES, check, generate};
     use super::super::plant::{fails, tree};
+    use super::{DATA, ENTRIES, check, generate};
 
     const SOURCE: (&str, &str) = ("dsl/src/a.rs", "fn f() { err(101, \"axis {axis} of {t}\") }");
     const ENTRY: &str = "[ATL101]\ntitle = \"No such axis\"\nmend = \"Name another one.\"\n";
@@ -170,7 +171,10 @@ mod tests {
         all.extend([SOURCE, entries]);
         assert_eq!(check(&tree(&all)), []);
         let page = &files["docs/src/diagnostics/types.md"];
-        assert!(page.contains("## ATL101\n\n**No such axis.**\n\n```text\nerror[ATL101]: axis {axis} of {t}\n```"), "{page}");
+        assert!(
+            page.contains("## ATL101\n\n**No such axis.**\n\n```text\nerror[ATL101]: axis {axis} of {t}\n```"),
+            "{page}"
+        );
         let stale: Vec<_> = all.iter().map(|&(path, text)| (path, if path == DATA { "{}" } else { text })).collect();
         fails(check, &stale, DATA, "out of date");
     }
