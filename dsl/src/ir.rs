@@ -68,7 +68,7 @@ impl Stride {
 pub enum Access {
     /// `&Tensor`: loads only; aliases no written tensor.
     In,
-    /// `&mut Tensor`: stores, and loads of what this program alone writes.
+    /// `&mut Tensor`: stores, and loads of elements that only this program writes.
     Out,
 }
 

@@ -88,7 +88,7 @@ pub enum Op {
     Other {
         /// The tile, of numbers.
         value: Value,
-        /// What stands past the edge.
+        /// The number past the edge.
         other: f64,
         /// The axes, ascending.
         axes: Vec<u8>,

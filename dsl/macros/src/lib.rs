@@ -18,7 +18,7 @@
 //! | 003 | unknown name |
 //! | 004 | a name declared twice |
 //! | 005 | unknown function or method |
-//! | 020 | Rust that is no part of the language |
+//! | 020 | Rust that is not part of the language |
 //! | 021 | number of arguments |
 //! | 022 | unknown element type or bound; an element type where none is wanted |
 //! | 023 | knob without usable values |
@@ -26,12 +26,12 @@
 //! | 025 | assignment to a name that is not `mut` |
 //! | 026 | grid loop missing, repeated or malformed |
 //! | 027 | unknown dim |
-//! | 028 | tile size that is no knob |
+//! | 028 | tile size that is not a knob |
 //! | 029 | recursion |
 //! | 030 | unknown precision |
 //! | 031 | dim, tensor or tile in a place of another kind |
 //! | 119 | coordinate of one dim as the index of another |
-//! | 120 | `or` with what is no constant |
+//! | 120 | `or` without a constant |
 #![warn(clippy::too_many_lines)]
 
 mod ast;

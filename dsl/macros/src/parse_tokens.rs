@@ -3,7 +3,7 @@
 use crate::error::Errors;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-/// Writes `r#x` as `x`, which is the same name, except for words that are no names otherwise, such as `r#type`.
+/// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
 pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
     if !has_raw_names(&tokens) {
         return tokens;

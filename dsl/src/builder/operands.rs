@@ -11,7 +11,7 @@ use crate::types::{DType, broadcast_shapes};
 pub enum Operand {
     /// A tile or scalar.
     Value(Value),
-    /// A number, which takes the element type of what it meets.
+    /// A number, which takes the element type of the other operand.
     Literal(f64),
     /// A whole number, written or counted as one. Arithmetic of two of them is that of integers.
     Whole(i64),

@@ -7,10 +7,10 @@
 //! | 202 | every value is defined once, where its data says |
 //! | 203 | an operation's results have the types that follow from its operands |
 //! | 204 | an operand is defined earlier in its block or in a block around it |
-//! | 205 | a block is the body of one loop, and an instruction stands in one place |
+//! | 205 | a block is the body of one loop, and an instruction has one place |
 //! | 206 | a loop's body ends in `yield` |
 //! | 207 | `yield` gives one value per carried value, of its type |
-//! | 208 | `yield` stands nowhere else |
+//! | 208 | `yield` is nowhere else |
 //! | 209 | the parameters of a loop's body are an i32 index and the carried values, of their types |
 //! | 210 | stores go to `out` parameters alone |
 //! | 211 | a load of an `out` parameter uses each grid coordinate on the axis where all its stores use it |

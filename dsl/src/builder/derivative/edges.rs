@@ -2,9 +2,9 @@
 //!
 //! # Promise
 //! The constraints of a derivative are those of the function's result (and, along a direction, of the tangents it is made of).
-//! Where the function is valid only because of an `or`, the derivative by what stands before the `or` is 0, and valid. An `or`
-//! does not apply to a tangent: if the tangent has an edge that the function's argument does not have, the derivative is not
-//! valid past that edge.
+//! Where the function is valid only because of an `or`, the derivative by the operand of the `or` is 0, and valid. An `or` does
+//! not apply to a tangent: if the tangent has an edge that the function's argument does not have, the derivative is not valid
+//! past that edge.
 //!
 //! # Argument
 //! Constraints come from loads and from what loops and reductions leave, and element-wise operations take the union. The

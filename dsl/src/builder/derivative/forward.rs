@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 impl Builder {
     /// The derivative of `f` at `args` along `tangents`, `sum_i df/darg_i tangent_i` (a product of the Jacobian and a vector).
-    /// A tangent has the element type of its argument and broadcasts with it; it may be a number, 0 for an argument that
-    /// stands still.
+    /// A tangent has the element type of its argument and broadcasts with it; it may be a number, and is 0 for an argument that
+    /// does not change.
     pub fn jvp<const N: usize>(
         &mut self,
         loc: Loc,
