@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `list`, `compile`, `explain`, `verify`, `bench`, `tune`, `bundle`, `demo`, `doctor` | the verbs |
+//! | `explain_error` | what a diagnostic code means |
 //! | `differential` | `verify --differential`: a GPU against the simulator |
 //! | `fuzz` | random kernels against the interpreter |
 //! | `tune` | the search for the best configs |
@@ -35,6 +36,7 @@ mod demo;
 mod differential;
 mod doctor;
 mod explain;
+mod explain_error;
 mod fuzz;
 mod gpu_lock;
 mod host_info;
@@ -77,6 +79,8 @@ enum Verb {
     Compile(compile::Args),
     /// The chosen config and why; placement and resources.
     Explain(explain::Args),
+    /// What a diagnostic code means, with an example and what to do.
+    ExplainError(explain_error::Args),
     /// Every kernel against its f64 reference.
     Verify(verify::Args),
     /// Random kernels, compiled and run, against the interpreter.
@@ -189,6 +193,7 @@ fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
         Verb::List(args) => list::run(&args),
         Verb::Compile(args) => compile::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::ExplainError(args) => explain_error::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::Bench(args) => bench::run(&args),

@@ -1,4 +1,4 @@
-//! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
+//! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
 use crate::signature::is_upper;
@@ -11,7 +11,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 
-/// Rust for every item. Kernels with mistakes become stubs, so that what names them still resolves.
+/// Rust for every item. Kernels with mistakes become stubs, so that names of them still resolve.
 pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     for f in &file.fns {
@@ -124,7 +124,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     }
 }
 
-/// The registration of a kernel. It stands inside its static, so that whatever leaves that one out leaves it out too.
+/// The registration of a kernel. It is inside the kernel's static, so that it is left out wherever the static is.
 pub(crate) fn register(name: &Ident, root: &TokenStream) -> TokenStream {
     quote! {
         #[allow(deprecated, reason = "what a user deprecates is still registered")]
@@ -186,7 +186,7 @@ fn quantity(q: &Quantity, root: &TokenStream) -> TokenStream {
     }
 }
 
-/// What an axis of the grid is counted by.
+/// How an axis of the grid is counted.
 fn grid_size(size: Option<&Extent>, root: &TokenStream) -> TokenStream {
     match size {
         None => quote!(#root::GridSize::Point),
@@ -299,7 +299,7 @@ impl Writer<'_> {
         format_ident!("__atlas_{}_{}", id, name.unraw(), span = name.span())
     }
 
-    /// `let temp = call;`, giving the temp.
+    /// `let temp = call;`, returning the temp.
     pub(crate) fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
         let temp = format_ident!("__atlas_t{}", self.temps);
         self.temps += 1;
@@ -433,7 +433,7 @@ impl Writer<'_> {
         quote!(__atlas_b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
     }
 
-    /// What a function gives: an operand, or a list of them.
+    /// The results of a function: an operand, or a list of operands.
     fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
         match &e.kind {
             ExprKind::CallFn { index, args } => {
@@ -446,7 +446,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The name of a tile fn where it is called.
+    /// The name of a tile fn at a call.
     pub(crate) fn called(&self, index: usize, token: Span) -> Ident {
         let mut name = self.file.fns[index].ast.name.clone();
         name.set_span(token);

@@ -1,4 +1,4 @@
-//! `fuse!`: names of kernels to a fusion, which `atlas_dsl::fuse` makes one kernel of.
+//! `fuse!`: from names of kernels to a fusion, which `atlas_dsl::fuse` turns into one kernel.
 
 use crate::error::Errors;
 use crate::parse::named_crate;

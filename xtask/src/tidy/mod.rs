@@ -6,8 +6,11 @@
 //! | `map` | the documents against the tree |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
+//! | `links` | links and paths of the documents, and the summary of the book |
+//! | `passes` | the list of passes |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
+//! | `diagnostics` | every diagnostic code is explained |
 //! | `glossary` | names that were given up |
 //! | `matches` | matches over operations of GPU IR list them all |
 //! | `prose` | words and paths that belong to nobody's reader |
@@ -15,11 +18,14 @@
 mod arrows;
 mod circles;
 mod codes;
+pub(crate) mod diagnostics;
 mod files;
 mod glossary;
 mod invariants;
+mod links;
 mod map;
 mod matches;
+mod passes;
 mod prose;
 mod tokens;
 mod tree;
@@ -55,7 +61,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 26] = [
     files::headers,
     files::sizes,
     files::names,
@@ -64,6 +70,11 @@ const CHECKS: [Check; 21] = [
     map::root_files,
     map::changelog,
     map::examples,
+    links::targets,
+    links::spans,
+    links::summary,
+    passes::listed,
+    diagnostics::check,
     circles::none,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
