@@ -73,5 +73,5 @@ fn shipped_records_are_of_this_model() {
             }
         }
     }
-    assert!(sizes > 80, "{sizes}");
+    assert!(sizes > 100, "{sizes}");
 }
