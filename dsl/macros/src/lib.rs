@@ -5,7 +5,7 @@
 //! | `parse`, `ast` | tokens to syntax, through `syn` |
 //! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
 //! | `check*`, `carried`, `symbolic` | element types, extents and edges, by name; who writes what |
-//! | `expand` | Rust that calls the builder |
+//! | `expand*` | Rust that calls the builder; what a kernel keeps of its doc comment |
 //! | `fuse` | `fuse!`, which names kernels and sees none |
 //! | `error` | every mistake, at the user's tokens |
 //!
@@ -44,6 +44,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_derivative;
+mod expand_docs;
 mod expand_extent;
 mod fuse;
 mod names;

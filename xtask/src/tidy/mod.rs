@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `files` | headers, sizes, names |
 //! | `map` | the documents against the tree |
+//! | `facade` | what users may rely on is listed item by item |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
 //! | `invariants` | unsafe code, I/O, launches, order |
@@ -15,6 +16,7 @@
 mod arrows;
 mod circles;
 mod codes;
+mod facade;
 mod files;
 mod glossary;
 mod invariants;
@@ -55,7 +57,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 22] = [
     files::headers,
     files::sizes,
     files::names,
@@ -64,6 +66,7 @@ const CHECKS: [Check; 21] = [
     map::root_files,
     map::changelog,
     map::examples,
+    facade::items,
     circles::none,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,

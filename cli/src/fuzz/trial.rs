@@ -5,7 +5,7 @@ use super::execute::{self, Ready};
 use super::oracle::{self, Expected};
 use super::recipe::Recipe;
 use super::values::{Argument, arguments, ring_arguments};
-use crate::cli::stages;
+use crate::stages;
 use atlas_codegen::Target;
 use atlas_dsl::op::{Op, UnaryOp};
 use atlas_dsl::{Diagnostics, Kernel, Verified, verify};

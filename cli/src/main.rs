@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    atlas::cli::main()
+    atlas_cli::main()
 }

@@ -398,7 +398,7 @@ mod tests {
     /// The number of monomials of 64 variables is past the multiples that are searched.
     #[test]
     fn sizes_that_other_dims_decide_are_found() {
-        let def = crate::cli::input::kernel("monomials2").unwrap();
+        let def = crate::input::kernel("monomials2").unwrap();
         let job = Job::of_class("monomials2", "", "N=65536 D=64 E=2145", "", None).unwrap();
         let config = def.default_config();
         let kernel = build_kernel(def, &job.spec, &config).unwrap();

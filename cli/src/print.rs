@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// Prints a line to stdout.
 macro_rules! say {
-    ($($text:tt)*) => { $crate::cli::print::line(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::print::line(format_args!($($text)*)) };
 }
 
 /// Prints a line to stderr.
 macro_rules! tell {
-    ($($text:tt)*) => { $crate::cli::print::line_beside(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::print::line_beside(format_args!($($text)*)) };
 }
 
 pub(super) use {say, tell};

@@ -121,7 +121,7 @@ mod tests {
     fn tensors_are_never_there_twice() {
         let in_place = atlas_ops::cases::verification().into_iter().find(|p| p.updates_in_place()).unwrap();
         for (kernel, dims) in [("softmax", vec![8, 64]), (in_place.kernel.name, in_place.dims.clone())] {
-            let def = crate::cli::input::kernel(kernel).unwrap();
+            let def = crate::input::kernel(kernel).unwrap();
             let job = Job::of_class(kernel, "", &def.dims_text(&dims), "", Some("f32")).unwrap();
             let arguments =
                 Arguments::new(def, &job.types, &job.dims, &job.spec.tensors, &job.scalars, &Device::cpu()).unwrap();

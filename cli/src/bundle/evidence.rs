@@ -310,7 +310,7 @@ mod tests {
         let file = folder.path().join("a.atlas");
         let out = file.display().to_string();
         let args = ["atlas", "bundle", "softmax", "--dims", "N=8,D=64", "--arch", "sm_80", "--variants", "1"];
-        crate::cli::run([&args[..], &["--no-evidence", "--only-these", "--out", &out]].concat()).unwrap();
+        crate::run([&args[..], &["--no-evidence", "--only-these", "--out", &out]].concat()).unwrap();
         let bundle = Bundle::open(&file).unwrap();
         let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
         let def = input::kernel("softmax").unwrap();
