@@ -3,6 +3,10 @@
 //! Each page of a kernel has its formula and its parameters in the order of [`args!`](crate::args), with their shapes: `T` is any
 //! of f32, f16 and bf16, an upper-case name in brackets is a dim whose size comes from the tensors. [`Launch`](crate::kernel::Launch)
 //! says which errors a launch has.
+//!
+//! A kernel that was fused from others has the parameters of its parts, in the order in which they first appear:
+//! `mag_forward.params` lists them. A name in upper case is a [`Chain`](crate::kernel::Chain) of kernels, and `Chain::params` lists
+//! its arguments.
 
 pub use atlas_ops::attention::attention;
 /// One query a sequence over its past keys: parts of the keys, then their sum. The tensors between the two are the workspace.

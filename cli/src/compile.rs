@@ -1,13 +1,14 @@
 //! `atlas compile`: any stage of a kernel as text.
 
+use super::archs::{once, platform};
+use super::artifact::{slug, write};
 use super::input::{self, ProblemArgs};
 use super::print::say;
 use super::stages::{self, Stage, Texts};
 use super::{ship, show, sizes};
 use anyhow::{Context, Result, bail};
-use atlas_codegen::{Machine, Platform};
+use atlas_codegen::Platform;
 use atlas_dsl::{Config, Schedule};
-use atlas_runtime::files;
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -115,41 +116,4 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
         );
     }
     Ok(config)
-}
-
-/// A GPU by its arch.
-pub(super) fn machine(text: &str) -> Result<Machine> {
-    text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
-}
-
-/// GPUs by their archs, each once.
-pub(super) fn machines(archs: &[String]) -> Result<Vec<Machine>> {
-    once("--arch", archs)?;
-    archs.iter().map(|text| machine(text)).collect()
-}
-
-/// Refuses an option's list that names something twice.
-pub(super) fn once(option: &str, list: &[String]) -> Result<()> {
-    if list.iter().any(|one| one.trim().is_empty()) {
-        bail!("{option} has nothing before or after a comma");
-    }
-    match list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)) {
-        Some((_, twice)) => bail!("{option} names {twice} twice"),
-        None => Ok(()),
-    }
-}
-
-/// A GPU by its arch, or a target by its name.
-pub(super) fn platform(text: &str) -> Result<Platform> {
-    text.parse().map_err(|e: String| anyhow::anyhow!("--arch: {e}"))
-}
-
-/// A config as part of a file name: `BH64-BN64-stages2-warps4`.
-pub(super) fn slug(config: &Config) -> String {
-    config.to_string().replace('=', "").replace(' ', "-")
-}
-
-/// Writes a file, naming it if that fails.
-pub(super) fn write(path: &Path, text: &str) -> Result<()> {
-    files::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -5,7 +5,7 @@ use super::print::say;
 use super::ptxas::{self, Resources};
 use super::show::{self, Progress};
 use super::stages::{self, Stage};
-use super::{compile, input, sample};
+use super::{archs, input, sample};
 use anyhow::{Context, Result, bail};
 use atlas_ops::{Problem, cases};
 use atlas_runtime::Device;
@@ -99,7 +99,7 @@ fn built(p: &Problem, arch: &str, assembler: Option<&Path>) -> Result<Value> {
     if !stages::CAN_COMPILE {
         return Ok(Value::Null);
     }
-    let on = compile::platform(arch)?;
+    let on = archs::platform(arch)?;
     let dims = input::dims_of(p);
     let spec = input::specialization(p.kernel, &dims, p.dtype)?;
     let chosen = input::chosen(p.kernel, &spec, &dims, on.machine, None, &Records::default())?;

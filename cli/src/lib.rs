@@ -1,4 +1,4 @@
-//! The command line: one file per verb. A user's crate gets the same verbs for its own kernels by calling
+//! The command line of Atlas: one file per verb. A user's crate gets the same verbs for its own kernels by calling
 //! [`main`] from its `main`.
 //!
 //! | file | holds |
@@ -10,6 +10,8 @@
 //! | `bundle` | kernels compiled ahead of time, and their evidence |
 //! | `jobs` | problems to tune or to ship |
 //! | `oracle`, `roundings` | such a kernel beside the interpreter; how far its roundings move its results |
+//! | `archs` | GPUs and targets that the user typed |
+//! | `artifact` | files of compiled kernels |
 //! | `arguments` | tensors for kernels of which nothing is known |
 //! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
 //! | `sizes` | sizes of dims that the user typed, and what is refused of them |
@@ -17,6 +19,7 @@
 //! | `ship` | `compile --all`: every kernel to a folder |
 //! | `counts` | one small run in the simulator, for `explain` |
 //! | `simulate` | `verify` in the simulator |
+//! | `verify_row` | a row of what `verify` found |
 //! | `sample` | times one problem on a GPU |
 //! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
 //! | `host_info` | the machine on which a measurement was taken |
@@ -24,8 +27,12 @@
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
 //! | `print` | what is said to stdout and told to stderr |
 //! | `show` | tables, progress, JSON |
+#![warn(clippy::too_many_lines)]
+#![forbid(unsafe_code)]
 
+mod archs;
 mod arguments;
+mod artifact;
 mod bench;
 mod bench_plans;
 mod bundle;
@@ -54,6 +61,7 @@ mod stages;
 mod sweep;
 mod tune;
 mod verify;
+mod verify_row;
 
 use self::print::tell;
 use atlas_runtime::{CacheDir, standard_streams};

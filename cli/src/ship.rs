@@ -1,6 +1,6 @@
 //! `atlas compile --all`: every kernel, in every element type and its likely configs, to a folder.
 
-use super::compile::{slug, write};
+use super::artifact::{slug, write};
 use super::print::{say, tell};
 use super::show::Progress;
 use super::{input, sizes, stages};

@@ -1,7 +1,8 @@
 //! `atlas verify --device sim`: small problems of every op in the simulator, over targets and configs, on all cores.
 
+use super::archs;
 use super::show::Progress;
-use super::verify;
+use super::verify_row::{fill, row_of};
 use anyhow::{Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_ops::Op;
@@ -47,7 +48,7 @@ enum Schedule {
 impl Args {
     fn machines(&self) -> Result<Vec<Machine>> {
         let usual = || ARCHS.map(str::to_owned).to_vec();
-        super::compile::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
+        archs::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
     }
 
     /// Refuses what a device that is no simulator would leave out.
@@ -101,12 +102,12 @@ pub(super) fn rows(ops: &[&'static Op], only: Option<&str>, machines: &[Machine]
 }
 
 fn check(job: &Job, options: SimOptions) -> Value {
-    let mut row = verify::row_of(&job.problem);
+    let mut row = row_of(&job.problem);
     row["arch"] = json!(job.machine.to_string());
     row["config"] = json!(job.config.as_ref().map(ToString::to_string));
     match job.run(options, CacheDir::from_env()) {
         Ok(Simulated { comparison, run }) => {
-            verify::fill(&mut row, &job.problem, &comparison);
+            fill(&mut row, &job.problem, &comparison);
             row["bank_conflicts"] = json!(run.as_ref().map_or(0, |run| run.conflicts()));
             row["instructions"] = json!(run.as_ref().map_or(0, |run| run.report.warp_instructions));
         }

@@ -2,10 +2,11 @@
 
 use super::print::say;
 use super::show::{self, Progress};
+use super::verify_row::{fill, row, row_of};
 use super::{bundle, differential, input, simulate};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::Config;
-use atlas_ops::{Comparison, OPS, Op, Problem, cases};
+use atlas_ops::{OPS, Op, Problem, cases};
 use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -185,33 +186,6 @@ fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: 
     }
     row["repeated_configs"] = json!(same);
     row["pass"] = json!(row["error"].is_null());
-}
-
-/// A problem's row, which has not passed.
-pub(super) fn row_of(p: &Problem) -> Value {
-    let mut row = row(p.op.name);
-    row["kernel"] = json!(p.kernel.name);
-    row["dtype"] = json!(p.dtype.name());
-    row["shape"] = json!(p.shape());
-    row["note"] = json!(p.note);
-    row["tolerance"] = json!(p.bound());
-    row
-}
-
-/// Puts into a problem's row how far its result lies from the reference.
-pub(super) fn fill(row: &mut Value, p: &Problem, c: &Comparison) {
-    row["rel_f"] = json!(c.rel_f);
-    row["max_error"] = json!(c.max_error);
-    row["non_finite"] = json!(c.non_finite);
-    row["pass"] = json!(c.passes(p.bound()));
-}
-
-/// A row that has not passed.
-fn row(op: &str) -> Value {
-    json!({
-        "op": op, "kernel": null, "dtype": null, "shape": null, "note": "", "rel_f": null, "max_error": null,
-        "non_finite": null, "tolerance": null, "pass": false, "error": null,
-    })
 }
 
 /// Verifies one op in a process of its own: a hung kernel or a lost GPU context ends with that process.

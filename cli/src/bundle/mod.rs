@@ -15,7 +15,7 @@ pub(super) use self::variant::{Assembler, Compiled};
 
 use self::make::Recipe;
 use super::jobs;
-use super::{compile, input, ptxas};
+use super::{archs, input, ptxas};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_runtime::Card;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if args.variants == 0 {
         bail!("--variants 0 leaves a bundle of nothing: each class has at least 1");
     }
-    compile::once("--arch", &args.arch)?;
+    archs::once("--arch", &args.arch)?;
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
     let recipe = Recipe {
         platforms: platforms.collect::<Result<_>>()?,
@@ -113,7 +113,7 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
     if text.ends_with(':') {
         bail!("--arch {text} names no GPU: leave the colon out, or write such as \"{text}NVIDIA H200\"");
     }
-    let Some((arch, gpu)) = text.split_once(':') else { return Ok((compile::platform(text)?, Records::default())) };
+    let Some((arch, gpu)) = text.split_once(':') else { return Ok((archs::platform(text)?, Records::default())) };
     let mut known = Records::none(gpu);
     if let Some(folder) = folder {
         std::fs::read_dir(folder).with_context(|| format!("--records: cannot read {}", folder.display()))?;
@@ -133,7 +133,7 @@ fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Re
     if folder.is_none() && known.iter().next().is_none() {
         warn(&input::no_records_of(gpu, others.other_gpus()));
     }
-    let on = compile::platform(arch)?;
+    let on = archs::platform(arch)?;
     if let Some(of) = Card::named(gpu).filter(|of| of.sm != on.machine.sm) {
         warn(&format!("--arch {text}: `{gpu}` is sm_{}, and its records are of another machine than {arch}", of.sm));
     }

@@ -8,7 +8,7 @@ use super::input::{self, ProblemArgs};
 use super::print::{say, tell};
 use super::stages::{self, Stage};
 use super::sweep::Sweep;
-use super::{compile, counts, ptxas, show, sizes};
+use super::{archs, counts, ptxas, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
 use atlas_codegen::{Card, Explained, Platform};
@@ -168,9 +168,9 @@ const REGISTERS: &str = "     registers here are estimates of all that a thread 
 fn place(args: &Args) -> Result<(Platform, &'static Card)> {
     let named = args.gpu.as_deref().and_then(Card::named);
     let on = match (&args.arch, named.and_then(Card::machine)) {
-        (Some(arch), _) => compile::platform(arch)?,
+        (Some(arch), _) => archs::platform(arch)?,
         (None, Some(machine)) => machine.into(),
-        (None, None) => compile::platform("sm_80")?,
+        (None, None) => archs::platform("sm_80")?,
     };
     let here = |card: &&Card| card.sm == on.machine.sm;
     if let (Some(gpu), Some(card)) = (&args.gpu, named.filter(|card| !here(card))) {

@@ -1,28 +1,9 @@
 //! Random expressions of a wanted type.
 
-use super::generate::Generator;
+use super::generator::{Generator, Scope, Type};
 use super::recipe::{Cut, Expr, Ext, Fill, Name, ONE, ParamRecipe};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
-
-/// A tile type by extents of the recipe.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Type {
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<Ext>,
-}
-
-/// What may be named at a place.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Scope {
-    pub(super) values: Vec<(Name, Type)>,
-    /// Coordinates that count tiles of a dim.
-    pub(super) tiles: Vec<(Name, usize)>,
-    /// Coordinates that count elements of a dim.
-    pub(super) points: Vec<(Name, usize)>,
-    /// All coordinates; none is below 0.
-    pub(super) counts: Vec<Name>,
-}
 
 /// Constants that arithmetic meets; the last ones tell roundings to 16 bits apart.
 const CONSTANTS: [f64; 10] = [1.0, -1.0, 0.5, 0.75, 2.0, -0.25, 3.0, 1.0, 256.0, -258.0];

@@ -1,6 +1,6 @@
 //! A random recipe from a seed: the dims, the grid, the statements and the schedule. Expressions are drawn elsewhere.
 
-use super::express::{Scope, Type};
+use super::generator::{Generator, Scope, Type};
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
@@ -8,24 +8,6 @@ use super::state;
 use atlas_dsl::config::{Order, WarpGrid};
 use atlas_dsl::op::{BinaryOp, ReduceOp};
 use atlas_dsl::{DType, Schedule};
-
-/// Draws a recipe.
-pub(super) struct Generator {
-    pub(super) recipe: Recipe,
-    pub(super) rng: Rng,
-    /// The element type of most tensors.
-    pub(super) dtype: DType,
-    names: Name,
-    /// Nodes of expressions that may still be drawn.
-    pub(super) budget: usize,
-    /// Extents that rows may have, and those of matrix products.
-    matrices: bool,
-    /// Loops carry matrices through products.
-    states: bool,
-    /// What they come to, which is stored.
-    pub(super) shown: Option<Name>,
-    wild: bool,
-}
 
 /// A tensor that is written, and where.
 struct Output {

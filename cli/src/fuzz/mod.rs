@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `recipe` | a kernel and its problem as a small tree |
 //! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
+//! | `generator` | what it is drawn with, and what may be named at a place |
 //! | `state` | loops that carry matrices through products |
 //! | `configs` | kernels that mean the same in every config, and their comparison |
 //! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
@@ -22,6 +23,7 @@ mod emit;
 mod execute;
 mod express;
 mod generate;
+mod generator;
 mod oracle;
 mod recipe;
 mod report;
@@ -32,7 +34,7 @@ mod values;
 
 use super::print::say;
 use super::show::Progress;
-use super::{compile, input, show, stages};
+use super::{archs, input, show, stages};
 use anyhow::{Result, bail};
 #[cfg(feature = "mutations")]
 use atlas_codegen::mutation::Mutation;
@@ -140,7 +142,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     let device = args.device.as_deref().map(gpu).transpose()?;
     let targets = match device.as_ref().and_then(Device::target) {
         Some(target) => vec![target],
-        None => compile::machines(&args.arch)?.iter().map(Machine::target).collect(),
+        None => archs::machines(&args.arch)?.iter().map(Machine::target).collect(),
     };
     let begun = Instant::now();
     let progress = Mutex::new(Progress::new(args.count as usize));

@@ -1,8 +1,7 @@
 //! Loops that carry matrices through products: tiles that are handed on, swapped, squared, started from one tile, of
 //! several widths, and read again when the loop is over.
 
-use super::express::{Scope, Type};
-use super::generate::Generator;
+use super::generator::{Generator, Scope, Type};
 use super::recipe::{Carried, Expr, Ext, Loop, Name, ONE, Stmt};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, ReduceOp};

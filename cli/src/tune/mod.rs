@@ -19,7 +19,7 @@ use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
 use super::print::tell;
-use super::{compile, host_info, input, show, stages};
+use super::{archs, host_info, input, show, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         return recount::run(folder, args.arch.parse().map_err(anyhow::Error::msg)?);
     }
     if let Some(file) = &args.pack {
-        let on = compile::platform(&args.arch)?;
+        let on = archs::platform(&args.arch)?;
         args.asked.spare("--pack", file)?;
         return pack::make(file, &jobs(args)?, on, &Records::default(), args.share);
     }
@@ -126,7 +126,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             );
         }
         let mut tuner = device.filter(|_| stages::CAN_COMPILE).map(|device| tuner(args, &device)).transpose()?;
-        let usual = compile::machine(&args.arch)?;
+        let usual = archs::machine(&args.arch)?;
         return check::run(&args.records, args.asked.kernels(), tuner.as_mut(), usual, args.json);
     }
     let tasks = match &args.measure {
