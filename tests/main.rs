@@ -16,6 +16,7 @@ mod determinism;
 mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
+mod facade;
 mod features;
 #[cfg(target_os = "linux")]
 mod files;
