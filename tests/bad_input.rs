@@ -3,7 +3,7 @@
 use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
 use atlas::prelude::*;
 #[cfg(feature = "llvm")]
-use atlas::runtime::{CacheDir, SimOptions};
+use atlas_runtime::{CacheDir, SimOptions};
 use std::path::Path;
 use std::process::Command;
 
@@ -137,7 +137,7 @@ fn the_doctor_says_how_to_get_a_code_generator() {
 #[test]
 fn illegal_configs_of_a_tile_file_are_refused() {
     const STAGES: &str = if cfg!(feature = "llvm") { "tile,ptx" } else { "tile" };
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/tile/gemm.tile");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/tile/gemm.tile");
     let with = |config: &str| refuses(&["compile", file, "--emit", STAGES, "--config", config]);
     has(&with("BM=64"), &["no knob `BM`", "stages, warps"]);
     has(&with("stages=x"), &["`x`"]);

@@ -458,7 +458,7 @@ fn without_the_code_generator_ptx_is_refused_with_the_mend() {
 #[test]
 fn a_stale_record_is_explained_as_such() {
     let folder = folder();
-    let text = std::fs::read_to_string("ops/records/nvidia-h200/softmax.toml").unwrap();
+    let text = std::fs::read_to_string("../ops/records/nvidia-h200/softmax.toml").unwrap();
     let text = text.replace("NVIDIA H200", "Old GPU");
     let explained = |text: &str| {
         write(&folder.path().join("softmax.toml"), text);

@@ -20,9 +20,13 @@ pub enum FaultKind {
     Phase,
     /// An mbarrier operation on memory that holds no mbarrier, or an ordinary access to one.
     NotABarrier,
+    /// Every strand waits for something that no strand will do.
     Deadlock,
+    /// A read of memory that nothing wrote.
     UninitializedRead,
+    /// An access outside of the memory that the launch has.
     OutOfBounds,
+    /// An address that is no multiple of the size of the access.
     Misaligned,
     /// A write to memory that the launch may only read, or an `.nc` load of memory that it writes.
     ReadOnly,
@@ -50,6 +54,7 @@ pub struct GridLocation {
 /// One party of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
+    /// Its CTA, warp and lane.
     pub place: GridLocation,
     /// Line in the PTX text, from 1.
     pub line: u32,
@@ -60,7 +65,9 @@ pub struct Party {
 /// A fault. Execution stops at the first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// Of which kind it is.
     pub kind: FaultKind,
+    /// What was found, in words.
     pub message: String,
     /// The party that caused it; `None` for faults of the text or the launch.
     pub party: Option<Party>,

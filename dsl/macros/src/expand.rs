@@ -1,6 +1,7 @@
 //! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
+use crate::expand_docs::{doc_text, documented_parameters};
 use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
@@ -52,6 +53,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let text = name.unraw().to_string();
     let doc = doc_text(&k.ast.attrs);
     let attrs = &k.ast.attrs;
+    let parameters = documented_parameters(k);
     let types = k.ast.types.iter().map(|t| {
         let name = t.name.to_string();
         quote!(#root::TypeParamDef { name: #name, allowed: &[#root::DType::Bf16, #root::DType::F16, #root::DType::F32] })
@@ -104,6 +106,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let register = (!k.broken).then(|| register(name, root));
     quote! {
         #(#attrs)*
+        #parameters
         #[allow(non_upper_case_globals, reason = "a kernel is used like a function")]
         #vis static #name: #root::KernelDef = {
             #register
@@ -217,19 +220,6 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
 
 fn axis_span(k: &Kernel, coord: LocalId) -> Span {
     k.locals[coord].name.span()
-}
-
-pub(crate) fn doc_text(attrs: &[syn::Attribute]) -> String {
-    let line = |a: &syn::Attribute| match &a.meta {
-        syn::Meta::NameValue(m) if m.path.is_ident("doc") => match &m.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) => Some(s.value()),
-            _ => None,
-        },
-        _ => None,
-    };
-    let lines: Vec<String> =
-        attrs.iter().filter_map(line).map(|l| l.strip_prefix(' ').unwrap_or(&l).to_owned()).collect();
-    lines.join("\n").trim_end().to_owned()
 }
 
 /// A number; a literal token carries no sign.

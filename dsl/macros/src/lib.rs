@@ -5,7 +5,7 @@
 //! | `parse`, `ast` | from tokens to syntax, through `syn` |
 //! | `signature`, `resolve*`, `tree` | resolves names, counts arguments, finds unused names |
 //! | `check*`, `carried`, `symbolic` | checks element types, extents and edges as names, and which program writes what |
-//! | `expand` | Rust that calls the builder |
+//! | `expand*` | Rust that calls the builder; what a kernel keeps of its doc comment |
 //! | `fuse` | `fuse!`, which only has the names of kernels |
 //! | `error` | every mistake, at the user's tokens |
 //!
@@ -44,6 +44,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_derivative;
+mod expand_docs;
 mod expand_extent;
 mod fuse;
 mod names;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `files` | headers, sizes, names |
 //! | `map` | the documents against the tree |
+//! | `facade` | what users may rely on is listed item by item |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
 //! | `links` | links and paths of the documents, and the summary of the book |
@@ -19,6 +20,7 @@ mod arrows;
 mod circles;
 mod codes;
 pub(crate) mod diagnostics;
+mod facade;
 mod files;
 mod glossary;
 mod invariants;
@@ -61,7 +63,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 26] = [
+const CHECKS: [Check; 27] = [
     files::headers,
     files::sizes,
     files::names,
@@ -75,6 +77,7 @@ const CHECKS: [Check; 26] = [
     links::summary,
     passes::listed,
     diagnostics::check,
+    facade::items,
     circles::none,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
