@@ -6,6 +6,7 @@
 //! | `map` | the documents against the tree |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
+//! | `crates` | entries of a folder of sources, and names of types |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
 //! | `glossary` | names that were given up |
@@ -15,12 +16,14 @@
 mod arrows;
 mod circles;
 mod codes;
+mod crates;
 mod files;
 mod glossary;
 mod invariants;
 mod map;
 mod matches;
 mod prose;
+mod shrinking;
 mod tokens;
 mod tree;
 
@@ -55,7 +58,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 23] = [
     files::headers,
     files::sizes,
     files::names,
@@ -65,6 +68,8 @@ const CHECKS: [Check; 21] = [
     map::changelog,
     map::examples,
     circles::none,
+    crates::entries,
+    crates::type_names,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
     invariants::purity,
