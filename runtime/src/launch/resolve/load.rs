@@ -20,7 +20,7 @@ use std::time::Instant;
 pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = space.key(point, machine.target())?;
     let schedule = space.points[point].config.schedule;
-    once(device, key, || {
+    load_once(device, key, || {
         let image = match device.store().get(&key) {
             Some(image) => image,
             None if !device.compiles() => return Ok(Trial::NoCompiler),
@@ -34,14 +34,14 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
                 Err(CompileProblem::Failed(message)) => return Ok(Trial::Failed(message)),
             },
         };
-        ready(device, key, CompiledCode { image, cubin: None, schedule, machine }, || space.kernel(point))
+        load_on_gpu(device, key, CompiledCode { image, cubin: None, schedule, machine }, || space.kernel(point))
     })
 }
 
 /// The loaded kernel that a bundle offers, if it is still this program's kernel.
 pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = offer.key();
-    once(device, key, || {
+    load_once(device, key, || {
         let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
             Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
             Ok(_) => {
@@ -60,7 +60,7 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
         let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
         let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
         let schedule = offer.config.schedule;
-        match ready(device, key, CompiledCode { image, cubin, schedule, machine }, || Ok(kernel)) {
+        match load_on_gpu(device, key, CompiledCode { image, cubin, schedule, machine }, || Ok(kernel)) {
             Err(e) if is_of_code(&e) => Ok(Trial::Refused(e.to_string())),
             made => made,
         }
@@ -96,7 +96,7 @@ fn is_of_code(e: &RuntimeError) -> bool {
 }
 
 /// Makes a kernel, unless some thread has made it, or was refused it, before.
-fn once(
+fn load_once(
     device: &Device,
     key: KernelKey,
     make: impl FnOnce() -> Result<Trial<LoadedKernel>>,
@@ -110,21 +110,17 @@ fn once(
     if let Some(known) = known(plans, &key) {
         return Ok(known);
     }
-    match make()? {
-        Trial::Loaded(loaded, bytes) => {
-            if bytes > 0 {
-                device.counters().spilling.fetch_add(1, Ordering::Relaxed);
-            }
-            let now = device.counters().launches.load(Ordering::Relaxed);
-            Ok(Trial::Loaded(plans.keep_loaded(Arc::new(loaded), now), bytes))
-        }
-        Trial::Refused(reason) => {
-            plans.refuse(&key, &reason);
-            Ok(Trial::Refused(reason))
-        }
-        Trial::NoCompiler => Ok(Trial::NoCompiler),
-        Trial::Failed(message) => Ok(Trial::Failed(message)),
+    let trial = make()?;
+    if let Trial::Refused(reason) = &trial {
+        plans.refuse(&key, reason);
     }
+    trial.and_then(|loaded| {
+        let counters = device.counters();
+        if loaded.facts.local_bytes > 0 {
+            counters.spilling.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(plans.keep_loaded(Arc::new(loaded), counters.launches.load(Ordering::Relaxed)))
+    })
 }
 
 /// What became of a kernel before.
@@ -147,7 +143,7 @@ struct CompiledCode {
 
 /// Loads a compiled kernel, if it fits the machine: stores and bundles serve every machine of a target, also one that holds
 /// more than this.
-fn ready(
+fn load_on_gpu(
     device: &Device,
     key: KernelKey,
     code: CompiledCode,
