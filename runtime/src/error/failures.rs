@@ -1,4 +1,4 @@
-//! Failures of tools below: no config of a kernel could be compiled, or a call of the CUDA driver failed.
+//! Failures of the compiler and of the CUDA driver: no config of a kernel could be compiled, or a call failed.
 
 use atlas_dsl::Config;
 use atlas_dsl::diag::Code;

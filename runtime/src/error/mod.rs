@@ -1,6 +1,6 @@
 //! Runtime errors: which argument, which kernel, which device, and what to do about it. Codes are `ATL6xx`.
 //!
-//! The room holds every error that a function of this crate returns, so that all other rooms may depend on it. It depends on none.
+//! The room holds `RuntimeError` with everything that it may be, so that all other rooms may depend on it. It depends on none.
 //!
 //! | file | holds |
 //! |---|---|
