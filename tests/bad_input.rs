@@ -23,7 +23,7 @@ const DRIVER: FakeDriver = FakeDriver { init: 0, version: 13_000, gpus: 1, lacks
 
 /// The functions that the runtime looks up, from its own table.
 fn driver_functions() -> impl Iterator<Item = &'static str> {
-    let table = include_str!("../runtime/src/driver.rs");
+    let table = include_str!("../runtime/src/gpu/driver.rs");
     table.lines().filter_map(|l| l.split_once("= \"cu")?.1.split_once("\"(").map(|(name, _)| name))
 }
 

@@ -7,6 +7,7 @@
 //! | `facade` | what users may rely on is listed item by item |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
+//! | `crates` | entries of a folder of sources, and names of types |
 //! | `links` | links and paths of the documents, and the summary of the book |
 //! | `passes` | the list of passes |
 //! | `invariants` | unsafe code, I/O, launches, order |
@@ -19,6 +20,7 @@
 mod arrows;
 mod circles;
 mod codes;
+mod crates;
 pub(crate) mod diagnostics;
 mod facade;
 mod files;
@@ -29,6 +31,7 @@ mod map;
 mod matches;
 mod passes;
 mod prose;
+mod shrinking;
 mod tokens;
 mod tree;
 
@@ -63,7 +66,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 27] = [
+const CHECKS: [Check; 29] = [
     files::headers,
     files::sizes,
     files::names,
@@ -79,6 +82,8 @@ const CHECKS: [Check; 27] = [
     diagnostics::check,
     facade::items,
     circles::none,
+    crates::entries,
+    crates::type_names,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
     invariants::purity,
