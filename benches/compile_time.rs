@@ -5,12 +5,12 @@
 //!
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
-use atlas::codegen::{Machine, StageTimes, Target, compile, compile_timed};
-use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
-use atlas::ops::{Problem, cases};
-use atlas::runtime::records::Records;
-use atlas::runtime::{CacheDir, Device, Launch, SimOptions, Tensor, args, choose_for, regions};
+use atlas_codegen::{Machine, StageTimes, Target, compile, compile_timed};
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
+use atlas_ops::{Problem, cases};
+use atlas_runtime::records::Records;
+use atlas_runtime::{CacheDir, Device, Launch, SimOptions, Tensor, args, choose_for, regions};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;

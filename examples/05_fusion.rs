@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example 05_fusion`
 
-use atlas::ops::rms_norm::rms_norm;
+use atlas::ops::rms_norm;
 use atlas::prelude::*;
 
 /// Rows, and elements of each before and after the product.

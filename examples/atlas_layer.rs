@@ -3,12 +3,10 @@
 //! `cargo run --release --features verify --example atlas_layer -- 340M 2048`: the model, and how many tokens. The memory is
 //! trained as it is read; what it gives gates an attention over a window (MAG), or is read by it (MAL).
 
-use atlas::dsl::rounding::to_bf16;
-use atlas::ops::Comparison;
-use atlas::ops::layer::reference::{HostLayer, reference};
 use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
 use atlas::ops::omega::Chunking;
 use atlas::prelude::*;
+use atlas::verify::{Comparison, HostLayer, layer_reference};
 use std::time::Instant;
 
 /// Keys that every query of the attention sees.
@@ -45,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
         run(&device, sizes, rule, &x, tokens)?;
         let again = start.elapsed();
-        let c = Comparison::of_all([(&y[..], &reference(&sizes, &rule, &x)[..])]);
+        let c = Comparison::of_all([(&y[..], &layer_reference(&sizes, &rule, &x)[..])]);
         let bound = if sizes.dtype == DType::F32 { 1e-5 } else { 2e-2 };
         println!(
             "{model} {combine:?} on {device}: {tokens} tokens x 16 heads of {width} in {first:.1?}, again in {again:.1?} with all \
@@ -65,7 +63,7 @@ fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
         salt += 1_000_003;
         let value = |i| middle + 3.0_f64.sqrt() * deviation * noise(i + salt);
         // As tokens hold them, so that both sides see the same numbers.
-        (0..len).map(|i| f64::from(to_bf16(value(i)))).collect()
+        (0..len).map(|i| bf16::from_f64(value(i)).to_f64()).collect()
     };
     let unit = (s.width as f64).powf(-0.5);
     let matrix = s.heads * s.width * s.hidden;
@@ -87,7 +85,7 @@ fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: u
     };
     let narrow = |values: &[f64], shape: &[usize]| match s.dtype {
         DType::F32 => wide(values, shape),
-        _ => device.tensor_from(&values.iter().copied().map(to_bf16).collect::<Vec<_>>(), shape),
+        _ => device.tensor_from(&values.iter().copied().map(bf16::from_f64).collect::<Vec<_>>(), shape),
     };
     let (h, d, m, w) = (s.heads, s.width, s.hidden, rule.chunking.window);
     let weights = LayerWeights {

@@ -27,36 +27,45 @@
 //! }
 //! ```
 //!
-//! | crate | holds |
-//! |---|---|
-//! | `atlas-dsl`, `atlas-macros` | Tile IR and `atlas_kernel!` |
-//! | `atlas-codegen` | Tile IR to PTX (feature `jit` or `static-llvm`) |
-//! | `atlas-tile-interp` | Tile IR on a CPU: the oracle, and the device of machines without a GPU |
-//! | `atlas-runtime` | devices, tensors, launches |
-//! | `atlas-ops` | the kernels that ship with Atlas |
+//! What a program may rely on is listed in this crate, item by item:
 //!
-//! Default features build what runs kernels on a CPU and, out of the store, on a GPU. More comes by feature:
+//! | module | holds |
+//! |---|---|
+//! | [`prelude`] | what most programs need: `use atlas::prelude::*;` |
+//! | [`kernel`] | kernels as values: configs, launches, chains |
+//! | [`device`] | devices, their memory, streams and events |
+//! | [`error`] | what goes wrong, by kind |
+//! | [`shipping`] | bundles of compiled kernels, tuning records, and the sizes that a program launches |
+//! | [`ops`] | the kernels that ship with Atlas |
+#![cfg_attr(feature = "sim", doc = "| [`sim`] | the simulator: its options and its findings |")]
+#![cfg_attr(feature = "verify", doc = "| [`verify`] | comparisons with f64 references |")]
+//!
+//! Default features build what runs kernels on a CPU and, out of bundles and the store, on a GPU. More comes by feature:
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `jit`, `static-llvm` | the code generator, with LLVM 22 as a shared library or linked in |
-//! | `sim` | the simulator of PTX as a device |
-//! | `verify` | the references of the shipped kernels in f64, and problems to check them on |
-//! | `cli` | the command line, with `verify` |
+//! | `sim` | the simulator of PTX as a device, and the module `sim` |
+//! | `verify` | the references of the shipped kernels in f64, and the module `verify`; includes `sim` |
+//!
+//! The command line is the crate `atlas-cli`. A build script makes bundles with the crate `atlas-build`.
 #![warn(clippy::too_many_lines)]
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "cli")]
-pub mod cli;
+pub mod device;
+pub mod error;
+pub mod kernel;
+pub mod ops;
+pub mod prelude;
+pub mod shipping;
+#[cfg(feature = "sim")]
+pub mod sim;
+#[cfg(feature = "verify")]
+pub mod verify;
 
-pub use atlas_codegen as codegen;
-pub use atlas_dsl as dsl;
 pub use atlas_macros::{atlas_kernel, fuse};
-pub use atlas_ops as ops;
-pub use atlas_runtime as runtime;
 pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
-pub use atlas_tile_interp as tile_interp;
-pub use half;
 
 /// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that
 /// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `docs/src/shipping.md`.
@@ -67,11 +76,11 @@ pub use half;
 #[macro_export]
 macro_rules! bundle {
     (@of $path:expr, $origin:expr) => {
-        $crate::runtime::records::inventory::submit! {
-            $crate::runtime::bundle::ShippedBundle { origin: $origin, bytes: include_bytes!($path) }
+        $crate::__macro::inventory::submit! {
+            $crate::__macro::ShippedBundle { origin: $origin, bytes: include_bytes!($path) }
         }
         const _: () = assert!(
-            $crate::runtime::bundle::is_whole(include_bytes!($path)),
+            $crate::__macro::is_whole(include_bytes!($path)),
             "this is no bundle, cut off, or of another version of Atlas: make it again with `atlas bundle`"
         );
     };
@@ -86,28 +95,25 @@ macro_rules! bundle {
     };
 }
 
-/// Makes a tuning record part of the program, as [`bundle!`] does a bundle: GPUs of its model choose by it.
+/// Makes a tuning record part of the program: `atlas::tuning_record!("../records/softmax.toml");`, beside the file like
+/// `include_str!`. GPUs of its model choose by it. `atlas tune` writes such files; see `docs/src/tuning.md`.
+///
+/// A record that cannot be read, or is of another kernel, leaves the choice to the next source. `Device::records` says so.
 #[macro_export]
 macro_rules! tuning_record {
     ($path:expr) => {
-        $crate::runtime::records::inventory::submit! {
-            $crate::runtime::records::ShippedRecord { origin: $path, text: include_str!($path) }
+        $crate::__macro::inventory::submit! {
+            $crate::__macro::ShippedRecord { origin: $path, text: include_str!($path) }
         }
     };
 }
 
-/// What `atlas_kernel!` expands to.
+/// What the macros of this crate expand to. No program names it itself.
 #[doc(hidden)]
-pub use atlas_dsl::__macro;
-
-/// What a program with kernels needs.
-pub mod prelude {
-    pub use atlas_dsl::{Config, DType, KernelDef};
-    pub use atlas_macros::{atlas_kernel, fuse};
-    pub use atlas_runtime::{Chain, Device, Launch, Tensor, args};
-    pub use half::{bf16, f16};
-    /// Numbers for kernels, where an upper-case name is a Rust constant in scope.
-    pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
+pub mod __macro {
+    pub use atlas_dsl::__macro::*;
+    pub use atlas_runtime::bundle::{ShippedBundle, is_whole};
+    pub use atlas_runtime::records::ShippedRecord;
 }
 
 /// The code of the documents, which `cargo test --doc` compiles.

@@ -3,7 +3,7 @@
 use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
 use atlas::prelude::*;
 #[cfg(feature = "llvm")]
-use atlas::runtime::{CacheDir, SimOptions};
+use atlas_runtime::{CacheDir, SimOptions};
 use std::path::Path;
 use std::process::Command;
 
@@ -23,7 +23,7 @@ const DRIVER: FakeDriver = FakeDriver { init: 0, version: 13_000, gpus: 1, lacks
 
 /// The functions that the runtime looks up, from its own table.
 fn driver_functions() -> impl Iterator<Item = &'static str> {
-    let table = include_str!("../runtime/src/driver.rs");
+    let table = include_str!("../runtime/src/gpu/driver.rs");
     table.lines().filter_map(|l| l.split_once("= \"cu")?.1.split_once("\"(").map(|(name, _)| name))
 }
 
@@ -137,7 +137,7 @@ fn the_doctor_says_how_to_get_a_code_generator() {
 #[test]
 fn illegal_configs_of_a_tile_file_are_refused() {
     const STAGES: &str = if cfg!(feature = "llvm") { "tile,ptx" } else { "tile" };
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/tile/gemm.tile");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/tile/gemm.tile");
     let with = |config: &str| refuses(&["compile", file, "--emit", STAGES, "--config", config]);
     has(&with("BM=64"), &["no knob `BM`", "stages, warps"]);
     has(&with("stages=x"), &["`x`"]);

@@ -1,11 +1,11 @@
 //! What a config takes at the least, against what the passes find that it takes.
 
 use crate::kernels::{build, case, case_names, target, try_build};
-use atlas::codegen::analysis::{Bounds, Placement, Uses, tile_registers};
-use atlas::codegen::arch::{Machine, Platform};
-use atlas::codegen::pipeline;
-use atlas::dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
-use atlas::ops::cases;
+use atlas_codegen::analysis::{Bounds, Placement, Uses, tile_registers};
+use atlas_codegen::arch::{Machine, Platform};
+use atlas_codegen::pipeline;
+use atlas_dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
+use atlas_ops::cases;
 
 /// Bounds of kernels and how often one of them was a figure of its own.
 #[derive(Default)]

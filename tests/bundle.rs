@@ -1,10 +1,10 @@
 //! Bundles: what `atlas bundle` writes runs without a compiler, and what is wrong with a file is found before anything runs.
 
 use crate::command::{json_of, prints, prints_with, refuses};
-use atlas::ops::{rms_norm::rms_norm, softmax::softmax};
-use atlas::runtime::bundle::{Bundle, BundleWriter, Bundles, Variant};
-use atlas::runtime::{CacheDir, ConfigSource, DeviceId, KernelImage, Launch};
 use atlas::{Device, Tensor, args};
+use atlas_ops::{rms_norm::rms_norm, softmax::softmax};
+use atlas_runtime::bundle::{Bundle, BundleWriter, Bundles, Variant};
+use atlas_runtime::{CacheDir, ConfigSource, DeviceId, KernelImage, Launch};
 use half::bf16;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -38,7 +38,7 @@ fn rows(n: usize, d: usize) -> Vec<bf16> {
 /// Softmax of a few rows on a device.
 fn run(device: &Device, n: usize, d: usize) -> Result<Vec<bf16>, String> {
     let x = device.tensor_from(&rows(n, d), [n, d]).unwrap();
-    let mut y = Tensor::zeros(device, atlas::dsl::DType::Bf16, [n, d]).unwrap();
+    let mut y = Tensor::zeros(device, atlas_dsl::DType::Bf16, [n, d]).unwrap();
     softmax.launch(device, args!(x, &mut y)).map_err(|e| e.to_string())?;
     Ok(y.to_vec::<bf16>().unwrap())
 }
@@ -79,12 +79,12 @@ fn what_a_bundle_lacks_is_named_with_its_mend() {
     assert!(why.contains("has no kernel for `T=bf16 N=*8 D=128`, only for `T=bf16 N=*8 D=64`"), "{why}");
     assert!(why.contains("`*8` is any multiple of 8; a dim that is a number is used whole"), "{why}");
     let odd = gpu.tensor_from(&rows(8, 66), [8, 66]).unwrap().slice(1, 1..65).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
     let why = softmax.launch(&gpu, args!(odd, &mut y)).unwrap_err().to_string();
     assert!(why.contains("is a view, aligned to 4 bytes") && why.contains("has `tensors = \"x=2:*2,1\"`"), "{why}");
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
     let weight = gpu.tensor_from(&[bf16::from_f32(1.0); 64], [64]).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
     let why = rms_norm.launch(&gpu, args!(x, weight, &mut y, 1e-5)).unwrap_err().to_string();
     assert!(why.contains("the bundle test has no kernel `rms_norm`"), "{why}");
     let only_90 = made(&["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--no-evidence"]);
@@ -126,12 +126,12 @@ fn the_cpu_writes_what_a_view_has_and_nothing_between() {
 fn a_config_of_the_callers_is_taken_from_the_bundle_if_it_is_there() {
     let gpu = device("sm_90", &SOFTMAX);
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
     let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
     assert_eq!(prepared.source(), ConfigSource::Bundle);
     let config = prepared.config().clone();
     assert_eq!(softmax.prepare_with(&gpu, &config, args!(x, &mut y)).unwrap().source(), ConfigSource::Given);
-    let other: atlas::dsl::Config = "BN=1 stages=2 warps=32".parse().unwrap();
+    let other: atlas_dsl::Config = "BN=1 stages=2 warps=32".parse().unwrap();
     let why = softmax.prepare_with(&gpu, &other, args!(x, &mut y)).map(drop).unwrap_err().to_string();
     assert!(why.contains("has no kernel with the config `BN=1 stages=2 warps=32`"), "{why}");
 }
@@ -284,7 +284,7 @@ fn a_bundle_is_of_one_kernel_and_not_of_its_name() {
         let gpu = device("sm_90", &SOFTMAX);
         let own = || {
             let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
-            let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+            let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
             of_its_own::softmax.launch(&gpu, args!(x, &mut y)).map_err(|e| e.to_string())
         };
         if own_first {
@@ -353,7 +353,7 @@ fn what_can_be_compiled_better_is_not_taken_from_a_bundle() {
     assert_eq!(gpu.stats().chosen_by_bundle, 1, "where nothing can be compiled, what spills runs");
     gpu.set_compiling(true);
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
     let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
     assert_eq!((prepared.source(), gpu.stats().compiled), (ConfigSource::CostModel, 1));
     assert!(prepared.passed_over()[0].1.contains("spill 16 bytes"), "{:?}", prepared.passed_over());
@@ -384,7 +384,7 @@ fn a_damaged_file_does_not_hide_an_intact_copy() {
 fn an_image_that_cannot_be_used_is_passed_over() {
     let no_ptx = changed(&SOFTMAX, |_, image| image.ptx = image.ptx.replace("add", "odd"));
     let fewer = changed(&SOFTMAX, |_, image| image.params.truncate(1));
-    let more = changed(&SOFTMAX, |_, image| image.params[0] = atlas::codegen::AbiParam::GridCount(9));
+    let more = changed(&SOFTMAX, |_, image| image.params[0] = atlas_codegen::AbiParam::GridCount(9));
     for (bad, why) in [(no_ptx, "ATL627"), (fewer, "ATL619"), (more, "another grid or other parameters")] {
         let lack = run(&device("sm_90", &bad), 8, 64).unwrap_err();
         assert!(lack.contains("error[ATL640]") && lack.contains(why), "{lack}");
@@ -422,7 +422,7 @@ fn code_for_a_lower_target_serves_where_the_higher_cannot() {
     let gpu = device("sm_90", &writer.finish());
     assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
     let x = gpu.tensor_from(&rows(8, 64), [8, 64]).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
     let prepared = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
     assert_eq!(prepared.image().unwrap().target.to_string(), "sm_80");
 }
@@ -439,11 +439,11 @@ fn a_plain_tensor_does_not_get_the_kernel_of_a_slice() {
     let bundle = made(&["--sizes", &sizes, "--arch", "sm_90", "--variants", "1", "--no-evidence"]);
     let gpu = device("sm_90", &bundle);
     let x = gpu.tensor_from(&rows(24, 64), [24, 64]).unwrap();
-    let mut y = Tensor::zeros(&gpu, atlas::dsl::DType::Bf16, [24, 64]).unwrap();
+    let mut y = Tensor::zeros(&gpu, atlas_dsl::DType::Bf16, [24, 64]).unwrap();
     let plain = softmax.prepare(&gpu, args!(x, &mut y)).unwrap();
     let odd = gpu.tensor_from(&rows(24, 66), [24, 66]).unwrap().slice(1, 1..65).unwrap();
     let slice = softmax.prepare(&gpu, args!(odd, &mut y)).unwrap();
-    let vectors = |p: &atlas::runtime::PreparedLaunch| p.image().unwrap().ptx.matches("ld.global.v").count();
+    let vectors = |p: &atlas_runtime::PreparedLaunch| p.image().unwrap().ptx.matches("ld.global.v").count();
     assert!(vectors(&plain) > 0 || plain.image().unwrap().ptx.contains(".v4."), "narrow loads for a plain tensor");
     assert_ne!(plain.image().unwrap().ptx, slice.image().unwrap().ptx);
 }

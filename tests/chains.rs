@@ -1,8 +1,8 @@
 //! Chains of kernels: what is shared by name, what is workspace, and mistakes in their arguments.
 
-use atlas::dsl::DType;
 use atlas::prelude::*;
-use atlas::runtime::{Arg, RuntimeError, Stream};
+use atlas_dsl::DType;
+use atlas_runtime::{Arg, RuntimeError, Stream};
 
 atlas_kernel! {
     kernel squares<T: Float>(x: &Tensor<T, [N, D]>, s: &mut Tensor<T, [N, D]>, scale: f32)

@@ -120,6 +120,16 @@ fn compile_writes_files_named_by_dtype_config_and_arch() {
 }
 
 #[test]
+fn codes_are_explained() {
+    let text = prints(&["explain-error", "ATL226"]);
+    has(&text, &["ATL226: A loop carries a ragged tile out", "error: ATL226: ", "What to do: Reduce the ragged axis"]);
+    assert_eq!(text, prints(&["explain-error", "226"]));
+    assert_eq!(prints(&["explain-error", "atl1"]), prints(&["explain-error", "ATL001"]));
+    has(&refuses(&["explain-error", "ATL229"]), &["no code ATL229", "similar ones are ATL228 (", "ATL227 ("]);
+    has(&refuses(&["explain-error", "E0308"]), &["`E0308` is no code", "as in ATL226"]);
+}
+
+#[test]
 fn unknown_names_are_answered_with_the_known_ones() {
     has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
     has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the kernels are softmax, "]);
@@ -448,7 +458,7 @@ fn without_the_code_generator_ptx_is_refused_with_the_mend() {
 #[test]
 fn a_stale_record_is_explained_as_such() {
     let folder = folder();
-    let text = std::fs::read_to_string("ops/records/nvidia-h200/softmax.toml").unwrap();
+    let text = std::fs::read_to_string("../ops/records/nvidia-h200/softmax.toml").unwrap();
     let text = text.replace("NVIDIA H200", "Old GPU");
     let explained = |text: &str| {
         write(&folder.path().join("softmax.toml"), text);

@@ -2,8 +2,8 @@
 
 use crate::command::prints;
 use crate::kernels::{case, shipped, target};
-use atlas::codegen::{Machine, compile, compile_with_lines};
-use atlas::dsl::{DType, Kernel, Schedule, Verified};
+use atlas_codegen::{Machine, compile, compile_with_lines};
+use atlas_dsl::{DType, Kernel, Schedule, Verified};
 
 /// Kernels that between them use each kind of instruction.
 fn kernels() -> Vec<(Verified<Kernel>, Schedule)> {

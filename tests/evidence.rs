@@ -1,11 +1,11 @@
 //! What `atlas bundle` tries a user's kernels on: sizes that meet their demands, numbers that make them work; and what it says
 //! where it cannot, or where they are wrong.
 
-use atlas::dsl::{KernelDef, Specialization};
 use atlas::prelude::*;
-use atlas::runtime::build_kernel;
-use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
-use atlas::runtime::records::{MODEL, Record, Timed, TunedSize, ir_hash, tune_hash};
+use atlas_dsl::{KernelDef, Specialization};
+use atlas_runtime::build_kernel;
+use atlas_runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
+use atlas_runtime::records::{MODEL, Record, Timed, TunedSize, ir_hash, tune_hash};
 use std::fs;
 use std::path::Path;
 
@@ -173,8 +173,8 @@ fn each_element_type_of_a_kernel_is_asked_for_by_name() {
         assert!(entry.classes.iter().all(|c| c.types == types), "{given}: {entry:?}");
     }
     let explain = ["atlas", "explain", "of_two_types", "--dims", "N=65536", "--simulate", "--json", "--dtype"];
-    assert_eq!(atlas::cli::run([&explain[..], &["T=bf16,U=f32"]].concat()), Ok(true));
-    let why = atlas::cli::run([&explain[..], &["T=bf16,V=f32"]].concat()).unwrap_err();
+    assert_eq!(atlas_cli::run([&explain[..], &["T=bf16,U=f32"]].concat()), Ok(true));
+    let why = atlas_cli::run([&explain[..], &["T=bf16,V=f32"]].concat()).unwrap_err();
     assert!(why.contains("has no element type `V`; those that it has by name are T, U"), "{why}");
 }
 
@@ -183,7 +183,7 @@ fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
     let out = file.display().to_string();
     let mut warnings = Vec::new();
     let args = [&["atlas", "bundle"], args, &["--out", &out]].concat();
-    assert!(atlas::cli::run_with(args, |what| warnings.push(what.to_owned()))?);
+    assert!(atlas_cli::run_with(args, |what| warnings.push(what.to_owned()))?);
     Ok(warnings)
 }
 
@@ -193,7 +193,7 @@ fn variants(file: &Path, kernel: &str) -> Vec<Variant> {
 }
 
 fn verifies(file: &Path) -> bool {
-    atlas::cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
+    atlas_cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
 }
 
 /// A file like another whose first variant has other code, and no evidence.
@@ -302,7 +302,7 @@ atlas_kernel! {
 
 /// A record says what nobody would choose without it.
 fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
-    let spec = Specialization::default().with_dim("N", atlas::dsl::specialization::DimFact::Dynamic(128));
+    let spec = Specialization::default().with_dim("N", atlas_dsl::specialization::DimFact::Dynamic(128));
     let config = def.configs().into_iter().find(|c| c.to_string().contains("BN=128") && c.schedule.warps == 8).unwrap();
     let kernel = build_kernel(def, &spec, &config).unwrap();
     let timed = Timed { config: config.to_string(), us: 1.0, cycles: 1000.0 };

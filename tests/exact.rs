@@ -2,16 +2,16 @@
 //! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
 
 use crate::kernels::{Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, shipped, target};
-use atlas::codegen::{AbiParam, KernelImage, compile};
-use atlas::dsl::ir::{Access, DimSize, ParamKind};
-use atlas::dsl::{DType, Kernel, Schedule, Verified, registry};
-use atlas::ops::cases;
-use atlas::runtime::programs;
-use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
+use atlas_codegen::{AbiParam, KernelImage, compile};
+use atlas_dsl::ir::{Access, DimSize, ParamKind};
+use atlas_dsl::{DType, Kernel, Schedule, Verified, registry};
+use atlas_ops::cases;
+use atlas_runtime::programs;
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
 use atlas_sim::{decode, launch, syntax};
+use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
 
 impl Bits {
     fn bytes(&mut self, count: usize) -> Vec<u8> {
@@ -30,7 +30,7 @@ pub(crate) struct Trial<'k> {
 impl Trial<'_> {
     pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
-        let of_dim = |d: &atlas::dsl::ir::DimData| match d.size {
+        let of_dim = |d: &atlas_dsl::ir::DimData| match d.size {
             DimSize::Const(n) => n,
             DimSize::Dynamic { .. } => size(&d.name),
         };

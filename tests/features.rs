@@ -5,7 +5,7 @@ use std::path::Path;
 /// llvm-sys panics where it is told twice how LLVM is linked: of the features of the code generator one alone tells it.
 #[test]
 fn one_feature_alone_tells_llvm_sys_how_to_link() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("codegen/Cargo.toml");
+    let path = Path::new(crate::ROOT).join("codegen/Cargo.toml");
     let manifest: toml::Table = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let features = manifest["features"].as_table().unwrap();
     let tells = |of: &toml::Value| {

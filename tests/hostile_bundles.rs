@@ -1,12 +1,12 @@
 //! Bundles that somebody made to be read: their code is no launch of another kernel, and their bytes cost no more than they say.
 
 use crate::command::prints;
-use atlas::dsl::ir::GridExtent;
-use atlas::dsl::{DType, Dim};
-use atlas::ops::softmax::softmax;
-use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
-use atlas::runtime::{CacheDir, DeviceId, KernelImage, Launch, Target};
 use atlas::{Device, Tensor, args};
+use atlas_dsl::ir::GridExtent;
+use atlas_dsl::{DType, Dim};
+use atlas_ops::softmax::softmax;
+use atlas_runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
+use atlas_runtime::{CacheDir, DeviceId, KernelImage, Launch, Target};
 use std::fs;
 use std::path::Path;
 
@@ -48,8 +48,8 @@ fn code_with_another_grid_is_not_launched() {
         |image| image.grid.clear(),
         |image| image.grid = vec![GridExtent::Points(Dim::from_u32(99))],
         |image| image.grid = vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 1 << 20 }],
-        |image| image.params.push(atlas::codegen::AbiParam::GridCount(200)),
-        |image| image.params.push(atlas::codegen::AbiParam::Dim(Dim::from_u32(99))),
+        |image| image.params.push(atlas_codegen::AbiParam::GridCount(200)),
+        |image| image.params.push(atlas_codegen::AbiParam::Dim(Dim::from_u32(99))),
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let why = launched(changed(&file, |_, image, _| change(image))).unwrap_err();
@@ -70,7 +70,7 @@ fn a_target_that_is_not_known_is_not_passed_over() {
         }
     });
     fs::write(&other, bytes).unwrap();
-    let verifies = |path: &Path| atlas::cli::run(["atlas", "verify", "--bundle", &path.display().to_string()]);
+    let verifies = |path: &Path| atlas_cli::run(["atlas", "verify", "--bundle", &path.display().to_string()]);
     assert_eq!(verifies(&file), Ok(true));
     assert_eq!(verifies(&other), Ok(false));
 }

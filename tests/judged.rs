@@ -1,7 +1,7 @@
 //! Kernels that magnify their own roundings, which `atlas bundle` must not call wrong; what it does not try, and why.
 
 use atlas::prelude::*;
-use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
+use atlas_runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
 use std::fs;
 use std::path::Path;
 
@@ -120,7 +120,7 @@ fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
     let out = file.display().to_string();
     let mut warnings = Vec::new();
     let args = [&["atlas", "bundle"], args, &["--arch", "sm_80", "--only-these", "--out", &out]].concat();
-    assert!(atlas::cli::run_with(args, |what| warnings.push(what.to_owned()))?);
+    assert!(atlas_cli::run_with(args, |what| warnings.push(what.to_owned()))?);
     Ok(warnings)
 }
 
@@ -130,7 +130,7 @@ fn variants(file: &Path, kernel: &str) -> Vec<Variant> {
 }
 
 fn verifies(file: &Path) -> bool {
-    atlas::cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
+    atlas_cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
 }
 
 /// A file like another with other code or other evidence.
@@ -275,12 +275,12 @@ fn options_that_mean_nothing_are_refused() {
         (&["--show", &out, "softmax", "--dims", "N=-1"], "cannot be used with"),
         (&["--show", &out, "--arch", "sm_80"], "cannot be used with"),
     ] {
-        let why = atlas::cli::run([&["atlas", "bundle"], args].concat()).unwrap_err();
+        let why = atlas_cli::run([&["atlas", "bundle"], args].concat()).unwrap_err();
         assert!(why.contains(wanted), "{args:?}: {why}");
     }
     let mut warnings = Vec::new();
     let args =
         ["atlas", "bundle", "told", "--dims", "N=64", "--arch", "sm_80:NVIDIA H200", "--no-evidence", "--out", &out];
-    atlas::cli::run_with(args, |what| warnings.push(what.to_owned())).unwrap();
+    atlas_cli::run_with(args, |what| warnings.push(what.to_owned())).unwrap();
     assert!(warnings.iter().any(|w| w.contains("`NVIDIA H200` is sm_90")), "{warnings:?}");
 }

@@ -1,13 +1,13 @@
 //! Kernels for tests of the code generator: shipped ones at sizes of a test's choice, and those of the case files.
 
-use atlas::codegen::Target;
-use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{Config, Diagnostics, Kernel, Specialization, Verified, parse_kernel, verify};
+use atlas_codegen::Target;
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{Config, Diagnostics, Kernel, Specialization, Verified, parse_kernel, verify};
 #[cfg(feature = "llvm")]
-use atlas::dsl::{DType, Schedule};
-use atlas::ops::Problem;
+use atlas_dsl::{DType, Schedule};
+use atlas_ops::Problem;
 #[cfg(feature = "llvm")]
-use atlas::ops::cases;
+use atlas_ops::cases;
 use std::path::{Path, PathBuf};
 
 /// A shipped kernel for contiguous tensors of these sizes. Knobs not named keep their default.
@@ -47,7 +47,7 @@ pub(crate) fn case(name: &str) -> Verified<Kernel> {
 
 /// A kernel of `tests/cases/exact`, in an element type; `tf32` is f32 with products of tf32.
 pub(crate) fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/exact/{name}.tile"));
+    let path = Path::new(crate::ROOT).join(format!("tests/cases/exact/{name}.tile"));
     let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let precise = |line: &str| match line.split_once(" : ") {
         Some((dot, ty)) if element == "tf32" && dot.contains("= dot") => format!("{dot} precision tf32 : {ty}\n"),
@@ -91,7 +91,7 @@ pub(crate) fn case_names() -> Vec<String> {
 }
 
 fn cases_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/tile")
+    Path::new(crate::ROOT).join("tests/cases/tile")
 }
 
 /// A target by name.

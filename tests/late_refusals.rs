@@ -1,10 +1,10 @@
 //! Ops of several launches on a device that may not compile: what has no kernel is refused before anything is written.
 
-use atlas::dsl::DType;
-use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
-use atlas::ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
-use atlas::ops::omega::{Chunking, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
-use atlas::runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
+use atlas_dsl::DType;
+use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
+use atlas_ops::omega::{Chunking, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
 
 const D: usize = 8;
 const W: usize = 2;

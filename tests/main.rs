@@ -1,4 +1,4 @@
-//! Tests of the whole: one binary.
+//! Tests of the whole: one binary, of the package `atlas-cli`, whose binary `atlas` it runs.
 
 #[cfg(feature = "llvm")]
 mod agreement;
@@ -16,6 +16,7 @@ mod determinism;
 mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
+mod facade;
 mod features;
 #[cfg(target_os = "linux")]
 mod files;
@@ -51,3 +52,6 @@ mod snapshots;
 mod spills;
 #[cfg(feature = "llvm")]
 mod tune;
+
+/// The folder of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

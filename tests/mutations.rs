@@ -3,7 +3,7 @@
 use crate::command::json_of;
 use crate::gpu_interp::kernels::disagreement;
 use crate::random::{COUNT, SEED};
-use atlas::codegen::mutation::{Mutation, with};
+use atlas_codegen::mutation::{Mutation, with};
 
 #[test]
 fn random_kernels_show_every_known_mistake() {

@@ -2,12 +2,12 @@
 //! definition token by token, whole and in parts.
 
 use crate::agreement::devices;
-use atlas::dsl::DType;
 use atlas::prelude::*;
-use atlas::runtime::{CacheDir, SimOptions, Stream, Target};
+use atlas_dsl::DType;
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::check::Case;
 use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_runtime::{CacheDir, SimOptions, Stream, Target};
 
 #[test]
 fn chains_follow_the_definition_on_every_device() {

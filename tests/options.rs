@@ -91,8 +91,8 @@ fn a_device_that_is_not_here_names_an_option() {
 #[test]
 fn a_list_has_whole_sentences() {
     let list = prints(&["list"]);
-    let of_ops = |k: &&&atlas::dsl::KernelDef| k.file.contains("ops/src") && k.doc.trim().lines().count() > 1;
-    let all = atlas::dsl::registry();
+    let of_ops = |k: &&&atlas_dsl::KernelDef| k.file.contains("ops/src") && k.doc.trim().lines().count() > 1;
+    let all = atlas_dsl::registry();
     let docs: Vec<&str> = all.iter().filter(of_ops).map(|k| k.doc.trim()).collect();
     assert!(!docs.is_empty());
     for doc in docs {
@@ -194,7 +194,7 @@ mod without_config {
     fn what_no_gpu_computes_needs_no_other_config() {
         let device = Device::sim("sm_90").unwrap();
         let x = device.tensor_from(&[1.0_f64; 8], [8]).unwrap();
-        let mut y = atlas::Tensor::zeros(&device, atlas::dsl::DType::F64, [8]).unwrap();
+        let mut y = atlas::Tensor::zeros(&device, atlas_dsl::DType::F64, [8]).unwrap();
         let said = exponential.launch(&device, args!(x, &mut y)).unwrap_err().to_string();
         let want = "error[ATL641]: `exponential`: this problem cannot run here, whatever the config; config";
         assert!(said.starts_with(want) && said.contains("`exp` of f64 has no GPU lowering"), "{said}");

@@ -31,7 +31,7 @@ fn verbs() -> Vec<(Vec<&'static str>, i32)> {
         (vec!["verify", "--device", "cpu", "--only", "poly1"], 0),
         (vec!["demo", "--device", "cpu", "--only", "newton_schulz_small"], 0),
         (vec!["doctor"], 0),
-        (vec!["tune", "--replay", concat!(env!("CARGO_MANIFEST_DIR"), "/ops/records")], 0),
+        (vec!["tune", "--replay", concat!(env!("CARGO_MANIFEST_DIR"), "/../ops/records")], 0),
     ];
     if cfg!(feature = "llvm") {
         verbs.extend([

@@ -4,13 +4,13 @@
 mod generate;
 
 use crate::kernels::{build, case, case_names, target};
-use atlas::codegen::{CompileError, Target, compile, pipeline};
-use atlas::dsl::diag::Code;
-use atlas::dsl::infer::infer;
-use atlas::dsl::ir::Loc;
-use atlas::dsl::op::{BinaryOp, Op, ReduceOp};
-use atlas::dsl::{DType, Kernel, Schedule, Value, Verified, verify};
-use atlas::ops::cases;
+use atlas_codegen::{CompileError, Target, compile, pipeline};
+use atlas_dsl::diag::Code;
+use atlas_dsl::infer::infer;
+use atlas_dsl::ir::Loc;
+use atlas_dsl::op::{BinaryOp, Op, ReduceOp};
+use atlas_dsl::{DType, Kernel, Schedule, Value, Verified, verify};
+use atlas_ops::cases;
 use generate::Generator;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -49,7 +49,7 @@ fn ptxas() -> Option<PathBuf> {
         program.or_else(|| entries.iter().filter(|p| p.is_dir() && depth > 0).find_map(|p| search(p, depth - 1)))
     }
     let given = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from);
-    given.or_else(|| search(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools"), 6))
+    given.or_else(|| search(&Path::new(crate::ROOT).join(".tools"), 6))
 }
 
 /// What ptxas says against a kernel.

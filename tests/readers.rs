@@ -2,11 +2,11 @@
 //!
 //! `ATLAS_FUZZ_ROUNDS` multiplies the rounds, `ATLAS_FUZZ_SEED` gives others.
 
-use atlas::ops::softmax::softmax;
-use atlas::runtime::bundle::{Bundle, BundleWriter, KernelEntry};
-use atlas::runtime::records::{Record, Records};
-use atlas::runtime::{CacheDir, DeviceId, Launch, choose_with};
 use atlas::{Device, Tensor, args};
+use atlas_ops::softmax::softmax;
+use atlas_runtime::bundle::{Bundle, BundleWriter, KernelEntry};
+use atlas_runtime::records::{Record, Records};
+use atlas_runtime::{CacheDir, DeviceId, Launch, choose_with};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fs;
@@ -73,7 +73,7 @@ fn damaged(text: &str, rng: &mut StdRng) -> String {
 
 #[test]
 fn records_may_say_anything() {
-    let text = fs::read_to_string("benches/results/h200-tune/softmax.toml").unwrap();
+    let text = fs::read_to_string("../benches/results/h200-tune/softmax.toml").unwrap();
     // The head and the first sizes.
     let text = text.split("\n[[size]]").take(4).collect::<Vec<_>>().join("\n[[size]]");
     let (mut rng, mut read) = (rng(1), 0);
@@ -87,10 +87,10 @@ fn records_may_say_anything() {
         // A record that can be read takes part in a choice, and what it chooses is legal.
         let mut records = Records::none("NVIDIA H200");
         records.insert(record);
-        let spec = atlas::dsl::Specialization::default()
-            .with_type("T", atlas::dsl::DType::Bf16)
-            .with_dim("N", atlas::dsl::specialization::DimFact::Dynamic(128))
-            .with_dim("D", atlas::dsl::specialization::DimFact::Const(7168));
+        let spec = atlas_dsl::Specialization::default()
+            .with_type("T", atlas_dsl::DType::Bf16)
+            .with_dim("N", atlas_dsl::specialization::DimFact::Dynamic(128))
+            .with_dim("D", atlas_dsl::specialization::DimFact::Const(7168));
         let chosen = choose_with(&softmax, &spec, &[5120, 7168], "sm_90".parse().unwrap(), &records);
         let first = chosen.chosen().expect("some config is legal");
         assert!(softmax.configs().contains(first), "{first} is none of the kernel's");
@@ -130,7 +130,7 @@ fn bundles_may_say_anything() {
         device.set_compiling(false);
         device.add_bundle(bundle);
         let x = device.tensor_from(&[half::bf16::ONE; 8 * 64], [8, 64]).unwrap();
-        let mut y = Tensor::zeros(&device, atlas::dsl::DType::Bf16, [8, 64]).unwrap();
+        let mut y = Tensor::zeros(&device, atlas_dsl::DType::Bf16, [8, 64]).unwrap();
         if softmax.launch(&device, args!(x, &mut y)).is_ok() {
             ran += 1;
             let right = |v: &half::bf16| (v.to_f32() - 1.0 / 64.0).abs() < 1e-3;

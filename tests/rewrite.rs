@@ -2,12 +2,12 @@
 
 use crate::command::prints;
 use crate::kernels::Bits;
-use atlas::dsl::ir::{Access, DimSize, ParamKind};
-use atlas::dsl::op::BinaryOp;
-use atlas::dsl::rewrite::{Applied, RULES, Rewrite, Rule, rewrite, simplify};
-use atlas::dsl::rounding::{to_bf16, to_f16};
-use atlas::dsl::{DType, Kernel, Op, Verified, parse_kernel, verify};
-use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
+use atlas_dsl::ir::{Access, DimSize, ParamKind};
+use atlas_dsl::op::BinaryOp;
+use atlas_dsl::rewrite::{Applied, RULES, Rewrite, Rule, rewrite, simplify};
+use atlas_dsl::rounding::{to_bf16, to_f16};
+use atlas_dsl::{DType, Kernel, Op, Verified, parse_kernel, verify};
+use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const COUNT: u64 = 600;
 
 fn cases() -> Vec<(String, PathBuf, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/rewrite");
+    let folder = Path::new(crate::ROOT).join("tests/cases/rewrite");
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
     files.sort();
@@ -109,8 +109,8 @@ fn run_on(kernel: &Verified<Kernel>, sizes: &dyn Fn(&str) -> u64, seed: u64) -> 
 
 fn one_nan(dtype: DType, bits: u64) -> u64 {
     let is_nan = match dtype {
-        DType::F16 => atlas::half::f16::from_bits(bits as u16).is_nan(),
-        DType::Bf16 => atlas::half::bf16::from_bits(bits as u16).is_nan(),
+        DType::F16 => half::f16::from_bits(bits as u16).is_nan(),
+        DType::Bf16 => half::bf16::from_bits(bits as u16).is_nan(),
         DType::F32 => f32::from_bits(bits as u32).is_nan(),
         DType::F64 => f64::from_bits(bits).is_nan(),
         _ => false,
@@ -186,7 +186,7 @@ fn random_kernels_stay_the_same() {
     assert!(applied.values().sum::<usize>() > COUNT as usize, "{applied:?}");
 }
 
-fn operation(kernel: &Kernel, inst: atlas::dsl::entity::Inst) -> &Op {
+fn operation(kernel: &Kernel, inst: atlas_dsl::entity::Inst) -> &Op {
     &kernel.insts[inst]
 }
 

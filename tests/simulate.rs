@@ -2,12 +2,12 @@
 //! same kernels with a mistake put in, which is found.
 
 use crate::command::{folder, has, json, prints, refuses};
-use atlas::dsl::{Config, DType};
-use atlas::ops::simulate::{Cover, Job, Simulated, jobs};
-use atlas::ops::{Comparison, Problem, cases};
-use atlas::runtime::simulator::fault::FaultKind;
-use atlas::runtime::simulator::launch::Policy;
-use atlas::runtime::{
+use atlas_dsl::{Config, DType};
+use atlas_ops::simulate::{Cover, Job, Simulated, jobs};
+use atlas_ops::{Comparison, Problem, cases};
+use atlas_runtime::simulator::fault::FaultKind;
+use atlas_runtime::simulator::launch::Policy;
+use atlas_runtime::{
     CacheDir, Device, KernelImage, RuntimeError, SimOptions, Store, Target, build_kernel, kernel_key, specialize,
 };
 use rayon::prelude::*;

@@ -4,8 +4,8 @@
 //! Sizes are small, so that a snapshot can be read.
 
 use crate::kernels::{case, shipped, target};
-use atlas::codegen::{Stage, compile_stages};
-use atlas::dsl::{DType, Kernel, Schedule, Verified};
+use atlas_codegen::{Stage, compile_stages};
+use atlas_dsl::{DType, Kernel, Schedule, Verified};
 use std::path::Path;
 
 /// What the PTX of a kernel must hold.
@@ -82,7 +82,7 @@ fn faults(ptx: &str, intent: &Intent) -> Vec<String> {
 /// Compares with `snapshots/FOLDER/NAME.snap`.
 fn snapshot(folder: &str, name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots").join(folder));
+    settings.set_snapshot_path(Path::new(crate::ROOT).join("snapshots").join(folder));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| insta::assert_snapshot!(name, text));

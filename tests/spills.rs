@@ -3,13 +3,13 @@
 //!
 //! `ATLAS_SIZES=200` draws so many problems in place of a few.
 
-use atlas::cli::ptxas;
-use atlas::codegen::{Machine, compile};
-use atlas::dsl::specialization::{DimFact, largest_class};
-use atlas::dsl::{KernelDef, Schedule, Specialization, parse_kernel, registry, verify};
-use atlas::ops::cases;
 use atlas::prelude::*;
-use atlas::runtime::choose_for;
+use atlas_cli::ptxas;
+use atlas_codegen::{Machine, compile};
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{KernelDef, Schedule, Specialization, parse_kernel, registry, verify};
+use atlas_ops::cases;
+use atlas_runtime::choose_for;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rayon::prelude::*;

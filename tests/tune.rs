@@ -382,7 +382,7 @@ fn records_follow_a_change_of_the_cost_model() {
 /// The records that ship, on the GPU that they are of and on one whose blocks have less shared memory.
 #[test]
 fn a_check_finds_configs_that_a_gpu_refuses() {
-    let check = ["tune", "--check", "--records", "ops/records", "--device", "cpu", "--json"];
+    let check = ["tune", "--check", "--records", "../ops/records", "--device", "cpu", "--json"];
     let fine = prints_with(&check, &[]);
     assert!(fine.contains("\"problems\": []"), "{fine}");
     let (fine, found) = json_of(&[&check[..], &["--arch", "sm_120"]].concat());

@@ -101,10 +101,10 @@ impl Bundle {
     /// when a file that it is made from changes, or the build script itself.
     pub fn write(&self) {
         let records = std::env::var_os("ATLAS_RECORDS");
-        let watched = self.watched(records.as_deref(), atlas::cli::ptxas::find());
+        let watched = self.watched(records.as_deref(), atlas_cli::ptxas::find());
         watched.iter().for_each(|line| println!("{line}"));
         let made = match std::env::var_os("OUT_DIR") {
-            Some(folder) => atlas::cli::run_with(self.arguments(&Path::new(&folder).join(FILE)), warn),
+            Some(folder) => atlas_cli::run_with(self.arguments(&Path::new(&folder).join(FILE)), warn),
             None => Err("there is no OUT_DIR: `atlas_build::bundle()` is for build scripts".to_owned()),
         };
         let failed = match made {

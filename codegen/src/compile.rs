@@ -1,4 +1,4 @@
-//! One call from verified Tile IR to a kernel image, and the same with every stage as text.
+//! One call from verified Tile IR to a kernel image, and one that also returns the stages as text.
 
 use crate::arch::Platform;
 use crate::error::CompileError;
@@ -21,7 +21,7 @@ pub enum Stage {
     Ptx,
 }
 
-/// How long the stages of one compilation took, of the host's clock.
+/// The time of each stage of one compilation, by the host's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
     /// Tile IR to GPU IR: every pass and verifier.
@@ -41,8 +41,8 @@ impl StageTimes {
     }
 }
 
-/// Compiles a kernel for a schedule and a platform: a machine, for its best target, or a target, for the machine of its
-/// own generation.
+/// Compiles a kernel for a schedule and a platform. A machine stands for its best target, and a target for the usual machine of
+/// its generation.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
@@ -54,7 +54,7 @@ pub fn compile(
     Ok(compile_with(kernel, schedule, on.into(), &[], false)?.image)
 }
 
-/// [`compile`] with `.file` and `.loc` directives, which name the kernel's source; the code is the same.
+/// [`compile`] with `.file` and `.loc` directives, which name the kernel's source. The code is the same.
 ///
 /// # Errors
 /// As [`compile`].
@@ -66,7 +66,7 @@ pub fn compile_with_lines(
     Ok(compile_with(kernel, schedule, on.into(), &[], true)?.image)
 }
 
-/// Compiles a kernel and returns the asked-for stages as text, in order.
+/// Compiles a kernel and returns the requested stages as text, in order.
 pub fn compile_stages(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
@@ -76,7 +76,7 @@ pub fn compile_stages(
     Ok(compile_with(kernel, schedule, on.into(), stages, false)?.texts)
 }
 
-/// [`compile`], with how long its stages took.
+/// [`compile`], with the time of each stage.
 ///
 /// # Errors
 /// As [`compile`].
@@ -88,7 +88,7 @@ pub fn compile_timed(
     compile_with(kernel, schedule, on.into(), &[], false).map(|c| (c.image, c.times))
 }
 
-/// What came of a compilation.
+/// The result of a compilation.
 struct Compiled {
     image: KernelImage,
     texts: Vec<(Stage, String)>,
@@ -109,7 +109,7 @@ fn compile_with(
     emit_with(&gpu, stages, source, times)
 }
 
-/// Emits a kernel that the passes are done with.
+/// Emits a kernel after the last pass.
 ///
 /// # Errors
 /// A defect of the emitter, or of LLVM.
@@ -117,11 +117,11 @@ pub fn emit(gpu: &VerifiedKernel<Lowered>) -> Result<KernelImage, CompileError> 
     Ok(emit_with(gpu, &[], None, StageTimes::default())?.image)
 }
 
-/// The stack that LLVM has, which follows chains of operations by recursion: of very many, further than a thread's stack goes.
-/// What is not used of it takes addresses alone.
+/// The stack of the thread that runs LLVM. LLVM follows chains of operations by recursion, and a very long chain needs more
+/// than a usual thread's stack. The unused part takes only addresses.
 const LLVM_STACK: usize = 64 << 20;
 
-/// Emits a kernel by a thread of its own, which this one waits for.
+/// Emits a kernel on a thread of its own, and waits for it.
 fn emit_with(
     gpu: &VerifiedKernel<Lowered>,
     stages: &[Stage],

@@ -1,19 +1,19 @@
-//! What passes read, and where they say what they decided.
+//! The context of passes: what they may read, and where they record decisions.
 
 use crate::arch::Machine;
 use crate::arch::Target;
 use crate::notes::Notes;
 use atlas_dsl::Schedule;
 
-/// What every pass may read, and where it says what it decided.
+/// What every pass may read, and where it records its decisions.
 #[derive(Debug)]
 pub struct Cx<'a> {
-    /// The config's part that says how a kernel runs.
+    /// The part of the config that says how a kernel runs.
     pub schedule: &'a Schedule,
-    /// What code may say: which instructions are legal.
+    /// The target: which instructions are legal.
     pub target: Target,
-    /// What the GPU holds: which configs are refused.
+    /// The machine: which configs are refused.
     pub machine: &'a Machine,
-    /// What the pass decided and why, for people.
+    /// The decisions of the pass and their reasons, for people.
     pub notes: &'a mut Notes,
 }

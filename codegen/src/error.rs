@@ -1,9 +1,9 @@
-//! Why a kernel was not compiled, and whose fault that is.
+//! Why a kernel was not compiled, and whether the config, the kernel or the compiler is at fault.
 
 use atlas_dsl::Diagnostics;
 use std::fmt;
 
-/// What stopped a compilation.
+/// The reason why a compilation stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CompileError {
     /// The config does not fit the target: a value with a reason, never a panic.
@@ -25,7 +25,7 @@ impl CompileError {
         CompileError::Bug(what.into())
     }
 
-    /// True if another config might do.
+    /// True if another config might work.
     pub fn is_refusal(&self) -> bool {
         matches!(self, CompileError::Refused(_))
     }

@@ -1,4 +1,4 @@
-//! What the compiler decided for a kernel and why, as text for people.
+//! The compiler's decisions about a kernel and their reasons, as text for people.
 
 use crate::arch::Platform;
 use crate::error::CompileError;
@@ -8,7 +8,7 @@ use crate::pipeline;
 use atlas_dsl::{Schedule, Verified};
 use std::fmt;
 
-/// The decisions about a kernel, and the buffers that came of them.
+/// The decisions about a kernel, and its shared buffers.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// In the order in which they were made.
@@ -19,7 +19,8 @@ pub struct Explained {
     buffers: Vec<String>,
 }
 
-/// What each pass decided for a kernel, and why: its threads, products, loads, rings, registers, memory and barriers.
+/// The decisions of each pass for a kernel, with their reasons: threads, products, loads, rings, registers, memory and
+/// barriers.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
@@ -37,7 +38,7 @@ pub fn explain(
     })
 }
 
-/// Each buffer with its stages, layout, place and readers.
+/// Each buffer with its stages, layout, offset and readers.
 fn buffers(k: &Kernel) -> Vec<String> {
     let mut lines = Vec::new();
     for (b, data) in k.buffers.iter() {
@@ -57,7 +58,7 @@ fn buffers(k: &Kernel) -> Vec<String> {
 }
 
 impl fmt::Display for Explained {
-    /// A line per note: subject, place in the source, decision, reason. Then a line per buffer.
+    /// A line per note: subject, source location, decision, reason. Then a line per buffer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "target    {}", self.head)?;
         let wide =

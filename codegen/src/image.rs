@@ -1,4 +1,4 @@
-//! A compiled kernel: PTX text, and everything a launcher must know, as data.
+//! A compiled kernel: PTX text, and everything that a launcher must know, as data.
 //!
 //! The parameter list is the whole calling convention; only the runtime and the simulator read it.
 
@@ -30,11 +30,11 @@ pub struct KernelImage {
     pub ptx: String,
     /// The PTX ISA version that the text declares.
     pub ptx_version: (u32, u32),
-    /// What it was compiled for.
+    /// The target that it was compiled for.
     pub target: Target,
     /// The calling convention.
     pub params: Vec<AbiParam>,
-    /// The grid, slowest axis first; the launch has the product of the counts as CTAs, in one dimension.
+    /// The grid, slowest axis first. A launch has as many CTAs as the product of the counts, in one dimension.
     pub grid: Vec<GridExtent>,
     /// Threads of one CTA.
     pub threads: u32,

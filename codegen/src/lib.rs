@@ -1,16 +1,16 @@
-//! Tile IR to PTX.
+//! The code generator: from Tile IR to PTX.
 //!
 //! | folder | holds |
 //! |---|---|
 //! | `analysis` | facts about Tile IR: uses, extents, placement |
-//! | `arch` | targets, machines and cards: what instruction sets have, what GPUs hold and how fast they are |
+//! | `arch` | targets, machines and cards: instruction sets, and the limits and rates of GPUs |
 //! | `layout` | the layout algebra |
 //! | `gpu` | GPU IR, its atoms, text form and verifier |
-//! | `passes`, `pipeline` | Tile IR to GPU IR, and GPU IR to GPU IR |
+//! | `passes`, `pipeline` | from Tile IR to GPU IR, and from GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
-//! | `notes`, `explain` | what the passes decided and why |
-//! | `mutation` | known mistakes, for tests to put back |
-//! | `llvm`, `ptx` | GPU IR to LLVM to PTX (feature `llvm`) |
+//! | `notes`, `explain` | the decisions of the passes and their reasons |
+//! | `mutation` | known mistakes, which tests plant |
+//! | `llvm`, `ptx` | from GPU IR to LLVM to PTX (feature `llvm`) |
 //!
 //! Without the feature `llvm` everything but emission is here, so that a launcher, an editor or a test
 //! can be built with no LLVM.

@@ -1,22 +1,22 @@
-//! What a config may take of a machine, and how one that wants more is refused: both numbers, and what would help.
+//! The limits of a machine for a config. A refusal gives both numbers and says what would help.
 
 use crate::arch::Machine;
 use crate::error::CompileError;
 use atlas_dsl::Schedule;
 
-/// Registers that a thread may have: a multiprocessor has 64 Ki, a thread at most 255.
+/// Registers that a thread may have. A multiprocessor has 64 Ki, and a thread at most 255.
 pub(crate) fn registers_per_thread(threads: u32, occupancy: u32) -> u32 {
     (65536 / (threads * occupancy).max(1)).min(255)
 }
 
-/// What tiles may take with the operands that loops carry: five sixths. Measured on products: above it ptxas spills. It
-/// decides code, so no machine is asked.
+/// The registers that tiles and the operands carried by loops may take: five sixths. The limit is measured on products: above
+/// it, ptxas spills. It decides code, so it must not depend on a machine.
 pub(crate) fn registers_with_operands(threads: u32, occupancy: u32) -> u32 {
     registers_per_thread(threads, occupancy) * 5 / 6
 }
 
-/// What tiles may take of them: three quarters; the rest is for addresses, operands in flight and scheduling. Measured on the
-/// shipped kernels: above it ptxas spills.
+/// The registers that tiles may take: three quarters. The rest is for addresses, operands in flight and scheduling. The limit
+/// is measured on the shipped kernels: above it, ptxas spills.
 pub(crate) fn registers_of_tiles(threads: u32, occupancy: u32) -> u32 {
     three_quarters(registers_per_thread(threads, occupancy))
 }
@@ -25,7 +25,7 @@ fn three_quarters(registers: u32) -> u32 {
     (registers * 3).div_ceil(4)
 }
 
-/// What the CTAs of a kernel may take of a machine.
+/// The resources of a machine that the CTAs of a kernel may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'m> {
     machine: &'m Machine,
@@ -34,15 +34,15 @@ pub(crate) struct Limits<'m> {
 }
 
 impl<'m> Limits<'m> {
-    /// Of CTAs of so many threads, so many of which a multiprocessor has room for.
+    /// Limits for CTAs of `threads` threads, `occupancy` of them resident per SM.
     pub(crate) fn of(threads: u32, occupancy: u32, machine: &'m Machine) -> Limits<'m> {
         Limits { machine, threads, occupancy }
     }
 
-    /// Of a schedule.
+    /// Limits for a schedule.
     ///
     /// # Errors
-    /// A refusal of more threads than a multiprocessor holds, or of what no machine runs.
+    /// Refuses more threads than a multiprocessor holds, and schedules that no machine runs.
     pub(crate) fn of_schedule(schedule: &Schedule, machine: &'m Machine) -> Result<Limits<'m>, CompileError> {
         schedule.check().map_err(CompileError::refusal)?;
         let (threads, occupancy, most) = (schedule.warps * 32, schedule.occupancy, machine.sm_threads);
@@ -60,12 +60,12 @@ impl<'m> Limits<'m> {
         registers_per_thread(self.threads, self.occupancy).min(share)
     }
 
-    /// What tiles may take of them, as [`registers_of_tiles`] says.
+    /// The registers that tiles may take, as in [`registers_of_tiles`].
     pub(crate) fn of_tiles(&self) -> u32 {
         three_quarters(self.registers())
     }
 
-    /// Refuses so many registers of a thread for tiles if they are too many.
+    /// Refuses this many registers of a thread for tiles if they are too many.
     pub(crate) fn check_registers(&self, needed: u32, who: &str) -> Result<(), CompileError> {
         let Limits { threads, occupancy, .. } = self;
         let most = self.of_tiles();
@@ -78,9 +78,9 @@ impl<'m> Limits<'m> {
         )))
     }
 
-    /// What gives the tiles clearly more room. The threads of a CTA share tiles, so more of them have more registers for
-    /// these, up to all that a multiprocessor has; where the tiles need more than that, a tile has to be smaller, and one of a
-    /// dim that is used whole has no other size.
+    /// The advice in a refusal. The threads of a CTA share tiles, so more threads have more registers for them, up to all
+    /// registers of a multiprocessor. If the tiles need more than that, a tile has to be smaller. A tile of a dim that is used
+    /// whole has no other size.
     fn more_registers(&self, needed: u32) -> &'static str {
         let all = |threads: u32| threads * registers_per_thread(threads, self.occupancy);
         let most = (0..6).map(|n| 32 << n).map(|threads: u32| threads * registers_of_tiles(threads, 1)).max();
@@ -95,7 +95,8 @@ impl<'m> Limits<'m> {
         }
     }
 
-    /// Refuses so many bytes of shared memory of a CTA if they are too many; in several stages, if they are.
+    /// Refuses this many bytes of shared memory of a CTA if they are too many. The message mentions the stages if there are
+    /// several.
     pub(crate) fn check_shared(&self, needed: u64, stages: u32, who: &str) -> Result<(), CompileError> {
         let (machine, most) = (self.machine, self.machine.cta_shared_bytes);
         if needed <= u64::from(most) {

@@ -1,9 +1,9 @@
-//! Known mistakes, put back into the compiler by tests that must notice them.
+//! Known mistakes, which tests plant in the compiler and must notice.
 //!
-//! A test that finds nothing may be right or blind. Each mistake that the compiler once made has a [`Mutation`]; the
-//! place that mends it asks `is_planted` and, if so, does as it did before. Without the feature `mutations` the answer
-//! is a constant and the mistake is not compiled; a build without debug assertions refuses the feature, so that no
-//! release has it. To plant one: add a variant here and ask for it at the mend.
+//! A test that finds nothing may be correct or blind. Each mistake that the compiler once made has a [`Mutation`]. The code
+//! that fixes it asks `is_planted`, and if so behaves as before the fix. Without the feature `mutations`, the answer is a
+//! constant and the mistake is not compiled. A build without debug assertions refuses the feature, so no release has it. To add
+//! a mistake, add a variant here and ask for it at the fix.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!("the feature `mutations` plants mistakes in the compiler; it is for builds with debug assertions alone");
@@ -15,7 +15,7 @@ macro_rules! mutations {
         pub enum Mutation { $($(#[$m])* $name),+ }
 
         impl Mutation {
-            /// Every mistake that has a name.
+            /// Every mistake, by name.
             pub const ALL: &'static [Mutation] = &[$(Mutation::$name),+];
 
             /// The name on the command line.
@@ -32,15 +32,15 @@ macro_rules! mutations {
 }
 
 mutations! {
-    /// What is not valid is contracted as it is, without its neutral element.
+    /// Invalid elements are contracted as they are, without the neutral element.
     FillForgotten = "fill-forgotten",
-    /// A tile of extent 1, broadcast and then contracted, counts one of its columns alone.
+    /// A tile of extent 1, broadcast and then contracted, counts one of its columns only.
     BroadcastOfOne = "broadcast-of-one",
-    /// A NaN that functions make of a fill is dropped by `max` and `min`.
+    /// A NaN that functions make from a fill is dropped by `max` and `min`.
     FillThroughFunctions = "fill-through-functions",
-    /// What operations make of a fill is computed in f64, without their roundings.
+    /// The result of operations on a fill is computed in f64, without their roundings.
     FillUnrounded = "fill-unrounded",
-    /// A loop of no iterations leaves what it carries unset, or runs.
+    /// A loop of no iterations leaves its carried values unset, or runs.
     LoopOfNone = "loop-of-none",
     /// Tiles carried in shared memory are replaced one after the other.
     CarriedInTurn = "carried-in-turn",
@@ -50,11 +50,11 @@ mutations! {
     MaskedLoadsFirst = "masked-loads-first",
     /// Carried tiles of different widths are replaced by the column ranges of one of them.
     CarriedByOneWidth = "carried-by-one-width",
-    /// A carried tile takes the buffer of what it starts with, though that is used again.
+    /// A carried tile takes the buffer of its initial tile, although that tile is used again.
     InitTaken = "init-taken",
-    /// A span of one element at a place that is counted is taken for the first element of its dim.
+    /// A span of one element at a counted position is taken for the first element of its dim.
     CountedIsFirst = "counted-is-first",
-    /// What exponentials, roots and quotients are off by counts as nothing, whatever magnifies it.
+    /// The errors of exponentials, roots and quotients are ignored, whatever magnifies them.
     RoundingsForgotten = "roundings-forgotten",
 }
 
@@ -67,7 +67,7 @@ mod planted {
         static PLANTED: Cell<Option<Mutation>> = const { Cell::new(None) };
     }
 
-    /// Plants what was planted before when it is dropped, a panic included.
+    /// Restores the earlier planted mistakes when it is dropped, also on a panic.
     struct Restore(Option<Mutation>);
 
     impl Drop for Restore {
@@ -76,13 +76,13 @@ mod planted {
         }
     }
 
-    /// Runs `f` with a mistake in every kernel that this thread compiles meanwhile.
+    /// Runs `f` with a mistake planted in every kernel that this thread compiles meanwhile.
     pub fn with<T>(mutation: Mutation, f: impl FnOnce() -> T) -> T {
         let _restore = Restore(PLANTED.replace(Some(mutation)));
         f()
     }
 
-    /// The same work for another thread, with what this one plants.
+    /// The same work for another thread, with this thread's planted mistakes.
     #[cfg(feature = "llvm")]
     pub(crate) fn carried<T>(f: impl FnOnce() -> T) -> impl FnOnce() -> T {
         let planted = PLANTED.get();
@@ -92,7 +92,7 @@ mod planted {
         }
     }
 
-    /// True if the compiler is to make this mistake.
+    /// True if the compiler has to make this mistake.
     pub(crate) fn is_planted(mutation: Mutation) -> bool {
         PLANTED.get() == Some(mutation)
     }
@@ -105,7 +105,7 @@ pub(crate) use planted::is_planted;
 #[cfg(feature = "mutations")]
 pub use planted::with;
 
-/// True if the compiler is to make this mistake: never.
+/// True if the compiler has to make this mistake: never.
 #[cfg(not(feature = "mutations"))]
 pub(crate) const fn is_planted(_: Mutation) -> bool {
     false

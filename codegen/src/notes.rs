@@ -1,4 +1,4 @@
-//! What passes decided and why: pushed as they decide, printed by `explain`.
+//! The decisions of passes with their reasons. Passes record them, and `explain` prints them.
 
 use atlas_dsl::ir::Loc;
 use std::fmt;
@@ -8,41 +8,41 @@ use std::fmt;
 pub struct Note {
     /// The pass that decided.
     pub pass: &'static str,
-    /// What it is about, in a word or two: `product`, `load X`.
+    /// Its subject, in a word or two: `product`, `load X`.
     pub subject: String,
-    /// Where in the user's source, if one place asks for it.
+    /// The source location, if one location asks for it.
     pub loc: Loc,
-    /// What was decided.
+    /// The decision.
     pub decision: String,
-    /// Why.
+    /// The reason.
     pub because: String,
 }
 
 /// The decisions about a kernel, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
-    /// The pass that runs.
+    /// The running pass.
     pub(crate) pass: &'static str,
     kept: Option<Vec<Note>>,
 }
 
 impl Notes {
-    /// Forgets what it is told: for those who only want the kernel.
+    /// Discards notes, for callers that only want the kernel.
     pub fn forgotten() -> Notes {
         Notes::default()
     }
 
-    /// Keeps what it is told.
+    /// Keeps notes.
     pub fn kept() -> Notes {
         Notes { pass: "", kept: Some(Vec::new()) }
     }
 
-    /// True if anybody reads what is pushed.
+    /// True if notes are kept.
     pub fn are_kept(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Adds a decision of the pass that runs; `say` gives the decision and its reason, if they are wanted.
+    /// Adds a decision of the running pass. `say` gives the decision and its reason, and is only called if notes are kept.
     pub fn push(&mut self, subject: impl fmt::Display, loc: Loc, say: impl FnOnce() -> (String, String)) {
         if let Some(kept) = &mut self.kept {
             let (decision, because) = say();
@@ -50,13 +50,13 @@ impl Notes {
         }
     }
 
-    /// Those that were kept.
+    /// The notes that were kept.
     pub fn into_vec(self) -> Vec<Note> {
         self.kept.unwrap_or_default()
     }
 }
 
-/// `12:17`, or nothing where no place is known.
+/// `12:17`, or nothing if no location is known.
 pub(crate) fn place(loc: Loc) -> String {
     match loc.line {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Runs the passes of each phase, and verifies what they leave.
+//! Runs the passes of each phase, and verifies their results.
 
 use crate::arch::Platform;
 use crate::error::CompileError;
@@ -7,10 +7,11 @@ use crate::notes::Notes;
 use crate::passes::{Cx, FIRST, LOWER, MADE, PLACE, Pass, SCHEDULE, lower_tiles};
 use atlas_dsl::{Schedule, Verified};
 
-/// Who looks at a kernel after each pass, by the pass's name.
+/// An observer of the kernel after each pass, by the pass's name.
 type Watch<'w> = &'w mut dyn FnMut(&'static str, &Kernel);
 
-/// Runs every pass; `watch` sees the kernel after each. The machine decides what is refused, the target what is emitted.
+/// Runs every pass. `watch` sees the kernel after each. The machine decides which configs are refused, and the target which
+/// code is emitted.
 ///
 /// # Errors
 /// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
@@ -23,7 +24,7 @@ pub fn run(
     run_with_notes(tile, schedule, on, &mut Notes::forgotten(), watch)
 }
 
-/// [`run`], with what the passes decided and why.
+/// [`run`], with the decisions of the passes and their reasons.
 ///
 /// # Errors
 /// As [`run`]; the notes then end before the pass that refused.
@@ -45,7 +46,7 @@ pub fn run_with_notes(
     })
 }
 
-/// Tile IR to a kernel whose tiles have places.
+/// From Tile IR to a kernel whose tiles are placed.
 fn place(
     tile: &Verified<atlas_dsl::Kernel>,
     cx: &mut Cx<'_>,
@@ -58,7 +59,7 @@ fn place(
     phase(k, MADE, PLACE, cx, watch)
 }
 
-/// What runs when.
+/// The passes of the schedule.
 fn schedule(
     k: VerifiedKernel<Placed>,
     cx: &mut Cx<'_>,
@@ -67,7 +68,7 @@ fn schedule(
     phase(k.into_kernel(), Placed::CONSTRUCTS, SCHEDULE, cx, watch)
 }
 
-/// Down to what the emitter takes.
+/// The passes down to the form that the emitter takes.
 fn lower(
     k: VerifiedKernel<Scheduled>,
     cx: &mut Cx<'_>,
@@ -76,7 +77,7 @@ fn lower(
     phase(k.into_kernel(), Scheduled::CONSTRUCTS, LOWER, cx, watch)
 }
 
-/// Runs the passes of a phase on a kernel in which only `constructs` stand.
+/// Runs the passes of a phase on a kernel that has only `constructs`.
 fn phase<P: Phase>(
     mut k: Kernel,
     mut constructs: Constructs,
@@ -95,7 +96,8 @@ fn phase<P: Phase>(
     VerifiedKernel::verify(k).map_err(|d| defect(last, &d))
 }
 
-/// What a pass leaves must verify; anything else is a defect of the pass. A release looks at the end of each phase alone.
+/// The result of a pass must verify. A violation is a defect of the pass. A release build verifies only at the end of each
+/// phase.
 fn check(pass: &str, k: &Kernel, constructs: Constructs) -> Result<(), CompileError> {
     if !cfg!(debug_assertions) {
         return Ok(());
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
     use crate::passes::pass;
 
-    /// What the passes of a phase lead to is what the phase promises to the next one, and to the emitter.
+    /// The constructs after the last pass of a phase are those that the phase promises to the next one and to the emitter.
     #[test]
     fn the_page_leads_to_the_phases() {
         let through = |from: Constructs, passes: &[Pass]| passes.iter().fold(from, |f, p| p.after(f));
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(through(Scheduled::CONSTRUCTS, LOWER), Lowered::CONSTRUCTS);
     }
 
-    /// A pass that leaves what it says that it removes.
+    /// A pass that leaves a construct which it claims to remove.
     #[test]
     fn what_a_pass_should_have_removed_is_a_defect_that_names_it() {
         let text = include_str!("../../tests/cases/passes/lower_layout_conversions/through_scratch.gpu");

@@ -1,4 +1,4 @@
-//! LLVM module to PTX text.
+//! From an LLVM module to PTX text.
 
 use crate::arch::Target;
 use crate::error::CompileError;
@@ -9,9 +9,9 @@ use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{CodeModel, FileType, RelocMode, TargetMachine, TargetTriple};
 
-/// What LLVM does to a kernel, in order. A kernel arrives as flat SSA scalars with the few loops that its source has:
-/// no memory to promote, no calls to inline, nothing to unroll. Of `default<O3>` these passes change some shipped kernel
-/// or some kernel of the tests, and none of the others does.
+/// The LLVM passes for a kernel, in order. A kernel arrives as flat SSA scalars with the few loops of its source: there is no
+/// memory to promote, no call to inline and nothing to unroll. Of the passes of `default<O3>`, exactly these change some
+/// shipped kernel or some kernel of the tests.
 const PASSES: &[&str] = &[
     // The index of a thread is below the number of threads.
     "nvvm-intr-range",
@@ -35,7 +35,7 @@ const PASSES: &[&str] = &[
 ];
 const COMBINE: &str = "instcombine<max-iterations=1;no-verify-fixpoint>";
 
-/// The machine that compiles for a target.
+/// The LLVM target machine of a target.
 pub(crate) fn machine(target: Target, ptx: (u32, u32)) -> Result<TargetMachine, CompileError> {
     start();
     let triple = TargetTriple::create("nvptx64-nvidia-cuda");
@@ -52,7 +52,7 @@ pub(crate) fn machine(target: Target, ptx: (u32, u32)) -> Result<TargetMachine, 
     .ok_or_else(|| CompileError::bug("LLVM has no NVPTX target machine"))
 }
 
-/// A module for a machine.
+/// A module for a target machine.
 pub(crate) fn module<'c>(cx: &'c Context, name: &str, machine: &TargetMachine) -> Module<'c> {
     let module = cx.create_module(name);
     module.set_triple(&machine.get_triple());
@@ -79,7 +79,7 @@ pub(crate) fn to_ptx(module: &Module<'_>, machine: &TargetMachine) -> Result<Str
     Ok(text)
 }
 
-/// PTX text with its `.loc` lines, but without the tables of a debugger, which LLVM appends.
+/// PTX text with its `.loc` lines, but without the debugger tables that LLVM appends.
 pub(crate) fn without_debug_sections(text: &str) -> String {
     let code = text.lines().take_while(|l| !l.trim_start().starts_with(".section"));
     let files = text.lines().filter(|l| l.trim_start().starts_with(".file"));
@@ -95,7 +95,7 @@ pub(crate) fn without_debug_sections(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A module whose one function calls another, which stays undefined.
+    /// A module whose only function calls another one that stays undefined.
     fn calls_nothing<'c>(cx: &'c Context, machine: &TargetMachine) -> Module<'c> {
         let module = module(cx, "broken", machine);
         let plain = cx.void_type().fn_type(&[], false);

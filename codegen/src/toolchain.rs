@@ -1,7 +1,7 @@
-//! What the emitted PTX depends on besides its input: the sources of this crate and of `dsl`, and LLVM.
+//! The tools on which the emitted PTX depends: the sources of this crate and of `dsl`, and LLVM.
 
-/// Names the code generator by its sources: part of every compiled kernel's key. Equal in every checkout and build of
-/// the same sources, with LLVM or without.
+/// A hash of the code generator's sources, which is part of every compiled kernel's key. It is equal in every checkout and
+/// build of the same sources, with or without LLVM.
 pub fn toolchain_id() -> String {
     format!("atlas-codegen {}", env!("ATLAS_SOURCE_HASH"))
 }

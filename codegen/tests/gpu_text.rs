@@ -46,7 +46,7 @@ fn errors(src: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// What is wrong with a case; nothing if it behaves as it says.
+/// What is wrong with a case; `None` if it behaves as its marks say.
 fn check(src: &str) -> Result<(), String> {
     let mut expected = marks(src);
     let is_error_case = !expected.is_empty();
@@ -68,7 +68,7 @@ fn check(src: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything of a kernel but source places. Ids are part of it: the parser numbers in text order.
+/// Everything of a kernel except source locations. Ids are included, because the parser numbers in text order.
 fn structure(k: &Kernel) -> String {
     let results: Vec<_> = k.insts.keys().map(|i| &k.results[i]).collect();
     let head = (&k.name, k.target, k.threads, k.cluster);
@@ -145,7 +145,7 @@ fn canonical_text_prints_as_it_is() {
     assert_eq!(parse_gpu(&src).expect("a kernel").to_string(), src);
 }
 
-/// Accumulators in the case files are those that the atoms make, or at least hold every element once.
+/// Accumulators in the case files have the layouts of the atoms, or at least hold every element once.
 #[test]
 fn accumulators_of_cases_hold_every_element_once() {
     let mut made = 0;
@@ -211,7 +211,7 @@ fn numbers_at_the_edge_do_not_overflow_the_verifier() {
     }
 }
 
-/// What the passes make verifies and reads back.
+/// The results of the passes verify and read back.
 #[test]
 fn lowered_kernels_come_back() {
     let mut kernels = 0;
@@ -242,7 +242,7 @@ fn lowered_kernels_come_back() {
 /// A code, and a change of a kernel (at a block and its first instruction) that provokes it.
 type Break = (&'static str, fn(&mut Kernel, Block, Inst));
 
-/// What text cannot say: ids of nothing, values with two definitions, bodies in two places.
+/// Faults that text cannot express: ids that name nothing, values with two definitions, bodies in two places.
 #[test]
 fn broken_graphs_are_reported_and_still_print() {
     let codes = |k: &Kernel| -> Vec<String> {

@@ -127,7 +127,7 @@ fn worst_of<A: Arith<F = f32>>(a: &mut A, op: UnaryOp, xs: impl Iterator<Item = 
     worst
 }
 
-/// What a hardware's approximate instructions may do to the precise form of `op`.
+/// The effect of approximate hardware instructions on the precise form of `op`.
 fn hosts(op: UnaryOp) -> impl Iterator<Item = Host> {
     // They alone have one, whose error they take out again.
     let errors: &[f64] = if matches!(op, UnaryOp::Gelu | UnaryOp::GeluSlope) { &[0.0, 1.0, -1.0] } else { &[0.0] };
@@ -144,7 +144,7 @@ fn check_precise(op: UnaryOp) {
     assert!(worst.error <= 2.0, "{}: {worst:?}", op.name());
 }
 
-/// How far `approximate` may be off at `x`, where the true value is `want`.
+/// The allowed error of `approximate` at `x`, where the true value is `want`.
 fn allowance(op: UnaryOp, x: f32, want: f64) -> f64 {
     let relative = (-14f64).exp2() * want.abs();
     match op {
@@ -266,7 +266,7 @@ fn specials() {
     }
 }
 
-/// What says which functions have which form agrees with what has them.
+/// The predicates that say which functions have which form agree with the expansions.
 #[test]
 fn forms() {
     for &op in UnaryOp::ALL {
@@ -277,7 +277,7 @@ fn forms() {
     }
 }
 
-/// Beside every root up to the end of the domain, where few of an argument's digits are left.
+/// Beside every root up to the end of the domain, where the reduction cancels most digits of an argument.
 #[test]
 fn approximate_sine_and_cosine_near_their_roots() {
     for (op, shift) in [(UnaryOp::Sin, 0.0), (UnaryOp::Cos, 0.5)] {
@@ -321,8 +321,8 @@ fn approximate_gelu() {
     }
 }
 
-/// What the approximate GELU is off by grows with a unit in the last place of a 16-bit result only: it never has the
-/// wrong sign, and what it takes from 0 is gone where the true value is.
+/// The error of the approximate GELU only grows with a unit in the last place of a 16-bit result. It never has the wrong sign,
+/// and it becomes 0 where the true value does.
 #[test]
 fn approximate_gelu_far_below_0() {
     for x in samples(256).filter(|&x| x < -9.0) {
@@ -380,7 +380,7 @@ impl Arith for Tap {
     }
 }
 
-/// How many operations each expansion has (constants and bit casts are free).
+/// The number of operations of each expansion (constants and bit casts are free).
 #[test]
 fn lengths() {
     let mut lengths = Vec::new();

@@ -1,4 +1,4 @@
-//! The page of passes against their files and headers, and the features that phases forbid.
+//! The list of passes against their files and headers, and the constructs that phases forbid.
 
 #[path = "passes/chains.rs"]
 mod chains;
@@ -21,7 +21,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every pass of the page: its name, what it removes, what it adds.
+/// Every pass of the list: its name, what it removes, what it adds.
 fn page() -> Vec<(&'static str, Constructs, Constructs)> {
     let rest = [PLACE, SCHEDULE, LOWER].into_iter().flatten().map(|p| (p.name, p.removes, p.adds));
     std::iter::once((FIRST, Constructs::NONE, MADE)).chain(rest).collect()
@@ -66,7 +66,7 @@ fn case(name: &str) -> Kernel {
     parse_gpu(&text).expect("a kernel")
 }
 
-/// ATL460: whatever a phase does not have is found, and by a name of its own.
+/// ATL460: every construct that a phase does not allow is found, and reported by its own name.
 #[test]
 fn what_a_phase_does_not_have_is_reported() {
     let mut seen = Constructs::NONE;
@@ -104,7 +104,7 @@ fn a_ticket_is_for_its_phase() {
     assert!(VerifiedKernel::<Lowered>::verify(k).is_err());
 }
 
-/// Each choice reads the last one twice: as a tree there would be 2^40 of them.
+/// Each choice reads the last one twice. As a tree, there would be 2^40 of them.
 #[test]
 fn a_chain_of_choices_is_no_tree() {
     let mut body = "%t0 = iota axis 0 : i32[64]\n%most = splat 29 : i32[64]\n".to_owned();

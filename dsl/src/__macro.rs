@@ -1,4 +1,4 @@
-//! What the code emitted by `atlas_kernel!` names, and nothing else. Not part of the public interface.
+//! The items that code emitted by `atlas_kernel!` refers to, and nothing else. Not part of the public interface.
 
 pub use crate::builder::{Builder, Index, Operand};
 pub use crate::config::{Config, Order, Setting, WarpGrid};
@@ -20,7 +20,7 @@ pub use inventory;
     label = "a number is a const of an integer type up to 64 bits, or of `f16`, `bf16`, `f32` or `f64`"
 )]
 pub trait ConstNumber {
-    /// The number, a whole one if it is of an integer type.
+    /// The number, whole if it is of an integer type.
     fn number(self) -> Operand;
 }
 
@@ -84,7 +84,7 @@ impl<T: ConstTable, const N: usize> ConstTable for [T; N] {
     label = "an extent is a whole number: a const of type `u32`, `usize` or another integer type"
 )]
 pub trait ConstExtent {
-    /// The number; the greatest in the place of what is too large for any tile.
+    /// The number, or the greatest one if it is too large for any tile.
     fn extent(self) -> i64;
 }
 

@@ -1,7 +1,7 @@
 //! A kernel's configuration: tile sizes (which enter Tile IR) and a schedule (which does not).
 //!
-//! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then the schedule's keys in
-//! the order of its table, those that nobody set left out. Unknown keys are errors.
+//! Plain data with a canonical text, `BH=64 BN=64 stages=3 warps=4`: tile sizes in name order, then the schedule's keys in the
+//! order of its table. Keys that are not set are left out. Unknown keys are errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,18 +9,18 @@ use std::str::FromStr;
 
 pub use atlas_vocabulary::{MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 
-/// How a kernel is laid on the machine. Enters GPU IR only. What is `None` the compiler decides.
+/// How a kernel is mapped to the machine. Enters GPU IR only. The compiler chooses whatever is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Schedule {
     /// Buffers in flight in a pipelined loop; 1 means no overlap.
     pub stages: u32,
     /// Warps of one CTA.
     pub warps: u32,
-    /// CTAs that a multiprocessor must have room for at once, which limits the registers of a thread.
+    /// CTAs that must fit on a multiprocessor at once. This limits the registers of a thread.
     pub occupancy: u32,
-    /// How the warps share out the tile of each product. All of them are in it.
+    /// How the warps divide the tile of each product among them. All warps take part.
     pub warp_grid: Option<WarpGrid>,
-    /// In which order programs run.
+    /// The order in which programs run.
     pub order: Option<Order>,
 }
 
@@ -42,7 +42,7 @@ impl Schedule {
         names
     };
 
-    /// Sets a key; false if there is no such key, or none that takes such a value.
+    /// Sets a key. Returns false if there is no such key or it does not take the value.
     pub fn set(&mut self, key: &str, value: impl Into<Setting>) -> bool {
         match (key, value.into()) {
             ("stages", Setting::Number(n)) => self.stages = n,
@@ -67,10 +67,11 @@ impl Schedule {
         })
     }
 
-    /// Refuses what no machine can run, whatever the kernel: the same on every device, the CPU too, which needs no schedule.
+    /// Refuses what no machine can run, whatever the kernel. The answer is the same on every device, even on the CPU, which
+    /// needs no schedule.
     ///
     /// # Errors
-    /// The key, its value and what it may be.
+    /// Names the key, its value and the values it may have.
     pub fn check(&self) -> Result<(), String> {
         let refused = |key: &ScheduleKey| self.get(key.name).and_then(|value| key.refuses(value));
         if let Some(why) = SCHEDULE.iter().find_map(refused) {
@@ -79,7 +80,7 @@ impl Schedule {
         self.contradiction().map_or(Ok(()), Err)
     }
 
-    /// True if no key contradicts another; each alone may still be what no machine runs.
+    /// True if no two keys contradict each other. Each key alone may still have a value that no machine runs.
     pub fn is_consistent(&self) -> bool {
         self.contradiction().is_none()
     }
@@ -126,7 +127,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Sets a tile size or a schedule key; false, and nothing is set, if it takes no such value.
+    /// Sets a tile size or a schedule key. Returns false and sets nothing if the key does not take the value.
     pub fn set(&mut self, key: &str, value: impl Into<Setting>) -> bool {
         match (Schedule::KEYS.contains(&key), value.into()) {
             (true, value) => self.schedule.set(key, value),
@@ -138,7 +139,7 @@ impl Config {
         }
     }
 
-    /// Builder form of [`Config::set`]; a value that the key does not take changes nothing.
+    /// Builder form of [`Config::set`]; a value that the key does not take is ignored.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Setting>) -> Config {
         self.set(key, value);

@@ -1,4 +1,4 @@
-//! What `atlas_kernel!` leaves behind: a kernel's signature, its tune space and the function that builds it.
+//! The output of `atlas_kernel!`: a kernel's signature, its tune space and the function that builds it.
 
 use crate::config::{Config, MOST_CONFIGS, Setting};
 use crate::diag::{Diagnostic, Diagnostics};
@@ -100,7 +100,7 @@ pub struct GridDef {
 /// Builds Tile IR for one specialization and config.
 pub type Build = dyn Fn(&Specialization, &Config) -> Result<Kernel, Diagnostics> + Sync + RefUnwindSafe;
 
-/// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel, `fuse!` one of several.
+/// A kernel as declared in source. `atlas_kernel!` makes one `static` per kernel, and `fuse!` makes one from several.
 pub struct KernelDef {
     /// The kernel's name.
     pub name: &'static str,
@@ -118,11 +118,11 @@ pub struct KernelDef {
     pub tune: &'static [TuneDef],
     /// The axes of the grid, slowest first.
     pub grid: &'static [GridDef],
-    /// What must hold of the sizes of its dims.
+    /// Conditions on the sizes of its dims.
     pub requires: &'static [Requirement],
     /// Builds Tile IR for one specialization and config.
     pub build: &'static Build,
-    /// Why there is no such kernel: kernels that `fuse!` cannot bring together by their signatures.
+    /// Why there is no such kernel: the signatures of its parts do not fit together.
     pub refused: Option<&'static Diagnostics>,
 }
 
@@ -131,16 +131,17 @@ pub trait Declared: fmt::Debug + Sync + RefUnwindSafe {
     /// The declaration.
     fn declared(&'static self) -> &'static KernelDef;
 
-    /// The tensors between its parts that it does not have, for one specialization and config; none if it has no parts.
+    /// The tensors between its parts that the fused kernel eliminated, for one specialization and config. Empty if it has no
+    /// parts.
     ///
     /// # Errors
-    /// What stands against the fusion.
+    /// Why the parts cannot be fused.
     fn removed(&'static self, _spec: &Specialization, _config: &Config) -> Result<Vec<Removed>, Diagnostics> {
         Ok(Vec::new())
     }
 }
 
-/// A tensor between two kernels that became tiles of one, and how.
+/// A tensor between two kernels that the fusion replaced by tiles, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// The tensor, by its maker's name for it.
@@ -149,15 +150,15 @@ pub struct Removed {
     pub dims: Vec<String>,
     /// Its element type.
     pub dtype: DType,
-    /// Who made it.
+    /// The kernel that wrote it.
     pub maker: String,
-    /// Who read it.
+    /// The kernel that read it.
     pub reader: String,
-    /// The rule by which it went, and what is equal by it.
+    /// The rule of fusion that applied, and the equality behind it.
     pub rule: (&'static str, &'static str),
-    /// How many loops its tile is made in.
+    /// The number of loops around the code that makes its tile.
     pub loops: usize,
-    /// Dims along which programs make one tile again.
+    /// Dims along which several programs compute the same tile.
     pub again: Vec<String>,
 }
 
@@ -174,7 +175,7 @@ impl fmt::Debug for KernelDef {
 }
 
 impl KernelDef {
-    /// Why there is no such kernel, if so: its parts cannot be brought together, or its tune space is too large.
+    /// Why the kernel cannot be used, if so: its parts do not fit together, or its tune space is too large.
     pub fn refusal(&self) -> Option<Diagnostics> {
         if let Some(why) = self.refused {
             return Some(why.clone());
@@ -192,13 +193,13 @@ impl KernelDef {
         Some(Diagnostic::new(23, Loc::default(), message).into())
     }
 
-    /// The product of the knobs; saturates.
+    /// The product of the numbers of values of the knobs; saturates.
     fn config_count(&self) -> u64 {
         self.tune.iter().fold(1, |n: u64, knob| n.saturating_mul(knob.values.len() as u64))
     }
 
-    /// Every point of the tune space, in lexicographic order of the knobs as declared, but for schedules
-    /// whose keys contradict each other. None of a tune space that is too large ([`KernelDef::refusal`]).
+    /// Every point of the tune space, in lexicographic order of the knobs as declared. Schedules whose keys contradict each
+    /// other are left out. Empty for a tune space that is too large ([`KernelDef::refusal`]).
     pub fn configs(&self) -> Vec<Config> {
         if self.config_count() > MOST_CONFIGS {
             return Vec::new();

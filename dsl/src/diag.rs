@@ -1,4 +1,4 @@
-//! A diagnostic: a code, what was found, what was wanted, and where. Rendered in one place.
+//! A diagnostic: a code, what was found, what was wanted, and where. All diagnostics are rendered here.
 //!
 //! Codes: `ATL0xx` syntax, `1xx` types, `2xx` Tile IR verifier, `3xx` schedule, `4xx` GPU IR
 //! verifier, `5xx` back end, `6xx` launch.
@@ -59,7 +59,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// One or more diagnostics: what a failed check returns.
+/// One or more diagnostics: the error of a failed check.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
@@ -85,8 +85,7 @@ impl From<Diagnostic> for Diagnostics {
 
 /// The diagnostics as text for people, each with its source line and carets under the word it is about.
 ///
-/// `source_name` is shown before the line, as in `gemm.tile:3:7`. A diagnostic without a known place
-/// shows no line.
+/// `source_name` is shown before the line, as in `gemm.tile:3:7`. A diagnostic without a known location shows no line.
 pub fn render(diags: &Diagnostics, source_name: &str, source: &str) -> String {
     let renderer = Renderer::plain();
     let mut text = String::new();
@@ -106,7 +105,7 @@ pub fn render(diags: &Diagnostics, source_name: &str, source: &str) -> String {
     text
 }
 
-/// The bytes of the word (or the one other character) at a place; `None` if it is not in the source.
+/// The bytes of the word, or of the one other character, at a location. `None` if the source has no such location.
 fn word_at(source: &str, loc: Loc) -> Option<Range<usize>> {
     let line = source.split_inclusive('\n').nth((loc.line as usize).checked_sub(1)?)?;
     // Lines borrow from the source, so their lengths add up to the offset.

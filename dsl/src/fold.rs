@@ -1,18 +1,18 @@
-//! Constants through element-wise operations, typed: what is known of a result where every device agrees on it.
+//! Constant folding through element-wise operations, by type: what is known of a result on which every device agrees.
 //!
-//! A compiler asks this about elements that nobody computes on purpose, such as what a layout's padding holds. So an
-//! answer may only be given where every implementation that the language allows gives it: `exp(0)` is 1 on all of
-//! them, `exp(1)` is not one number. The sign of a zero is not kept.
+//! The compiler asks this about elements that no kernel computes on purpose, such as the padding of a layout. So an answer may
+//! only be given if every implementation that the language allows gives the same one. `exp(0)` is 1 on all of them, but
+//! `exp(1)` differs. The sign of a zero is not kept.
 
 use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::rounding::{to_bf16, to_f16};
 use crate::types::DType;
 use half::{bf16, f16};
 
-/// What is known of an element of some type.
+/// What is known of an element of a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
-    /// This value, which the type holds exactly; a bool is 0 or 1. Never NaN; may be infinite.
+    /// Exactly this value, which the type can hold; a bool is 0 or 1. Never NaN; may be infinite.
     Exact(f64),
     /// Some value that is neither infinite nor NaN.
     Finite,
@@ -24,7 +24,7 @@ use Known::{Exact, Finite};
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
 impl Known {
-    /// A constant in a type, rounded to it; `None` for NaN and for what the type cannot hold.
+    /// A constant in a type, rounded to it. `None` for NaN and for values that the type cannot hold.
     pub fn constant(dtype: DType, x: f64) -> Option<Known> {
         match dtype {
             DType::Bool => Some(Exact(f64::from(u8::from(x != 0.0)))),
@@ -68,7 +68,7 @@ pub fn unary(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
     }
 }
 
-/// `-x` wraps at the least number; `abs` of it differs among devices.
+/// `-x` wraps at the smallest number. `abs` of it differs among devices.
 fn integer_sign(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
     let Exact(value) = x else { return Some(Finite) };
     match op {
@@ -119,7 +119,7 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
     }
 }
 
-/// An integer is always finite; the question is whether there is one.
+/// An integer is always finite. The question is whether there is one result.
 fn unknown_integers(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
     match op {
         BinaryOp::Mul if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
@@ -154,7 +154,7 @@ fn floats(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
     }
 }
 
-/// Of two of which one is not known.
+/// The result for two operands of which one is not known.
 fn extreme(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
     let least = if op == BinaryOp::Min { f64::NEG_INFINITY } else { f64::INFINITY };
     match (a, b) {
@@ -165,7 +165,7 @@ fn extreme(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
     }
 }
 
-/// f64 in f64; the other floats in f32, rounded once.
+/// Computes f64 in f64, and the other floats in f32, rounded once.
 fn arithmetic(
     dtype: DType,
     a: f64,
@@ -253,7 +253,7 @@ fn exact(x: f64) -> Option<Known> {
     (!x.is_nan()).then_some(Exact(x + 0.0))
 }
 
-/// A whole number that f64 holds without doubt.
+/// A whole number that f64 holds exactly.
 fn integer(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < WHOLE).then_some(x as i64)
 }

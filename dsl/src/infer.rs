@@ -1,4 +1,4 @@
-//! The typing rule of every operation: operand types in, result types out, or what is wrong.
+//! The typing rule of every operation: from operand types to result types, or to an error.
 
 use crate::diag::Diagnostic;
 use crate::entity::{Param, Table, Value};
@@ -228,7 +228,8 @@ impl<'k> Rule<'k> {
     }
 }
 
-/// True if an integer type holds a number, which is whole and known exactly. True for the other types.
+/// True if an integer type holds a number, that is, if the number is whole, in range and known exactly. True for all other
+/// types.
 pub fn is_held(dtype: DType, x: f64) -> bool {
     match dtype {
         DType::I32 => x.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&x),
@@ -238,7 +239,7 @@ pub fn is_held(dtype: DType, x: f64) -> bool {
     }
 }
 
-/// 2^53: below it f64 holds every whole number.
+/// 2^53. Below it, f64 holds every whole number.
 pub const LEAST_INEXACT: f64 = 9_007_199_254_740_992.0;
 
 fn holds(dtype: DType, x: f64, loc: Loc) -> Result<(), Diagnostic> {

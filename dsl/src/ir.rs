@@ -1,9 +1,9 @@
 //! A kernel in Tile IR: dims, parameters, tables, a grid and a body of typed SSA values.
 //!
-//! Semantics. The body runs once per point of the grid, each run (a *program*) independent of the
-//! others: no order, no communication. Values are immutable tiles with no memory space. Tile sizes
-//! are concrete; tensor dims are symbolic with a known divisor, or constants. Loops carry values
-//! explicitly. The only effects are `store`s, whose regions are disjoint across programs.
+//! Semantics. The body runs once per point of the grid. Each run is a *program*. Programs are independent: they have no order
+//! and do not communicate. Values are immutable tiles with no memory space. Tile sizes are concrete; tensor dims are symbolic
+//! with a known divisor, or constants. Loops carry values explicitly. The only effects are `store`s, whose regions are disjoint
+//! across programs.
 
 use crate::entity::{Block, Dim, Inst, Param, Table, Value};
 use crate::op::Op;
@@ -68,7 +68,7 @@ impl Stride {
 pub enum Access {
     /// `&Tensor`: loads only; aliases no written tensor.
     In,
-    /// `&mut Tensor`: stores, and loads of what this program alone writes.
+    /// `&mut Tensor`: stores, and loads of elements that only this program writes.
     Out,
 }
 
@@ -134,8 +134,8 @@ pub enum GridExtent {
         /// Elements per tile.
         size: u32,
     },
-    /// The last axis, behind `Tiles` of the same: the tiles up to the coordinate before, so that the two count pairs (i, j)
-    /// with j <= i.
+    /// The last axis, after `Tiles` of the same dim and size. It counts the tiles up to the coordinate before, so the two axes
+    /// count pairs (i, j) with j <= i.
     UpTo {
         /// The tiled dim.
         dim: Dim,
@@ -160,7 +160,7 @@ impl GridExtent {
         }
     }
 
-    /// The same axis of other dims.
+    /// The same axis with other dims.
     #[must_use]
     pub fn along(self, dim: Dim) -> GridExtent {
         match self {
@@ -170,8 +170,8 @@ impl GridExtent {
         }
     }
 
-    /// Programs of a grid for these sizes of the dims: the product of its counts, or of the outer ones and of the pairs;
-    /// saturates.
+    /// The number of programs of a grid for these sizes of the dims: the product of its counts, with one count for both axes of
+    /// pairs; saturates.
     pub fn programs(axes: &[GridExtent], dims: &[u64]) -> u64 {
         let mut programs: u64 = 1;
         for axis in axes {
@@ -187,8 +187,8 @@ impl GridExtent {
         programs
     }
 
-    /// Coordinates of the axis for these sizes of the dims, in the kernel's order; of a dim that is not among them, none.
-    /// Of `UpTo`, those that its greatest has.
+    /// The number of coordinates of the axis for these sizes of the dims, in the kernel's order; 0 for a dim that is not among
+    /// them. For `UpTo`, the largest number.
     pub fn count(self, dims: &[u64]) -> u64 {
         let size_of = |dim: Dim| dims.get(dim.as_u32() as usize).copied().unwrap_or(0);
         match self {
@@ -254,7 +254,7 @@ pub struct Kernel {
     pub name: String,
     /// Source file of the kernel, if it came from `atlas_kernel!`.
     pub source_file: Option<String>,
-    /// What to say where it fits no machine: which tile of a fused kernel is large, and what helps.
+    /// What to say if it fits no machine: which tile of a fused kernel is large, and what helps.
     pub remark: Option<String>,
     /// Named dims.
     pub dims: PrimaryMap<Dim, DimData>,
@@ -274,7 +274,7 @@ pub struct Kernel {
     pub blocks: PrimaryMap<Block, BlockData>,
     /// The kernel body.
     pub body: Block,
-    /// Source places, beside the instructions and never inside them.
+    /// Source locations, beside the instructions and never inside them.
     pub locs: SecondaryMap<Inst, Loc>,
 }
 

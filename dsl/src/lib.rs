@@ -6,7 +6,7 @@
 //! | `entity` | typed ids |
 //! | `op`, `infer` | the one table of operations, and their typing rules |
 //! | `ir` | kernels |
-//! | `fold` | what is known of constants after element-wise operations, on every device |
+//! | `fold` | constant folding on which every device agrees |
 //! | `builder` | the only way for code to append operations |
 //! | `text` | tokens, shared by every text form |
 //! | `print`, `parse` | the text form, written and read |
@@ -14,8 +14,8 @@
 //! | `validity` | which elements of each tile lie inside their tensors |
 //! | `verify` | the rules of a well-formed kernel |
 //! | `rewrite` | simplification by rules |
-//! | `fuse` | kernels that follow each other, made one |
-//! | `config`, `specialization`, `def` | what a kernel is built for, and what `atlas_kernel!` leaves behind |
+//! | `fuse` | makes one kernel of several that run one after the other |
+//! | `config`, `specialization`, `def` | what a kernel is built for, and the output of `atlas_kernel!` |
 //! | `diag` | diagnostics |
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]

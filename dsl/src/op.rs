@@ -1,4 +1,4 @@
-//! Tile IR operations: operands and attributes. What is true of them wherever they are met is a row of the vocabulary.
+//! Tile IR operations: operands and attributes. Properties that hold everywhere are in the vocabulary, one row per operation.
 //!
 //! Printer, parser, verifier, builder, interpreter and code generator all match on [`Op`].
 
@@ -6,7 +6,7 @@ use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
 pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 
-/// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis; the others keep it.
+/// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis. The others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slice {
     /// One element at a scalar coordinate: `%g`.
@@ -83,12 +83,12 @@ pub enum Op {
     },
     /// Conversion to another element type, rounded to nearest even; float to int truncates.
     Cast(DType, Value),
-    /// The same tile with `other` (rounded to its type) where an element is not valid along some axes; along these it is
-    /// valid then.
+    /// The same tile with `other` (rounded to its type) where an element is not valid along some axes. The result is valid
+    /// along these axes.
     Other {
         /// The tile, of numbers.
         value: Value,
-        /// What stands past the edge.
+        /// The number past the edge.
         other: f64,
         /// The axes, ascending.
         axes: Vec<u8>,
@@ -100,11 +100,12 @@ pub enum Op {
         /// The result's extents.
         shape: Vec<u32>,
     },
-    /// Same elements in row-major order; axes of extent 1 come and go. Where an axis that goes is not valid, 0 is left.
+    /// Same elements in row-major order; axes of extent 1 are added or dropped. Where a dropped axis is not valid, the result
+    /// is 0.
     Reshape {
         /// The tile.
         value: Value,
-        /// For each axis of the result the axis of the tile that it is; none for an axis of extent 1 that is new.
+        /// For each axis of the result, the axis of the tile that it is; `None` for a new axis of extent 1.
         axes: Vec<Option<u8>>,
     },
     /// Exchanges the two axes of a rank-2 tile.
@@ -115,7 +116,7 @@ pub enum Op {
         op: ReduceOp,
         /// The tile.
         value: Value,
-        /// Folded axes, ascending.
+        /// Reduced axes, ascending.
         axes: Vec<u8>,
     },
     /// `a · b (+ acc)`: `[M, K] x [K, N] -> [M, N]` in the accumulator type of the operands.

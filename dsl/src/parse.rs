@@ -1,11 +1,11 @@
 //! Reads the text form of Tile IR that [`crate::print`] writes.
 //!
-//! Beside canonical text it takes any `%name` for a value (each defined once in the kernel), comments,
-//! a type left out where the operation gives it, and tensors without `strides` (contiguous) or `align`
-//! (16 bytes). Parameters and values are told apart by place, so they may share a name.
+//! The parser also accepts text that is not canonical: any `%name` for a value (each defined once in the kernel), comments,
+//! types left out where the operation determines them, and tensors without `strides` (contiguous) or `align` (16 bytes).
+//! Parameters and values are distinguished by position, so they may share a name.
 //!
-//! Stops at the first syntax error; goes on past typing errors as far as written types allow.
-//! A value defined in a loop's body is still found after the loop: the verifier rejects that.
+//! It stops at the first syntax error. It continues after typing errors as far as written types allow. It still finds a value
+//! of a loop's body after the loop; the verifier rejects that.
 //!
 //! Codes: those of [`crate::text`], ATL003 unknown name, ATL004 name defined twice, ATL005 unknown
 //! operation, ATL006 nesting too deep, ATL007 wrong number of results, ATL118 the written type is not
@@ -367,7 +367,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// `[0, new, 1]`: of each axis of a reshape's result, which axis of the tile it is.
+    /// `[0, new, 1]`: for each axis of a reshape's result, the axis of the tile that it is.
     fn kept_axes(&mut self) -> Parsed<Vec<Option<u8>>> {
         self.text.expect(T::LBracket)?;
         self.text.list(T::RBracket, |text| if text.eat_word("new") { Ok(None) } else { text.int().map(Some) })

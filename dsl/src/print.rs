@@ -32,11 +32,11 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
-/// The place of every value in the order of definition.
+/// The position of every value in the order of definition.
 struct Numbering {
     number: SecondaryMap<Value, Option<u32>>,
     next: u32,
-    /// Blocks on the way here, so that a malformed kernel does not recurse for ever.
+    /// The blocks around this one, so that a malformed kernel does not recurse forever.
     seen: BTreeSet<Block>,
 }
 
@@ -254,9 +254,9 @@ impl Printer<'_> {
     }
 }
 
-/// True if two kernels are equal but for the numbering of values, source places and the source file.
+/// True if two kernels are equal except for the numbering of values, source locations and the source file.
 ///
-/// Compares the text and then the structure, numbers by their bits (every NaN is one number).
+/// Compares the text and then the structure. Numbers are compared by their bits, and all NaNs are equal.
 pub fn same_kernel(a: &Kernel, b: &Kernel) -> bool {
     let number = |x: f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
     let signature = a.name == b.name

@@ -1,18 +1,18 @@
-//! How far a slice reaches out of its dim: what is proved of its coordinate.
+//! How far a slice may reach out of its dim, as far as its coordinate proves it.
 //!
 //! # Promise
 //! [`Reach::Inside`] only if every element of the slice lies in the dim in every run, whatever the sizes bound at launch;
 //! [`Reach::PastEnd`] only if the first element does. [`Reach::Anywhere`] is always right.
 //!
 //! # Argument
-//! A coordinate is in range for one of four reasons, each a fact of the same dim and the same size of tile: the grid counts
-//! it; a loop counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim; a loop counts it up to
-//! a constant that a constant dim allows; it is a constant that a constant dim allows. A program or an iteration in which none
-//! of these held would not run. A tile whose number is in range begins inside; where its size divides the dim it also ends
-//! inside, for a multiple of the size has no ragged tile.
+//! A coordinate is in range for one of four reasons, each about the same dim and the same tile size. The grid counts it. A loop
+//! counts it from a constant `lo >= 0` up to the number of tiles (or elements) of the dim. A loop counts it up to a constant
+//! that a constant dim allows. Or it is itself a constant that a constant dim allows. A program or an iteration in which none
+//! of these held would not run. A tile whose number is in range begins inside. If its size divides the dim, it also ends
+//! inside, because a multiple of the size has no ragged tile.
 //!
-//! A pass that issues a load before its iteration has to guard it with the loop's bound: the argument is one of iterations that
-//! run.
+//! The argument only covers iterations that run. So a pass that issues a load before its iteration has to guard it with the
+//! loop's bound.
 //!
 //! # Breaks it
 //! - A coordinate that counts tiles of another dim, or of another size, or is a constant past a dim:
@@ -34,7 +34,7 @@ pub enum Reach {
     Inside,
     /// Past the end: its first element lies in the dim.
     PastEnd,
-    /// Anywhere: nothing is known of where it lies.
+    /// Anywhere: nothing is known about where it lies.
     Anywhere,
 }
 
@@ -73,7 +73,7 @@ pub fn reach(kernel: &Kernel, slice: Slice, dim: Dim) -> Reach {
     }
 }
 
-/// The number that an integer scalar always is, if it is written in the kernel.
+/// The number that an integer scalar always is, if the kernel states it.
 pub fn constant(kernel: &Kernel, v: Value) -> Option<i64> {
     match kernel.def_op(v) {
         Some((_, Op::Splat { value, dtype: DType::I32 | DType::I64, shape })) if shape.is_empty() => {
@@ -83,7 +83,7 @@ pub fn constant(kernel: &Kernel, v: Value) -> Option<i64> {
     }
 }
 
-/// The number that every element of a float always is, if it is written in the kernel.
+/// The number that every element of a float always is, if the kernel states it.
 pub fn constant_float(kernel: &Kernel, v: Value) -> Option<f64> {
     match kernel.def_op(v) {
         Some((_, Op::Splat { value, dtype, .. })) if dtype.is_float() => Some(*value),
@@ -91,8 +91,8 @@ pub fn constant_float(kernel: &Kernel, v: Value) -> Option<f64> {
     }
 }
 
-/// True if a slice is one element that the grid or a loop counts along the dim, whatever its size. A tile that is counted
-/// as a tile is none: its size is one of many that it may have.
+/// True if a slice is one element that the grid or a loop counts along the dim, whatever its size. False for a tile that is
+/// counted as a tile, because its size is one of many that it may have.
 pub(crate) fn is_counted_point(kernel: &Kernel, slice: Slice, dim: Dim) -> bool {
     match slice {
         Slice::Tile { index: v, size: 1 } => !counts_tiles(kernel, v) && is_counted(kernel, v, dim, 1),
@@ -101,7 +101,7 @@ pub(crate) fn is_counted_point(kernel: &Kernel, slice: Slice, dim: Dim) -> bool 
     }
 }
 
-/// True for what the grid or a loop counts as tiles.
+/// True for a coordinate that the grid or a loop counts as a tile.
 fn counts_tiles(kernel: &Kernel, v: Value) -> bool {
     match kernel.values[v].def {
         ValueDef::Grid(axis) => kernel.grid[axis as usize].extent.tile().is_some(),

@@ -1,9 +1,10 @@
-//! What a kernel demands of the sizes of its dims: `require { H % J == 0, C * L >= N }`, checked at each first launch of a problem.
+//! What a kernel requires of the sizes of its dims: `require { H % J == 0, C * L >= N }`. It is checked at the first launch of
+//! each problem.
 
 use crate::op::{BinaryOp, Predicate};
 use std::fmt;
 
-/// A number made of the sizes of dims.
+/// A number computed from the sizes of dims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// The size of a dim, as an index into [`KernelDef::dims`](crate::KernelDef::dims).
@@ -26,13 +27,13 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// True if it holds for these sizes, in the signature's order. What is divided by 0, or past all numbers, meets none.
+    /// True if it holds for these sizes, in the signature's order. False if a number is divided by 0 or overflows.
     pub fn holds(&self, dims: &[u64]) -> bool {
         let sides = self.left.value(dims).zip(self.right.value(dims));
         sides.is_some_and(|(left, right)| self.is.holds(&left, &right))
     }
 
-    /// The dims that it speaks of, in the order written, each once.
+    /// The dims that it mentions, in the order written, each once.
     pub fn dims(&self) -> Vec<usize> {
         let mut dims = Vec::new();
         self.left.collect(&mut dims);
@@ -40,19 +41,19 @@ impl Requirement {
         dims
     }
 
-    /// The same of other dims: the n-th is `dims[n]`. Lives as long as the program.
+    /// The same with other dims: the n-th becomes `dims[n]`. Lives as long as the program.
     pub(crate) fn renumbered(&self, dims: &[usize]) -> Requirement {
         Requirement { left: self.left.renumbered(dims), is: self.is, right: self.right.renumbered(dims) }
     }
 
-    /// As written, with these names of the dims.
+    /// The text as written, with these names of the dims.
     pub fn text<'a>(&'a self, names: &'a [&'a str]) -> impl fmt::Display + 'a {
         Written { what: self, names }
     }
 }
 
 impl Quantity {
-    /// The dims that it is made of, in the order written, each once.
+    /// The dims that it mentions, in the order written, each once.
     pub fn dims(&self) -> Vec<usize> {
         let mut dims = Vec::new();
         self.collect(&mut dims);
@@ -101,7 +102,7 @@ impl Quantity {
         }
     }
 
-    /// Writes the quantity; `tight` if it stands beside an operator that binds more tightly than a sum.
+    /// Writes the quantity. `tight` is set if it is beside an operator that binds more tightly than a sum.
     fn write(&self, names: &[&str], tight: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (op, [a, b]) = match *self {
             Quantity::Dim(d) => return f.write_str(names.get(d).unwrap_or(&"?")),

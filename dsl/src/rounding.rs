@@ -1,11 +1,11 @@
 //! Rounding of f64 to the 16-bit float types: once, to nearest, ties to even.
 //!
-//! `half`'s own conversions from f64 go through f32 on processors that have an instruction for that, and else drop the low
-//! half of the number: either rounds what lies just beside a tie as if it were the tie.
+//! The conversions of `half` from f64 go through f32 on processors that have an instruction for it, and drop the low half of
+//! the number elsewhere. Both round a number just beside a tie as if it were the tie.
 
 use half::{bf16, f16};
 
-/// `x` rounded to odd in f32, so that a second rounding to 16 bits is as good as one from f64.
+/// `x` rounded to odd in f32, so that a second rounding to 16 bits gives the same as one from f64.
 fn to_odd(x: f64) -> f32 {
     let y = x as f32;
     let wide = f64::from(y);
@@ -30,7 +30,7 @@ pub fn to_bf16(x: f64) -> bf16 {
 mod tests {
     use super::*;
 
-    /// Between each two neighbours the tie, and what lies beside it by as little as f64 can say and by more.
+    /// Tests the tie between each two neighbours, and numbers beside it by one step of f64 and by more.
     fn ties(bits: impl Fn(u16) -> f64, round: impl Fn(f64) -> u16, infinity: u16, least: f64, above: f64) {
         for low in 0..infinity {
             let high = low + 1;

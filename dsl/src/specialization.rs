@@ -1,4 +1,4 @@
-//! What is known of a problem when its kernel is compiled, and nothing more.
+//! What is known of a problem when its kernel is compiled.
 //!
 //! A specialization fixes type parameters, whole dims, divisors of the other dims, strides and
 //! alignments. Problems with equal specializations share a compiled kernel.
@@ -78,7 +78,7 @@ impl Specialization {
         self
     }
 
-    /// Strides of a contiguous tensor with these dims: constant as far as the inner dims are.
+    /// Strides of a contiguous tensor with these dims. A stride is constant if all inner dims are.
     pub fn contiguous_strides(dims: &[DimFact]) -> Vec<StrideFact> {
         let mut strides = vec![StrideFact::Const(1); dims.len()];
         let mut inner = StrideFact::Const(1);
@@ -110,7 +110,7 @@ pub const LARGEST_CLASS: u32 = 128;
 
 /// The divisor class of a number: the largest power of two up to 128 that divides it (128 for 0).
 ///
-/// Classes keep the number of specializations small; 128 elements is the largest tile a mask is proved away for.
+/// Classes keep the number of specializations small; 128 elements is the largest tile for which divisibility can remove a mask.
 pub fn largest_class(n: u64) -> u32 {
     1 << n.trailing_zeros().min(LARGEST_CLASS.ilog2())
 }

@@ -66,9 +66,9 @@ pub fn broadcast_shapes(a: &[u32], b: &[u32]) -> Option<Vec<u32>> {
         .collect()
 }
 
-/// What a reshape to other extents makes of each axis, as far as extents say it: an axis of the result is the first axis
-/// left of the operand that has its extent, and a new one if that would skip an axis of other extent than 1. `None` if the
-/// extents differ by more than axes of extent 1.
+/// The origin of each axis of a reshape to other extents, as far as the extents determine it. An axis of the result is the
+/// first remaining axis of the operand with its extent. It is a new axis if that would skip an axis whose extent is not 1.
+/// `None` if the extents differ by more than axes of extent 1.
 pub fn reshape_axes(from: &[u32], to: &[u32]) -> Option<Vec<Option<u8>>> {
     let mut left = (0..).zip(from).peekable();
     let mut axes = Vec::with_capacity(to.len());

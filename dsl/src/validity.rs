@@ -1,25 +1,25 @@
-//! Which elements of each tile are valid: computed from elements inside their tensors alone.
+//! Which elements of each tile are valid, that is, computed only from elements inside their tensors.
 //!
 //! # Promise
-//! An element that meets every [`Constraint`] of its tile is valid. The verifier, the interpreter and the code generator
-//! take what this says and nothing else, so they agree on what is not valid even where that could be known better.
+//! An element that meets every [`Constraint`] of its tile is valid. The verifier, the interpreter and the code generator all
+//! use this analysis and nothing else. So they agree on what is not valid, even where more could be known.
 //!
 //! # Argument
-//! A fact is a set of constraints, and more constraints say less; joining is the union.
+//! A fact is a set of constraints. A larger set is a weaker fact, and the join is the union.
 //!
-//! - A load may reach outside a dim along the axes that [`reach()`] does not prove to be inside: a constraint each.
-//!   Element-wise operations have the constraints of all operands. Transposes, reshapes and broadcasts move them with their
-//!   axes; an axis of one element that is repeated is valid whole or not at all. A reshape says which axes stay, whatever
-//!   their extents, so that a tile of extent 1 means what a larger one does. An axis that goes takes its constraints along:
-//!   every device leaves 0 where they are not met.
-//! - A reduction skips what is not valid along its axes, and a product takes 0 for it along the axis that it contracts: the
-//!   constraints of these axes end there. So do those of the axes along which `or` says what stands past the edge.
-//! - What a loop carries has the constraints of what it starts as and of what the body leaves. The set of slices in a kernel
-//!   is finite and the union grows, so the walk ends, and at its end the body adds nothing.
+//! - A load may reach outside a dim along each axis that [`reach()`] does not prove to be inside. Each such axis is one
+//!   constraint. An element-wise operation has the constraints of all operands. Transposes, reshapes and broadcasts move
+//!   constraints with their axes. A repeated axis of one element is valid as a whole or not at all. A reshape names the axes
+//!   that stay, whatever their extents, so a tile of extent 1 behaves like a larger one. A dropped axis takes its constraints
+//!   along: every device writes 0 where they are not met.
+//! - A reduction skips elements that are not valid along its axes, and a product takes them as 0 along the axis that it
+//!   contracts. So the constraints of these axes end there. The constraints of an axis also end at an `or` along it.
+//! - A carried value has the constraints of its initial value and of the value that the body yields. The set of slices in a
+//!   kernel is finite and the union only grows, so the walk reaches a fixed point.
 //! - A constraint means the same in every iteration only if its coordinate is not computed in the body. The verifier refuses
-//!   the others (226), judged as if every tile were ragged; the walk drops them.
-//! - Two constraints are one if their slices are: the same value, or constants of equal value. Equal slices that this does
-//!   not see make one constraint more, which is harmless.
+//!   the others (226) as if every tile were ragged, and the walk drops them.
+//! - Two constraints are the same if their slices are: the same value, or constants of equal value. If this misses that two
+//!   slices are equal, there is one more constraint, which is harmless.
 //!
 //! # Breaks it
 //! - A reduction after the loop of a tile that the loop cuts: tests/cases/tile/error_edge_leaves_its_loop.tile.
@@ -41,16 +41,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Constraint {
     /// Axis of the tile.
     pub axis: u8,
-    /// What the axis is in the tensor; of one element if `whole_axis`.
+    /// The slice of the tensor along the axis; of one element if `whole_axis`.
     pub slice: Slice,
     /// The dim that is sliced.
     pub dim: Dim,
-    /// The axis repeats one element: all of it is valid if that element is, else nothing.
+    /// The axis repeats one element: it is valid as a whole if that element is, and otherwise not at all.
     pub whole_axis: bool,
 }
 
 impl Constraint {
-    /// The value that says where the slice begins.
+    /// The value that gives the start of the slice.
     pub fn coordinate(&self) -> Option<Value> {
         match self.slice {
             Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
@@ -69,25 +69,25 @@ impl Constraint {
 #[derive(Clone, Debug)]
 pub struct Validity {
     constraints: SecondaryMap<Value, Vec<Constraint>>,
-    /// What loops carry, as far as it is known.
+    /// The constraints of carried values, as far as they are known.
     carried: SecondaryMap<Inst, Vec<Vec<Constraint>>>,
-    /// Take no account of sizes, divisors and ranges: every tile and span may be ragged.
+    /// Ignore sizes, divisors and ranges: every tile and span may be ragged.
     by_source: bool,
 }
 
 impl Validity {
-    /// Analyses a kernel that keeps the typing rules, with what is known of its dims.
+    /// Analyses a kernel that keeps the typing rules, and uses what is known of its dims.
     pub fn of(kernel: &Kernel) -> Validity {
         Validity::analyse(kernel, false)
     }
 
-    /// The same for every size that its dims may have: what is legal must not depend on that.
+    /// The same for every size that its dims may have: whether a kernel is legal must not depend on sizes.
     pub(crate) fn by_source(kernel: &Kernel) -> Validity {
         Validity::analyse(kernel, true)
     }
 
-    /// The constraints that each of some values has for every size, in a kernel whose loops may not be finished: none for a
-    /// value that is computed from a tile that a loop carries.
+    /// The constraints that some values have for every size, in a kernel whose loops may be unfinished. A value that is
+    /// computed from a carried tile has none.
     pub(crate) fn of_each(
         kernel: &Kernel,
         values: impl IntoIterator<Item = Value>,
@@ -154,7 +154,7 @@ impl Validity {
         }
     }
 
-    /// Walks the body until what is carried no longer grows.
+    /// Repeats the body until the constraints of carried values no longer grow.
     fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) {
         let params = kernel.blocks[body].params.get(1..).unwrap_or_default();
         let mut carried: Vec<Vec<Constraint>> = inits.iter().map(|&v| self.constraints[v].clone()).collect();
@@ -254,7 +254,7 @@ impl Validity {
     }
 }
 
-/// True if two integer scalars, seen from one place, are the same number: one value, or one formula of such values.
+/// True if two integer scalars are the same number when read at one place: one value, or one formula of such values.
 pub fn same_number(kernel: &Kernel, v: Value, w: Value) -> bool {
     let (mut open, mut seen) = (vec![(v, w)], BTreeSet::new());
     // All pairs must be the same, so each is looked at once, however deep the formulas are.
@@ -289,7 +289,7 @@ pub fn same_number(kernel: &Kernel, v: Value, w: Value) -> bool {
     true
 }
 
-/// True if two slices, seen from one place, pick the same elements.
+/// True if two slices pick the same elements when read at one place.
 pub fn same_slice(kernel: &Kernel, a: Slice, b: Slice) -> bool {
     let same = |v: Value, w: Value| same_number(kernel, v, w);
     match (a, b) {
@@ -300,7 +300,7 @@ pub fn same_slice(kernel: &Kernel, a: Slice, b: Slice) -> bool {
     }
 }
 
-/// True if a constraint depends on what a loop's body defines; a constant is no matter of the place it is written in.
+/// True if a constraint depends on a value of a loop's body. A constant does not, wherever it is written.
 pub(crate) fn depends_on(kernel: &Kernel, c: &Constraint, body: Block) -> bool {
     let Some(v) = c.coordinate() else { return false };
     let inside = match kernel.values[v].def {
@@ -311,7 +311,7 @@ pub(crate) fn depends_on(kernel: &Kernel, c: &Constraint, body: Block) -> bool {
     inside && constant(kernel, v).is_none()
 }
 
-/// What a loop's body gives to the next iteration.
+/// The values that a loop's body gives to the next iteration.
 pub fn yields(kernel: &Kernel, body: Block) -> &[Value] {
     match kernel.blocks[body].insts.last().map(|&i| &kernel.insts[i]) {
         Some(Op::Yield(values)) => values,

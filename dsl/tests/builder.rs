@@ -1,4 +1,4 @@
-//! Mistakes that only code which calls the builder can make: facts that do not fit the signature.
+//! Mistakes that only callers of the builder can make: facts that do not fit the signature.
 
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
 use atlas_dsl::ir::{Access, Loc};

@@ -1,9 +1,8 @@
-//! Runs every `.tile` file of `tests/cases/tile`: it reads, verifies and prints, or has the errors it says.
+//! Runs every `.tile` file of `tests/cases/tile`: it parses, verifies and prints, or has the errors that its marks name.
 //!
-//! `// error[ATL204]: some words` on a line expects an error of that code on that line, with these
-//! words in its message; several may stand behind one another. An error without a known line is
-//! expected on the line of `kernel`. A file without expectations must verify and print to a text
-//! that reads back as the same kernel.
+//! `// error[ATL204]: some words` on a line expects an error of that code on that line, with these words in its message;
+//! several may follow one another. An error without a known line is expected on the line of `kernel`. A file without
+//! expectations must verify and print to a text that reads back as the same kernel.
 
 use atlas_dsl::{Diagnostics, parse_kernel, same_kernel, verify};
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ fn expectations(source: &str) -> Vec<Expectation> {
     all
 }
 
-/// What is wrong with one file; nothing if it does what it says.
+/// What is wrong with one file; `None` if it behaves as its marks say.
 fn check(source: &str) -> Result<(), String> {
     let outcome = parse_kernel(source).and_then(verify);
     let mut wanted = expectations(source);

@@ -1,4 +1,4 @@
-//! What `fold` says of constants, against the interpreter: an exact answer is its answer, a finite one is finite.
+//! `fold` against the interpreter: an exact answer equals the interpreter's, and a finite one is finite there.
 
 use atlas_dsl::fold::{self, Known};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
@@ -34,7 +34,7 @@ fn value_of(dtype: DType, b: &[u8]) -> f64 {
     }
 }
 
-/// What the interpreter makes of `%a` and `%b` by `%r = ..`.
+/// The interpreter's result of `%r = ..` for `%a` and `%b`.
 fn interpreted(from: DType, to: DType, body: &str, a: f64, b: f64) -> f64 {
     let text = format!(
         "kernel @map(%x: {from}[N], %w: {from}[N], %y: out {to}[N])

@@ -1,4 +1,4 @@
-//! The text form: what is printed reads back as the same kernel, and no text makes the reader panic.
+//! The text form: printed text reads back as the same kernel, and no text makes the parser panic.
 
 #[path = "text/generate.rs"]
 mod generate;
@@ -14,7 +14,7 @@ fn choices() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(any::<u32>(), 8..200)
 }
 
-/// Verifies what parses; whatever happens is shown without a panic.
+/// Verifies text that parses. No result causes a panic.
 fn digest(text: &str) {
     match parse_kernel(text).and_then(verify) {
         Ok(kernel) => {
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// The properties above speak of every operation only if the generator makes every operation.
+/// The properties above cover every operation only if the generator creates every operation.
 #[test]
 fn the_generator_makes_every_operation() {
     let mut seed = 1u32;

@@ -5,7 +5,7 @@ use atlas_dsl::reach::{Reach, reach};
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{Dim, Kernel, Value, parse_kernel, same_kernel, verify};
 
-/// One element makes no axis, so it has no edge.
+/// A slice of one element gives no axis, so it has no edge.
 fn no_edge(k: &Kernel, slice: Slice, dim: Dim) -> bool {
     matches!(slice, Slice::At(_)) || reach(k, slice, dim) == Reach::Inside
 }
@@ -86,7 +86,7 @@ fn a_loop_index_counts_what_its_bounds_say() {
     }
 }
 
-/// The constraints of the value that is stored: axis, dim, and whether it is of the whole axis.
+/// The constraints of the stored value: axis, dim, and whether it applies to the whole axis.
 fn stored(body: &str) -> Vec<(u8, String, bool)> {
     let k = kernel("N: ?1, D: ?1", body);
     assert!(same_kernel(&k, &parse_kernel(&k.to_string()).unwrap()), "{k}");

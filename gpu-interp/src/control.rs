@@ -1,4 +1,4 @@
-//! Roles as coroutines: bodies, loops and branches as a stack of frames, and who runs next.
+//! Roles as coroutines: bodies, loops and branches are a stack of frames. This file also decides which role runs next.
 
 use crate::cta::{Cta, Frame, Held, Kind, Manner, Order, Share};
 use crate::evaluate::Launch;
@@ -11,10 +11,10 @@ use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel};
 use atlas_dsl::ir::GridExtent;
 use std::rc::Rc;
 
-/// Instructions of one role and program; the longest take a thousandth.
+/// The most instructions of one role and program. The longest kernels need a thousandth of that.
 const BUDGET: u32 = 1 << 20;
 
-/// Runs every program of a kernel. `tensors` has one for each parameter that is no scalar.
+/// Runs every program of a kernel. `tensors` has one tensor for each parameter that is not a scalar.
 ///
 /// # Errors
 /// The first fault that an instruction commits.
@@ -106,7 +106,7 @@ impl Cta<'_> {
         }
     }
 
-    /// Executes an instruction; one that does not go on is tried again.
+    /// Executes an instruction. One that has to wait is tried again.
     fn step(&mut self, r: usize, inst: Inst) -> Result<(), Stop> {
         self.roles[r].steps += 1;
         if self.roles[r].steps > BUDGET {

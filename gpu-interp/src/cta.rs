@@ -7,34 +7,34 @@ use crate::tile::Tile;
 use atlas_codegen::gpu::{Block, Inst, Kernel, Role, RoleData, SharedRef, Value};
 use std::rc::Rc;
 
-/// When a copy brings what it copies.
+/// When the data of a copy arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landing {
-    /// As it is issued; a product in flight, too, reads its operands then.
+    /// When the copy is issued. A product in flight also reads its operands then.
     AtOnce,
-    /// When it is waited for.
+    /// When the copy is waited for.
     AtTheWait,
 }
 
-/// Which role goes on, of those that can.
+/// Which of the roles that can continue runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Each in turn.
     Fair,
-    /// The first one for as long as it can.
+    /// The first one, as long as it can.
     FirstRole,
-    /// The last one for as long as it can.
+    /// The last one, as long as it can.
     LastRole,
 }
 
 /// How a kernel is executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// When copies land.
+    /// When copies arrive.
     pub landing: Landing,
-    /// Which role goes on.
+    /// Which role runs next.
     pub order: Order,
-    /// True if a `wait` of a ring waits for its copies too: nothing else does before `insert_barriers`.
+    /// True if a `wait` of a ring also waits for its copies, as it has to before `insert_barriers`.
     pub waits_for_copies: bool,
 }
 
@@ -48,25 +48,25 @@ pub(crate) enum Side {
 /// A product that was started.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
-    /// How many products its role had started before.
+    /// The number of products that its role had started before.
     pub(crate) number: u64,
     pub(crate) inst: Inst,
     pub(crate) sides: [Side; 2],
     pub(crate) acc: Option<Rc<Tile>>,
-    /// The sum, if the operands were read as it was started.
+    /// The sum, if the operands were read when it was started.
     pub(crate) done: Option<Rc<Tile>>,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Held {
     Tile(Rc<Tile>),
-    /// What nobody may read before `wait.mma`.
+    /// A result that must not be read before `wait.mma`.
     Flight(Rc<Flight>),
     Token(Token),
 }
 
-/// What a block is the body of.
+/// The owner of a block.
 pub(crate) enum Kind {
     /// The body of a role.
     Once,
@@ -77,11 +77,11 @@ pub(crate) enum Kind {
         index: i64,
         hi: i64,
     },
-    /// The programs of a CTA, and how many of them are done.
+    /// The programs of a CTA, and the number of those that are done.
     Programs(usize),
 }
 
-/// A block that a role is in, and the next instruction there.
+/// A block that a role executes, and the next instruction there.
 pub(crate) struct Frame {
     pub(crate) block: Block,
     pub(crate) at: usize,
@@ -94,13 +94,13 @@ pub(crate) struct Running {
     pub(crate) frames: Vec<Frame>,
     values: Vec<Option<Held>>,
     pub(crate) groups: Groups,
-    /// Products that it started.
+    /// The products that it started.
     pub(crate) products: u64,
-    /// Instructions that it executed.
+    /// The number of instructions that it executed.
     pub(crate) steps: u32,
 }
 
-/// What of a launch a CTA has.
+/// A CTA's share of a launch.
 pub(crate) struct Share {
     /// Its number.
     pub(crate) number: usize,
@@ -123,7 +123,7 @@ pub(crate) struct Cta<'a> {
 }
 
 impl<'a> Cta<'a> {
-    /// A CTA that is about to run, once per program that it has.
+    /// A CTA before it runs, once for each of its programs.
     pub(crate) fn new(
         k: &'a Kernel,
         launch: &'a Launch,
@@ -150,7 +150,7 @@ impl<'a> Cta<'a> {
         cta
     }
 
-    /// A tile has the type of its value.
+    /// Checks that a tile has the type of its value.
     pub(crate) fn check_type(&self, v: Value, held: &Held) -> Result<(), String> {
         let ty = &self.k.values[v].ty;
         match (ty.tile(), held) {

@@ -1,4 +1,4 @@
-//! Operations that compute a tile of tiles and have no other effect.
+//! Operations that compute a tile from tiles and have no other effect.
 
 use crate::tile::{Arithmetic, Tile, count, next, steps};
 use atlas_codegen::gpu::{Kernel, Op, Type, UnsignedOp, Value};
@@ -9,10 +9,10 @@ use atlas_dsl::op::ReduceOp;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A value of a role by its number.
+/// Reads a value of a role by its number.
 type Read<'a> = &'a dyn Fn(Value) -> Result<Rc<Tile>, String>;
 
-/// What a kernel is told when it is launched.
+/// The arguments of a launch.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// How floats are computed.
@@ -23,7 +23,7 @@ pub struct Launch {
     pub scalars: Vec<Option<u64>>,
 }
 
-/// The result of an operation; `None` if it is not one of these.
+/// The result of an operation; `None` if the operation is not handled here.
 pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile: Read<'_>) -> Evaluated {
     let Some((dtype, layout)) = result.tile() else { return Ok(None) };
     let a = launch.arithmetic;
@@ -114,7 +114,7 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
     }))
 }
 
-/// What an operation gives.
+/// The result of an operation.
 pub(crate) type Evaluated = Result<Option<Tile>, String>;
 
 fn broadcast(x: &Tile, shape: &[u32]) -> Result<Tile, String> {
@@ -141,7 +141,8 @@ pub(crate) fn refill(x: &Tile, neutral: u64, valid: &[(u8, Range<i64>)]) -> Tile
     out
 }
 
-/// A reduction within each warp. Where warps share the axes, a trailing axis of the result numbers what each of them has.
+/// A reduction within each warp. If several warps share the axes, a trailing axis of the result numbers the warps' partial
+/// results.
 fn reduce(
     a: Arithmetic,
     op: ReduceOp,
@@ -166,7 +167,7 @@ fn reduce(
     Ok(Tile { dtype: x.dtype, shape: result.shape.clone(), data })
 }
 
-/// The number along the trailing axis that each element of the source is reduced to; nothing where there is no such axis.
+/// The index along the trailing axis to which each element of the source is reduced; empty if there is no such axis.
 fn parts(axes: &[u8], source: &Fragment, result: &Fragment) -> Result<Vec<u32>, String> {
     let rank = source.shape.len();
     if result.shape.len() == rank {

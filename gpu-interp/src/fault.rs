@@ -1,4 +1,4 @@
-//! What a kernel does wrong while it is executed: the instruction, where it stands, and why it may not do that.
+//! A fault of a kernel during execution: the instruction, its location, and the rule that it breaks.
 
 use atlas_codegen::gpu::{Block, Inst, Kernel, Op};
 use atlas_dsl::ir::Loc;
@@ -10,16 +10,16 @@ use std::fmt;
 pub struct Fault {
     /// What is wrong.
     message: String,
-    /// The instruction as the text form has it, and its place in the user's source.
+    /// The instruction in the text form, and its location in the user's source.
     at: Option<(String, Loc)>,
     /// The role that executed it.
     role: String,
-    /// The coordinates of the program, or the number of the CTA where the kernel computes them.
+    /// The coordinates of the program, or the number of the CTA if the kernel computes them.
     program: Vec<i64>,
 }
 
 impl Fault {
-    /// A fault of an instruction, while some program ran.
+    /// A fault of an instruction during some program.
     pub(crate) fn at(k: &Kernel, inst: Inst, role: &str, program: &[i64], message: String) -> Fault {
         let text = texts(k).remove(&inst).unwrap_or_else(|| format!("{:?}", k.insts[inst]));
         Fault { message, at: Some((text, k.locs[inst])), role: role.to_owned(), program: program.to_vec() }
@@ -27,7 +27,7 @@ impl Fault {
 }
 
 impl From<String> for Fault {
-    /// A fault that no instruction commits.
+    /// A fault that belongs to no instruction.
     fn from(message: String) -> Fault {
         Fault { message, at: None, role: String::new(), program: Vec::new() }
     }

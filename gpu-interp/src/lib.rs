@@ -1,24 +1,24 @@
-//! Executes GPU IR on whole tiles, so that tests can compare what a pass leaves of a kernel with the interpreter.
+//! Executes GPU IR on whole tiles, so that tests can compare a kernel after each pass with the interpreter of Tile IR.
 //!
-//! A tile is a dense array of elements by logical coordinates: which thread holds what changes nothing, and threads are not
-//! executed. What passes may get wrong is executed: which elements a tile has, in which order bodies run, what a slot of a
-//! ring holds and when, what lies in shared memory. A breach of a protocol is a fault that names its instruction, not a
-//! wrong number. Barriers are no part of it; the simulator of PTX finds those that are missing. Nor is what pads a
-//! fragment: it is taken for 0 where it is stored, and where a product reads it.
+//! A tile is a dense array of elements by logical coordinates. Threads are not executed, so the distribution of elements over
+//! threads does not matter. Everything else that a pass may get wrong is executed: the elements of a tile, the order of bodies,
+//! the content of a ring's slot over time, the content of shared memory. A violation of a protocol is a fault that names the
+//! instruction, and not a wrong number. Barriers are ignored; the simulator of PTX finds missing ones. The padding of fragments
+//! is ignored too: it counts as 0 where it is stored and where a product reads it.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `tile` | tiles, and the two arithmetics in which floats are computed |
-//! | `evaluate` | operations that make a tile of tiles |
+//! | `evaluate` | operations that compute a tile from tiles |
 //! | `memory` | tensors and shared buffers |
-//! | `rings` | slots, and copies on their way |
+//! | `rings` | slots, and copies in flight |
 //! | `cta` | a CTA while it runs: the values of its roles |
 //! | `operations` | operations with an effect |
 //! | `control` | roles as coroutines: bodies, loops, branches |
-//! | `fault` | what an execution does wrong, and where |
+//! | `fault` | faults and their locations |
 //!
-//! An operation that it does not know is a fault. A new one that computes a tile is an arm in `evaluate`, any other one an
-//! arm in `operations`.
+//! An unknown operation is a fault. A new operation that computes a tile needs an arm in `evaluate`; any other one needs an arm
+//! in `operations`.
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,11 +1,11 @@
-//! Tensors, and the shared buffers of a CTA. What lies in shared memory is known element by element: what nothing wrote,
-//! and what a write to other bytes of the same place ruined, cannot be read.
+//! Tensors, and the shared buffers of a CTA. Shared memory is tracked element by element. An element cannot be read if nothing
+//! wrote it, or if a write to another buffer overwrote its bytes.
 
 use crate::tile::{Tile, count, next, steps};
 use atlas_codegen::gpu::{Buffer, Kernel};
 use atlas_dsl::DType;
 
-/// A tensor by its coordinates; where its elements lie in memory changes nothing here.
+/// A tensor by its coordinates. Its addresses in memory do not matter here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// Element type.
@@ -16,7 +16,7 @@ pub struct Tensor {
     pub data: Vec<u64>,
 }
 
-/// What a slice cuts out of a dim.
+/// The part of a dim that a slice selects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// The first element, which may lie outside the dim.
@@ -26,13 +26,13 @@ pub(crate) struct Cut {
     pub(crate) kept: bool,
 }
 
-/// The extents of the tile that cuts make.
+/// The extents of the tile that cuts select.
 pub(crate) fn shape(cuts: &[Cut]) -> Vec<u32> {
     cuts.iter().filter(|c| c.kept).map(|c| c.len).collect()
 }
 
 impl Tensor {
-    /// Calls `f` on the places in the tensor of a tile's elements in their order; `None` outside the tensor.
+    /// Calls `f` on the position in the tensor of each element of a tile, in order; `None` outside the tensor.
     fn walk(&self, cuts: &[Cut], mut f: impl FnMut(Option<usize>)) {
         let lens: Vec<u32> = cuts.iter().map(|c| c.len).collect();
         let Some((&inner, outer)) = lens.split_last() else { return f(Some(0)) };
@@ -59,7 +59,7 @@ impl Tensor {
         Tile { dtype: self.dtype, shape, data }
     }
 
-    /// Writes a tile; what lies outside the tensor is dropped.
+    /// Writes a tile. Elements outside the tensor are dropped.
     pub(crate) fn store(&mut self, cuts: &[Cut], tile: &Tile) {
         let mut places = Vec::with_capacity(tile.data.len());
         self.walk(cuts, |at| places.push(at));
@@ -82,24 +82,24 @@ pub(crate) struct StageRect {
     pub(crate) cols: u32,
 }
 
-/// A buffer: its elements by stage, row and column, where anything wrote them.
+/// A buffer: its elements by stage, row and column, as far as they were written.
 #[derive(Clone, Debug)]
 struct Cells {
     rows: u32,
     cols: u32,
     data: Vec<Option<u64>>,
-    /// Copies on their way to each stage.
+    /// The number of copies in flight to each stage.
     pending: Vec<u32>,
 }
 
-/// Bytes that no swizzle takes apart, and that no two buffers share unless they overlap.
+/// Bytes that no swizzle splits, and that no two buffers share unless they overlap.
 const CHUNK: u32 = 16;
 
 /// The shared memory of a CTA.
 pub(crate) struct Shared<'k> {
     k: &'k Kernel,
     cells: Vec<Cells>,
-    /// Which buffer wrote each chunk last, once buffers have offsets.
+    /// The buffer that wrote each chunk last, once buffers have offsets.
     owners: Vec<Option<Buffer>>,
 }
 
@@ -120,13 +120,13 @@ impl<'k> Shared<'k> {
         StageRect { buffer, stage, row: 0, col: 0, rows, cols }
     }
 
-    /// Counts a copy that begins, or ends, its way to a stage.
+    /// Counts a copy to a stage that begins or ends.
     pub(crate) fn on_its_way(&mut self, buffer: Buffer, stage: u32, begins: bool) {
         let pending = &mut self.cells[buffer.as_u32() as usize].pending[stage as usize];
         *pending = if begins { *pending + 1 } else { pending.saturating_sub(1) };
     }
 
-    /// True if a copy is on its way to a stage.
+    /// True if a copy to a stage is in flight.
     pub(crate) fn awaits(&self, buffer: Buffer, stage: u32) -> bool {
         self.cells[buffer.as_u32() as usize].pending.get(stage as usize).is_some_and(|&n| n > 0)
     }
@@ -149,7 +149,7 @@ impl<'k> Shared<'k> {
         ((p.stage * cells.rows + row) * cells.cols + col) as usize
     }
 
-    /// The elements of a row of a place, from a column on, that lie in one chunk, and its number; each chunk of the place.
+    /// The chunks of each row of a rectangle: the chunk's number and the elements in it.
     fn chunks(&self, p: StageRect) -> Vec<(u32, u32, u32, usize)> {
         let data = &self.k.buffers[p.buffer];
         let (Some(offset), bytes) = (data.offset, data.dtype.bytes()) else { return Vec::new() };
@@ -197,7 +197,7 @@ impl<'k> Shared<'k> {
         Ok(data)
     }
 
-    /// Writes a rectangle, row by row; `None` leaves what cannot be read.
+    /// Writes a rectangle, row by row. `None` marks an element that cannot be read.
     pub(crate) fn write(&mut self, p: StageRect, data: impl Fn(u32, u32) -> Option<u64>) -> Result<(), String> {
         self.check(p)?;
         self.claim(p);
@@ -211,7 +211,7 @@ impl<'k> Shared<'k> {
         Ok(())
     }
 
-    /// Takes the chunks of a rectangle; what the buffer held in chunks that another one wrote since is gone.
+    /// Takes over the chunks of a rectangle. Elements of the buffer in chunks that another buffer wrote since are lost.
     fn claim(&mut self, p: StageRect) {
         for (row, from, to, chunk) in self.chunks(p) {
             let Some(owner) = self.owners.get_mut(chunk) else { continue };
@@ -223,7 +223,7 @@ impl<'k> Shared<'k> {
     }
 }
 
-/// A tile as rows and columns: all axes but the last are rows.
+/// A tile as rows and columns: all axes but the last count as rows.
 pub(crate) fn matrix(shape: &[u32]) -> (u32, u32) {
     match shape.split_last() {
         Some((&cols, outer)) => (count(outer) as u32, cols),

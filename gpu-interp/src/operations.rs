@@ -1,4 +1,4 @@
-//! Operations with an effect, or that another instruction has to wait for: memory, rings, products, control.
+//! Operations with an effect or with a completion that is waited for: memory, rings, products, control.
 
 use crate::cta::{Cta, Flight, Held, Landing, Side};
 use crate::evaluate::{evaluate, refill};
@@ -15,7 +15,7 @@ use atlas_dsl::{Dim, Param};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Where control goes behind an instruction.
+/// Where control continues after an instruction.
 pub(crate) enum Next {
     /// To the next one, with these results.
     On(Vec<Held>),
@@ -127,7 +127,7 @@ impl Cta<'_> {
         tensor.ok_or_else(|| format!("{param} is no tensor"))
     }
 
-    /// What slices cut out of a tensor.
+    /// The part of a tensor that slices select.
     fn cuts(&self, r: usize, param: Param, slices: &[Slice]) -> Result<Vec<Cut>, String> {
         let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
             return Err(format!("{param} is no tensor"));
@@ -135,7 +135,7 @@ impl Cta<'_> {
         slices.iter().zip(dims).map(|(slice, &dim)| self.cut(r, slice, dim)).collect()
     }
 
-    /// What a slice cuts out of a dim. What it says of its reach has to hold.
+    /// The part of a dim that a slice selects. Fails if the slice's claim about its reach is false.
     fn cut(&self, r: usize, slice: &Slice, dim: Dim) -> Result<Cut, String> {
         let size = self.launch.dims[dim.as_u32() as usize] as i64;
         let name = &self.k.dims[dim].name;
@@ -181,7 +181,7 @@ impl Cta<'_> {
 
     // ----- shared memory -----
 
-    /// The stage that a reference means, by a token that gives the right to `write` it, or to read it.
+    /// The stage that a reference names by a token, which has to give the right to write it (`write`) or to read it.
     fn stage(&mut self, at: &SharedRef, token: Option<Token>, write: bool) -> Result<u32, String> {
         let Some(token) = token else {
             return match self.k.buffers[at.buffer].stages {
@@ -201,7 +201,7 @@ impl Cta<'_> {
         at.token.map(|v| self.token(r, v)).transpose()
     }
 
-    /// The rectangle of a tile of so many rows and columns.
+    /// The rectangle of a tile with these rows and columns.
     fn place(at: &SharedRef, stage: u32, (rows, cols): (u32, u32)) -> StageRect {
         let (rows, cols) = if at.transposed { (cols, rows) } else { (rows, cols) };
         StageRect { buffer: at.buffer, stage, row: at.origin.0, col: at.origin.1, rows, cols }
@@ -218,7 +218,7 @@ impl Cta<'_> {
         Ok(if at.transposed { transposed(&data, (place.rows, place.cols)) } else { data })
     }
 
-    /// Stores a tile. Its layout's padding goes along as far as it fits, and is taken for 0.
+    /// Stores a tile. The padding of its layout is stored too, as far as it fits, and counts as 0.
     fn store(&mut self, r: usize, inst: Inst, to: &SharedRef, value: Value) -> Result<(), String> {
         let tile = self.tile(r, value)?;
         let token = self.token_of(r, to)?;
@@ -241,7 +241,7 @@ impl Cta<'_> {
         self.shared.write(place, |row, col| Some(data[(row * place.cols + col) as usize]))
     }
 
-    /// Starts a copy. Around the tile it fills the stage with zeros.
+    /// Starts a copy. It fills the stage with zeros around the tile.
     fn copy(&mut self, r: usize, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> Result<(), String> {
         let cuts = self.cuts(r, param, slices)?;
         let extents = matrix(&shape(&cuts));
@@ -266,7 +266,7 @@ impl Cta<'_> {
         Ok(())
     }
 
-    /// Brings what a copy copies.
+    /// Delivers the data of a copy.
     fn land(&mut self, copy: &Flying) -> Result<(), String> {
         let tile = self.tensor(copy.param)?.load(&copy.cuts);
         let to = copy.to;
@@ -331,7 +331,7 @@ impl Cta<'_> {
         Ok(Next::On(token.map(Held::Token).into_iter().collect()))
     }
 
-    /// Lets the copies to a slot land, of whatever role; or, where other instructions wait for copies, checks that they did.
+    /// Delivers the copies to a slot, of any role. If other instructions wait for copies, checks that they have arrived.
     fn wait_for_copies(&mut self, ring: Ring, slot: u32) -> Result<(), String> {
         let data = &self.k.rings[ring];
         if self.manner.waits_for_copies || data.tx_bytes > 0 {
@@ -382,7 +382,7 @@ impl Cta<'_> {
         Ok(Next::On(vec![Held::Tile(sum)]))
     }
 
-    /// `acc + a · b`. Along K the operands are read up to whole steps of the instruction, as it does.
+    /// `acc + a · b`. Along K, the operands are read in whole steps of the instruction, as the instruction does.
     fn product(&mut self, flight: &Flight) -> Result<Tile, String> {
         let Op::Mma { atom, shape: (m, n, depth), .. } = self.k.insts[flight.inst] else {
             return Err("no product".to_owned());
@@ -400,7 +400,7 @@ impl Cta<'_> {
         Ok(Tile { dtype: info.accumulator, shape: vec![m, n], data })
     }
 
-    /// An operand with its K axis, the columns of the left one, padded. What pads a fragment is 0.
+    /// An operand with its K axis padded (the columns of the left operand). The padding of a fragment is 0.
     fn side(&mut self, side: &Side, (rows, cols): (u32, u32), padded: u32, left: bool) -> Result<Vec<u64>, String> {
         let (data, held) = match side {
             Side::Tile(tile) => (tile.data.clone(), (rows, cols)),

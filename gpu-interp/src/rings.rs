@@ -1,16 +1,17 @@
-//! Rings: the state of each slot, and copies on their way in groups. What breaks the protocol is a fault, not a wrong number.
+//! Rings: the state of each slot, and copies in flight, in groups. A violation of the protocol is a fault, and not a wrong
+//! number.
 
 use crate::memory::{Cut, StageRect};
 use atlas_codegen::gpu::{At, Buffer, Kernel, Op, Ring, Role};
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
-/// What a role may do with a slot, until it is handed out again.
+/// The right that a role has to a slot, until the slot is given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) ring: Ring,
     pub(crate) slot: u32,
-    /// How often the slot had been acquired.
+    /// The number of times that the slot had been acquired.
     generation: u32,
     /// True if it was waited for, false if it was acquired.
     pub(crate) awaited: bool,
@@ -27,14 +28,14 @@ enum State {
 struct Slot {
     state: State,
     generation: u32,
-    /// The iteration that it was acquired for, where that was by number.
+    /// The iteration for which it was acquired, if that was by number.
     iteration: Option<i64>,
     /// The roles that waited for it, and those that released it.
     awaited: BTreeSet<Role>,
     released: BTreeSet<Role>,
 }
 
-/// Why an instruction does not go on: it breaks the protocol, or it has to wait for another role.
+/// Why an instruction does not continue: it breaks the protocol, or it has to wait for another role.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Fault(String),
@@ -50,9 +51,10 @@ impl From<String> for Stop {
 /// The slots of all rings.
 pub(crate) struct Rings {
     slots: Vec<Vec<Slot>>,
-    /// Commits of each ring that ended no filling, and that nothing waited for yet.
+    /// Commits of each ring that ended no filling and that nothing waited for yet.
     empty: Vec<u32>,
-    /// Whether any role waits for slots of each ring. The copy engine alone reads the others, and is done at the commit.
+    /// True for each ring if some role waits for its slots. The others are read by the copy engine only, and are done at the
+    /// commit.
     has_readers: Vec<bool>,
 }
 
@@ -79,7 +81,7 @@ impl Rings {
         &mut self.slots[ring.as_u32() as usize][slot as usize]
     }
 
-    /// The slot that is meant, and its iteration where that is said.
+    /// The slot that is named, and its iteration if that is given.
     fn find(&self, ring: Ring, at: At, n: i64) -> Result<(u32, Option<i64>), String> {
         let stages = self.slots[ring.as_u32() as usize].len() as i64;
         match at {
@@ -90,7 +92,7 @@ impl Rings {
         }
     }
 
-    /// The right to fill a slot, which has to be free.
+    /// Gives the right to fill a slot, which has to be free.
     pub(crate) fn acquire(&mut self, ring: Ring, at: At, n: i64) -> Result<Token, Stop> {
         let (slot, iteration) = self.find(ring, at, n)?;
         let s = self.slot(ring, slot);
@@ -107,7 +109,7 @@ impl Rings {
         Ok(Token { ring, slot, generation: s.generation, awaited: false })
     }
 
-    /// Ends the filling of a token's slot, or of the one of a ring that is being filled. An empty commit ends none.
+    /// Ends the filling of a token's slot, or of the slot of a ring that is being filled. An empty commit ends none.
     pub(crate) fn commit(&mut self, ring: Ring, token: Option<Token>) -> Result<(), String> {
         if let Some(token) = token {
             self.writable(token)?;
@@ -128,7 +130,7 @@ impl Rings {
         Ok(())
     }
 
-    /// The right to read a slot, which has to be filled; or none, where an empty commit stands for its filling.
+    /// Gives the right to read a slot, which has to be filled. Gives none if an empty commit stands for its filling.
     pub(crate) fn wait(&mut self, ring: Ring, at: At, n: i64, role: Role) -> Result<Token, Stop> {
         let (slot, iteration) = self.find(ring, at, n)?;
         let empty = &mut self.empty[ring.as_u32() as usize];
@@ -150,7 +152,7 @@ impl Rings {
         Ok(Token { ring, slot, generation: s.generation, awaited: true })
     }
 
-    /// Ends the reading of a slot by a role; it is free when all that waited for it are done.
+    /// Ends the reading of a slot by a role. The slot is free when all roles that waited for it are done.
     pub(crate) fn release(&mut self, token: Token, role: Role) -> Result<(), String> {
         self.readable(token)?;
         let s = self.slot(token.ring, token.slot);
@@ -188,13 +190,13 @@ impl Rings {
     }
 }
 
-/// A copy that was issued and is not waited for.
+/// A copy that was issued and not yet waited for.
 #[derive(Clone, Debug)]
 pub(crate) struct Flying {
     pub(crate) param: Param,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) to: StageRect,
-    /// What the copy brings, if it landed at once.
+    /// The data of the copy, as if it had arrived at once.
     pub(crate) landed: bool,
 }
 
@@ -214,13 +216,13 @@ impl Groups {
         self.closed.push(std::mem::take(&mut self.open));
     }
 
-    /// The copies of all groups but the youngest so many, which are then done.
+    /// Removes and returns the copies of all groups except the `pending` newest.
     pub(crate) fn wait(&mut self, pending: u32) -> Vec<Flying> {
         let done = self.closed.len().saturating_sub(pending as usize);
         self.closed.drain(..done).flatten().collect()
     }
 
-    /// The copies to a stage of some buffers, of whatever group, which are then done.
+    /// Removes and returns the copies to a stage of some buffers, of any group.
     pub(crate) fn wait_for(&mut self, buffers: &[Buffer], stage: u32) -> Vec<Flying> {
         let mut done = Vec::new();
         for group in self.closed.iter_mut() {

@@ -4,17 +4,17 @@ use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 use atlas_dsl::rounding::{to_bf16, to_f16};
 
-/// How floats are computed, and what the bits of an element are. Integers and truth values are those of an i64 in both.
+/// How floats are computed, and what the bits of an element mean. Integers and truth values are those of an i64 in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Elements of the finite ring of the interpreter: two residues modulo 2^16, the low one of 16-bit floats being 0. The
-    /// bits are those of an f32; of a 16-bit float they lie in the upper half.
+    /// Elements of the interpreter's finite ring: two residues modulo 2^16. The low one is 0 for 16-bit floats. The bits are
+    /// those of an f32; for a 16-bit float they are in the upper half.
     Ring,
-    /// Numbers of f64 without any rounding, for kernels that mean nothing in the ring. The bits are those of an f64.
+    /// f64 without any rounding, for kernels that have no meaning in the ring. The bits are those of an f64.
     Real,
 }
 
-/// A tile. An element is the bits of an i64, of a residue pair, or of an f64, by its type and the arithmetic.
+/// A tile. An element holds the bits of an i64, of a residue pair or of an f64, depending on its type and the arithmetic.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tile {
     pub(crate) dtype: DType,
@@ -27,12 +27,12 @@ pub(crate) struct Tile {
 type One = Box<dyn Fn(u64) -> u64>;
 type Two = Box<dyn Fn(u64, u64) -> u64>;
 
-/// Elements of a tile of some extents.
+/// The number of elements of a tile with these extents.
 pub(crate) fn count(shape: &[u32]) -> usize {
     shape.iter().map(|&e| e as usize).product()
 }
 
-/// Elements from one element of each axis to its next, row-major.
+/// The strides of a row-major tile: the elements between neighbours along each axis.
 pub(crate) fn steps(shape: &[u32]) -> Vec<usize> {
     (0..shape.len()).map(|axis| count(&shape[axis + 1..])).collect()
 }
@@ -43,7 +43,7 @@ impl Tile {
         Tile { dtype: DType::I32, shape: Vec::new(), data: vec![i64::from(x as i32) as u64] }
     }
 
-    /// A tile whose elements are computed from those of a tile of the same extents.
+    /// A tile computed element by element from a tile of the same extents.
     pub(crate) fn map(&self, dtype: DType, f: impl Fn(u64) -> u64) -> Tile {
         Tile { dtype, shape: self.shape.clone(), data: self.data.iter().map(|&x| f(x)).collect() }
     }
@@ -58,12 +58,12 @@ impl Tile {
         Ok(Tile { dtype, shape: self.shape.clone(), data })
     }
 
-    /// A tile made of elements of this one, found by coordinates.
+    /// A tile of elements of this one, found by coordinates.
     pub(crate) fn gather(&self, shape: &[u32], from: impl Fn(&[u32]) -> usize) -> Tile {
         self.gather_or(0, shape, |at| Some(from(at)))
     }
 
-    /// The same with another element where there is none.
+    /// The same, with another element where there is none.
     pub(crate) fn gather_or(&self, other: u64, shape: &[u32], from: impl Fn(&[u32]) -> Option<usize>) -> Tile {
         let mut data = Vec::with_capacity(count(shape));
         let mut at = vec![0; shape.len()];
@@ -86,7 +86,7 @@ pub(crate) fn next(at: &mut [u32], shape: &[u32]) {
     }
 }
 
-/// Each residue by itself.
+/// Applies a function to each residue.
 fn each(a: u64, b: u64, f: fn(u16, u16) -> u16) -> u64 {
     let part = |shift: u32| u64::from(f((a >> shift) as u16, (b >> shift) as u16)) << shift;
     part(16) | part(0)
@@ -100,24 +100,24 @@ fn int(dtype: DType, f: impl Fn(i64, i64) -> i64 + 'static) -> Two {
     Box::new(move |a, b| wrapped(dtype, f(a as i64, b as i64)))
 }
 
-/// An integer in its type.
+/// An integer, wrapped to its type.
 fn wrapped(dtype: DType, x: i64) -> u64 {
     if dtype == DType::I32 { i64::from(x as i32) as u64 } else { x as u64 }
 }
 
-/// `x/2 (1 + erf(x / sqrt 2))` with its limit where infinity would meet 0.
+/// `x/2 (1 + erf(x / sqrt 2))`, with its limit where infinity would be multiplied by 0.
 fn gelu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
 }
 
-/// The derivative of [`gelu`], with its limits where infinity would meet 0.
+/// The derivative of [`gelu`], with its limits where infinity would be multiplied by 0.
 fn gelu_slope(x: f64) -> f64 {
     use std::f64::consts::{FRAC_1_SQRT_2, PI};
     let density = (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2) + if density == 0.0 { 0.0 } else { x * density }
 }
 
-/// The larger by `above`; NaN if either is NaN.
+/// The larger by `above`; NaN if either operand is NaN.
 fn extreme(a: f64, b: f64, above: fn(f64, f64) -> bool, of_zeros: fn(f64) -> bool) -> f64 {
     if above(a, b) || a.is_nan() || (a == b && of_zeros(a)) { a } else { b }
 }

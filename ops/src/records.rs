@@ -21,13 +21,16 @@ macro_rules! of_gpu {
 }
 
 of_gpu! { "nvidia-h200":
-    "favor_features" "fourier_features" "fourier_pairs" "fused_descent" "group_norm" "layer_combine" "layer_gate"
-    "layer_norm" "linear_gelu" "mag_forward" "matmul" "memory_errors" "memory_gated_errors" "memory_gated_grads"
-    "memory_input_grad" "memory_read" "memory_read_gated" "memory_weight_grads" "muon_apply" "muon_momentum"
+    "attention" "block_attention" "decode_join" "decode_parts" "favor_features" "fourier_features" "fourier_pairs"
+    "fused_descent" "fused_forward" "fused_optimization" "group_norm" "inverse" "layer_combine" "layer_gate"
+    "layer_norm" "lerp_forward" "lerp_gate" "linear_gelu" "log_sum_exp" "mag_forward" "matmul" "memory_errors"
+    "memory_gated_errors" "memory_gated_grads" "memory_input_grad" "memory_read" "memory_read_gated"
+    "memory_read_normed" "memory_weight_grads" "monomials2" "monomials3" "muon_apply" "muon_momentum"
     "newton_schulz_small" "ns_apply" "ns_gram" "ns_normalise" "ns_product" "ns_squares" "omega_copy_gates"
-    "omega_copy_tokens" "omega_decay_gates" "omega_linear" "omega_mix" "omega_mlp" "omega_token_gates" "poly3"
-    "powers2" "powers3" "rbf_features" "rms_norm" "rotary" "sigmoid_gate" "softmax" "swap_axes" "taylor2_features"
-    "token_losses" "transpose" "window_sum" "window_sum_eights" "window_totals"
+    "omega_copy_tokens" "omega_decay_gates" "omega_linear" "omega_mix" "omega_mlp" "omega_muon_tokens"
+    "omega_pack_tokens" "omega_token_gates" "omega_unpack_gates" "omega_unpack_tokens" "poly3" "powers2" "powers3"
+    "rbf_features" "rms_norm" "rotary" "sigmoid_gate" "silu_gate" "softmax" "swap_axes" "taylor2_features"
+    "token_losses" "transpose" "window_sum" "window_sum_eights" "window_totals" "windowed_attention"
 }
 
 #[cfg(test)]

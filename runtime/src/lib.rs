@@ -6,119 +6,62 @@
 //! memory_read.launch(&device, args!(x, w2, w1, r, &mut y))?;
 //! ```
 //!
-//! | file | holds |
+//! Each room below depends only on those above it, and says in its header what it holds.
+//!
+//! | room | holds |
 //! |---|---|
-//! | `device`, `device_id`, `open` | devices, their names, and how they are opened |
-//! | `driver`, `current`, `stream` | the CUDA driver's functions, streams and events |
-//! | `tensor`, `element`, `storage` | tensors and views, host types, memory |
-//! | `args`, `bind` | the arguments of a launch, and their checks |
-//! | `problem`, `select`, `cost`, `records`, `source` | what a kernel is compiled for, and with which config |
-//! | `roofline` | what a launch takes at the least |
-//! | `bundle`, `class`, `regions` | kernels compiled ahead of time, the problems that they serve, and how these are chosen |
-//! | `compile`, `key`, `store`, `evict`, `image_file` | compiled kernels, by name, in memory and on disk |
-//! | `plans`, `kernel` | what a device keeps: plans, loaded kernels, refusals |
-//! | `plan`, `resolve`, `launch` | what a launch does, resolved once; the launch itself |
-//! | `chain` | several kernels, launched one after the other on tensors that they share by name |
-//! | `cpu`, `host`, `oracle` | launches in the interpreter: natively, of a GPU's tensors, and in f64 |
-//! | `sizes` | what a program launches, recorded |
-//! | `raw`, `trusted` | PTX of any origin and bytes, for tools; PTX that Atlas made |
-//! | `tile_launch` | a kernel in Tile IR on a GPU, on plain bytes |
-//! | `virtual_gpu` | a GPU that this process plays |
-//! | `sim`, `sim_fault`, `forms` | the simulator as one, and the faults that it finds (feature `sim`) |
-//! | `error`, `launch_error` | what goes wrong, and the mend |
+//! | `error` | what goes wrong, and what to do about it |
+//! | `files` | files written whole and read with a bound |
+//! | `compile` | what a kernel is compiled for; compiled kernels by name, as bytes, in memory and on disk |
+//! | `cost` | the configs of a kernel, lowered once; what each costs, and what a launch takes at the least |
+//! | `records` | what was measured of configs, and which problems a program launches |
+//! | `select` | which config runs a problem |
+//! | `bundle` | kernels compiled ahead of time, and which of them runs which problem |
+//! | `gpu` | the CUDA driver, loaded kernels, and the simulator as a GPU that this process plays |
+//! | `device` | devices, streams, and what a device keeps: plans of launches, loaded kernels, refusals |
+//! | `tensor` | tensors and views, host types, memory |
+//! | `launch` | a launch from its arguments to the queue; several in a chain; PTX and bytes, for tools |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
-mod args;
-mod bind;
 pub mod bundle;
-mod chain;
-mod class;
 mod compile;
 mod cost;
-mod cpu;
-mod current;
 mod device;
-mod device_id;
-mod driver;
-mod element;
-#[macro_use]
 mod error;
-mod config_source;
-mod evict;
-mod explore;
 pub mod files;
-#[cfg(feature = "sim")]
-mod forms;
-mod host;
-pub mod image_file;
-mod kernel;
-mod key;
+mod gpu;
 mod launch;
-mod launch_error;
-mod memory;
-mod open;
-mod oracle;
-mod plan;
-mod plans;
-mod problem;
-mod raw;
 pub mod records;
-mod regions;
-mod resolve;
-mod roofline;
 mod select;
-#[cfg(feature = "sim")]
-mod sim;
-#[cfg(feature = "sim")]
-mod sim_fault;
-pub mod sizes;
-mod space;
-pub mod standard_streams;
-mod storage;
-mod store;
-mod stream;
 mod tensor;
-mod tile_launch;
-pub mod timing;
-pub mod toml_text;
-mod trusted;
-mod virtual_gpu;
 
-pub use args::{Arg, IntoArg};
 pub use atlas_codegen::{Card, KernelImage, Machine, Target};
 #[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
 #[cfg(feature = "sim")]
 pub use atlas_sim::launch::Policy as SimPolicy;
-pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
-pub use chain::{Chain, PreparedChain, Workspace};
-pub use compile::{HAS_COMPILER, build_kernel, kernel_key};
-pub use config_source::ConfigSource;
-pub use cost::{Cost, estimate, programs};
-pub use device::{Device, DeviceStats};
-pub use device_id::DeviceId;
-pub use element::Element;
-pub use error::{CompileFailure, DeviceError, DriverFailure, Result, RuntimeError, TensorError};
+pub use bundle::{Choices, regions};
+pub use compile::{
+    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, HAS_COMPILER, KernelKey, KeyParts, Store, StoreStats,
+    build_kernel, image_file, kernel_key,
+};
+pub use cost::{Cost, Roofline, Unit, estimate, programs, roofline};
+pub use device::{Device, DeviceId, DeviceStats, Event, Stream};
 #[cfg(feature = "sim")]
-pub use forms::FormPrograms;
-pub use kernel::LaunchFacts;
-pub use key::{KernelKey, KeyParts};
-pub use launch::{Launch, PreparedLaunch};
-pub use launch_error::LaunchError;
-pub use memory::DeviceMemory;
-pub use oracle::{OracleOutput, run_f64};
-pub use problem::{alignment, launch_strides, specialize};
-pub use raw::{RawBuffer, RawKernel, RawLaunch, RawParam};
-pub use regions::{Choices, regions};
-pub use roofline::{Roofline, Unit, roofline};
-pub use select::{Candidate, Outcome, Selection, choose, choose_for, choose_given, choose_with, refusal};
+pub use error::SimFault;
+pub use error::{CompileFailure, DeviceError, DriverFailure, LaunchError, Result, RuntimeError, TensorError};
+pub use files::{standard_streams, toml_text};
+pub use gpu::{DeviceMemory, LaunchFacts};
 #[cfg(feature = "sim")]
-pub use sim::{SimAccess, SimOptions, SimRun};
+pub use gpu::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]
-pub use sim_fault::SimFault;
-pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
-pub use stream::{Event, Stream};
-pub use tensor::Tensor;
-pub use tile_launch::{TileArg, launch_tile_ir};
-pub use trusted::CompiledLaunch;
+pub use launch::FormPrograms;
+pub use launch::{
+    Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, MAX_DIM, OracleOutput, PreparedChain,
+    PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose, choose_given,
+    launch_strides, launch_tile_ir, refusal, run_f64, specialize,
+};
+pub use records::sizes;
+pub use select::{Candidate, ConfigSource, Outcome, Selection, choose_for, choose_with};
+pub use tensor::{Element, Tensor, timing};

@@ -1,4 +1,4 @@
-//! Lane-instructions a second, with races looked for: arithmetic alone, a copy through shared memory, a matrix product.
+//! Lane-instructions per second with race detection: pure arithmetic, a copy through shared memory, a matrix product.
 
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::fault::Fault;
@@ -42,7 +42,7 @@ fn arithmetic() -> Case {
     Case { name: "arithmetic", text, grid: 4, block: 128, shared: 0, buffers: vec![], scalars: vec![] }
 }
 
-/// 16 bytes a lane from global to shared memory and on to global memory, 64 times, with nothing else in the loop.
+/// Copies 16 bytes per lane from global to shared memory and back to global memory, 64 times, with nothing else in the loop.
 fn copy() -> Case {
     let body = "
         ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1];
@@ -58,7 +58,7 @@ fn copy() -> Case {
     Case { name: "copy", text, grid: 4, block: 128, shared: 0, buffers: vec![elements; 2], scalars: vec![] }
 }
 
-/// The product of two matrices of 128 x 128 as Atlas compiles it, its loads through a pipeline of `cp.async`.
+/// The product of two matrices of 128 x 128 as Atlas compiles it, with loads through a pipeline of `cp.async`.
 fn product() -> Case {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../snapshots/ptx/sm_80/gemm_tf32.snap");
     let snapshot = std::fs::read_to_string(path).expect("a snapshot");

@@ -1,28 +1,32 @@
-//! What the simulator finds wrong: the kind, the line of PTX, the parties, and words.
+//! A fault that the simulator finds: its kind, the line of PTX, the parties, and a description.
 
 use crate::program::SourceLoc;
 use std::fmt;
 
-/// Kinds of fault, for tests and for tables.
+/// Kinds of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultKind {
-    /// The text does not parse, or says something that the simulator does not know.
+    /// The text does not parse, or uses something that the simulator does not know.
     Syntax,
     /// The launch does not fit the kernel: threads, parameters, shared memory, cluster.
     Launch,
-    /// Two accesses of the same bytes, one a write, unordered.
+    /// Two unordered accesses of the same bytes, of which one is a write.
     Race,
-    /// A generic access and an asynchronous one, ordered but with no `fence.proxy.async` between.
+    /// A generic access and an asynchronous one that are ordered, but without a `fence.proxy.async` in between.
     MissingProxyFence,
-    /// Memory or registers of an asynchronous operation touched before it was waited for.
+    /// Memory or registers of an asynchronous operation were touched before it was waited for.
     InFlight,
-    /// A phase waited for that is not the next one, arrivals beyond the count, bytes that do not add up.
+    /// A wait for a phase that is not the next one, more arrivals than the count, or bytes that do not add up.
     Phase,
-    /// An operation of an mbarrier on memory that holds none, or an ordinary access to one.
+    /// An mbarrier operation on memory that holds no mbarrier, or an ordinary access to one.
     NotABarrier,
+    /// Every strand waits for something that no strand will do.
     Deadlock,
+    /// A read of memory that nothing wrote.
     UninitializedRead,
+    /// An access outside of the memory that the launch has.
     OutOfBounds,
+    /// An address that is no multiple of the size of the access.
     Misaligned,
     /// A write to memory that the launch may only read, or an `.nc` load of memory that it writes.
     ReadOnly,
@@ -36,7 +40,7 @@ pub enum FaultKind {
     Budget,
 }
 
-/// Where in the grid.
+/// A place in the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GridLocation {
     /// Linear index of the CTA.
@@ -47,24 +51,27 @@ pub struct GridLocation {
     pub lane: Option<u8>,
 }
 
-/// One side of a fault.
+/// One party of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
+    /// Its CTA, warp and lane.
     pub place: GridLocation,
     /// Line in the PTX text, from 1.
     pub line: u32,
-    /// What the line comes from, where the text says.
+    /// The source location of the line, if the text gives it.
     pub source: Option<SourceLoc>,
 }
 
-/// A fault: executing stops at the first.
+/// A fault. Execution stops at the first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// Of which kind it is.
     pub kind: FaultKind,
+    /// What was found, in words.
     pub message: String,
-    /// Who did it; `None` for faults of the text or the launch.
+    /// The party that caused it; `None` for faults of the text or the launch.
     pub party: Option<Party>,
-    /// Whom it conflicts with, or who waits too.
+    /// The party with which it conflicts, or which also waits.
     pub others: Vec<(Party, String)>,
 }
 

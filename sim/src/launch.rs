@@ -1,4 +1,4 @@
-//! Launching a kernel: the public entry, its options, and what may not be launched.
+//! Launching a kernel: the public entry, its options, and the checks of a launch.
 
 use crate::alu::Approximation;
 use crate::execution::Execution;
@@ -9,7 +9,7 @@ use crate::stats::Counters;
 
 pub use crate::schedule::Policy;
 
-/// A kernel and what it is launched with.
+/// A kernel and its launch parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// The kernel.
@@ -18,7 +18,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a CTA by axis.
     pub block: [u32; 3],
-    /// CTAs of a cluster by axis; `None` for what the kernel says.
+    /// CTAs of a cluster by axis; `None` for the kernel's own value.
     pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
@@ -26,18 +26,18 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
 }
 
-/// How to execute.
+/// Execution options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Who runs next.
+    /// The scheduling policy.
     pub policy: Policy,
-    /// Of the policy, and of random approximations.
+    /// The seed of the policy, and of random approximations.
     pub seed: u64,
     /// Which results approximate instructions give.
     pub approximation: Approximation,
-    /// Warp instructions before the run is given up.
+    /// Warp instructions after which the run is given up.
     pub budget: u64,
-    /// CTAs that run side by side; whole clusters, at least one.
+    /// CTAs that run side by side: whole clusters, at least one.
     pub resident_ctas: u32,
     /// Bytes of the simulator's own memory for registers, shared and local memory.
     pub memory_limit: u64,
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// What a launch did.
+/// The statistics of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Accesses, by kind.
@@ -69,7 +69,7 @@ pub struct Report {
 
 /// Executes a kernel to its end, or to its first fault.
 ///
-/// What earlier launches did to the memory counts as done by this one unless `Global::begin_launch` comes between.
+/// Accesses of earlier launches count as accesses of this one, unless `Global::begin_launch` is called in between.
 pub fn run(launch: &Launch<'_>, memory: &mut Global, options: &Options) -> Result<Report> {
     let cluster = check(launch)?;
     Execution::new(launch, cluster, memory, options)?.run()
@@ -91,7 +91,7 @@ fn most_shared(target: &str) -> u64 {
     }
 }
 
-/// Checks a launch against its kernel; the shape of its clusters.
+/// Checks a launch against its kernel. Returns the shape of its clusters.
 fn check(launch: &Launch<'_>) -> Result<Option<[u32; 3]>> {
     let bad = |message: String| Err(Fault::new(FaultKind::Launch, message));
     let program = launch.program;

@@ -1,4 +1,4 @@
-//! A simulator of PTX: executes the text that Atlas ships, and is strict where hardware is merciful.
+//! A simulator of PTX: executes the text that Atlas ships, and reports mistakes that hardware would tolerate.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the operations of a program act on: registers, addresses, and the kinds of each family of instructions.
+//! Operands of a program's operations: registers, addresses, and the kinds of each family of instructions.
 
 use crate::syntax::ast::{Space, Type};
 
@@ -17,21 +17,21 @@ pub struct PredSrc {
     pub negated: bool,
 }
 
-/// A value as read by each lane.
+/// A value that each lane reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Src {
     Reg(Reg),
     Imm(u64),
 }
 
-/// An address as each lane makes it.
+/// An address that each lane computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addr {
     pub base: Src,
     pub offset: i64,
 }
 
-/// One lane of an arithmetic instruction: up to four sources, zero where there are fewer.
+/// One lane of an arithmetic instruction: up to four sources, and zero for missing ones.
 pub type AluFn = fn(u64, u64, u64, u64) -> u64;
 
 /// One lane of a comparison.
@@ -70,10 +70,10 @@ pub enum Special {
     TotalSmemSize,
 }
 
-/// How memory operations of other threads are ordered around an access.
+/// The memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// An ordinary access: racing ones are a fault.
+    /// An ordinary access. A race is a fault.
     #[default]
     Weak,
     /// `.volatile`, `.relaxed`: may race with others of its kind.
@@ -83,7 +83,7 @@ pub enum Order {
     AcqRel,
 }
 
-/// Which threads an ordering holds for.
+/// The threads for which an order holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Scope {
     #[default]
@@ -93,7 +93,7 @@ pub enum Scope {
     System,
 }
 
-/// What a load, a store or an atomic touches.
+/// The size of a load, a store or an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub space: Space,
@@ -104,15 +104,15 @@ pub struct Access {
     pub count: u8,
     pub order: Order,
     pub scope: Scope,
-    /// `.nc`: through the read-only path; what it reads must not be written during the launch.
+    /// `.nc`: through the read-only path. The memory must not be written during the launch.
     pub non_coherent: bool,
 }
 
-/// How a loaded element fills its register.
+/// How a loaded element is extended to its register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extend {
     Zero,
-    /// By the sign, from the bytes of the element to this many: the width of the register.
+    /// Sign-extended, from the bytes of the element to the width of the register.
     Sign(u8),
 }
 
@@ -168,7 +168,7 @@ pub enum VoteOp {
     Ballot(Reg),
 }
 
-/// Where the guard of a memory fence points.
+/// The kind of a memory fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceKind {
     /// `fence.sc`, `fence.acq_rel`, `membar`.
@@ -177,14 +177,14 @@ pub enum FenceKind {
     ProxyAsync,
     /// `fence.mbarrier_init.release.cluster`.
     MbarrierInit,
-    /// `fence.proxy.tensormap`, `fence.proxy.alias`: other proxies, which order nothing the simulator tracks.
+    /// `fence.proxy.tensormap`, `fence.proxy.alias`: fences of other proxies, which order nothing that the simulator tracks.
     OtherProxy,
 }
 
 /// Operations on an mbarrier at an address in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierOp {
-    /// Expected arrivals of a phase.
+    /// Initialisation with the expected arrivals of a phase.
     Init(Src),
     Inval,
     /// `arrive`, `arrive.expect_tx`, `arrive.noComplete`: state token, arrivals, bytes to expect first.
@@ -248,7 +248,7 @@ pub struct Mma {
     pub c: Vec<Src>,
 }
 
-/// Where the left operand of a `wgmma` comes from.
+/// The source of the left operand of a `wgmma`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WgmmaA {
     Registers(Vec<Src>),
@@ -284,7 +284,7 @@ pub enum PredOrImm {
     Imm(bool),
 }
 
-/// How an asynchronous bulk copy tells that it is done.
+/// How an asynchronous bulk copy reports its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkDone {
     /// `.mbarrier::complete_tx::bytes` on the barrier at this shared address.
@@ -303,11 +303,11 @@ pub struct Bulk {
     pub multicast: Option<Src>,
     pub done: BulkDone,
     pub remote: BulkRemote,
-    /// Of a tensor form the tensor map has the type, and this one is `B8`.
+    /// In a tensor form, the tensor map has the type, and this one is `B8`.
     pub reduce: Option<(AtomOp, Type)>,
 }
 
-/// Which way a bulk copy goes.
+/// The direction of a bulk copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkDirection {
     GlobalToShared,
@@ -318,7 +318,7 @@ pub enum BulkDirection {
 /// The side of a bulk copy that is not the CTA's own shared memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BulkRemote {
-    /// A flat range of so many bytes.
+    /// A flat range of this many bytes.
     Flat { addr: Addr, bytes: Src },
     /// A box of a tensor map at these coordinates, innermost first.
     Tensor { map: Addr, coordinates: Vec<Src>, im2col: Option<Vec<Src>> },

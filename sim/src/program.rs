@@ -5,7 +5,7 @@ pub use crate::operand::*;
 use crate::alu::{Arithmetic, Inexact};
 use crate::syntax::ast::{Space, Type};
 
-/// What an instruction does.
+/// An operation.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// `dst = f(a, b, c, d)` in each active lane.
@@ -14,14 +14,14 @@ pub enum Op {
         dst: Reg,
         src: [Src; 4],
     },
-    /// The same of one or two operands, within a bound of the exact result.
+    /// The same with one or two operands, within a bound of the exact result.
     Approximate {
         f: AluFn,
         inexact: Box<Inexact>,
         dst: Reg,
         src: [Src; 2],
     },
-    /// Comparison into a predicate and, with `|q`, its complement; both combined with `combine`.
+    /// Comparison into a predicate and, with `|q`, its complement. Both are combined with `combine`.
     Setp {
         f: CompareFn,
         a: Src,
@@ -30,7 +30,7 @@ pub enum Op {
         complement: Option<Pred>,
         combine: Option<(BoolOp, PredSrc)>,
     },
-    /// `set`: comparison into a register, `yes` where it holds and else 0.
+    /// `set`: comparison into a register, `yes` where it holds and otherwise 0.
     Set {
         f: CompareFn,
         a: Src,
@@ -139,7 +139,7 @@ pub enum Op {
         b: Src,
         c: Src,
     },
-    /// Prefetches and cache hints: the address is checked, and nothing moves.
+    /// Prefetches and cache hints. The address is checked, and nothing moves.
     Prefetch {
         access: Access,
     },
@@ -152,7 +152,7 @@ pub enum Op {
         ignore: Option<PredSrc>,
     },
     CpAsyncCommit,
-    /// All but the newest `n` groups are complete.
+    /// Waits until all but the newest `n` groups are complete.
     CpAsyncWait {
         n: u32,
     },
@@ -243,7 +243,7 @@ pub enum Op {
         read: bool,
     },
 
-    /// Jumps of the active lanes; `uniform` is a claim that all lanes go.
+    /// Jumps of the active lanes. `uniform` claims that all lanes jump.
     Branch {
         target: u32,
         uniform: bool,
@@ -287,7 +287,7 @@ pub struct ModuleVariable {
     pub bytes: Vec<u8>,
 }
 
-/// A place in the source that a `.loc` names.
+/// A source location that a `.loc` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceLoc {
     pub file: u32,
@@ -301,7 +301,7 @@ pub struct Program {
     pub name: String,
     /// `sm_90a`.
     pub target: String,
-    /// What its floating-point values are: that of its functions, for atomics and matrix products to follow.
+    /// The arithmetic of its floating-point values, which atomics and matrix products follow.
     pub arithmetic: Arithmetic,
     pub params: Vec<ParamSlot>,
     pub param_bytes: u32,
@@ -312,8 +312,8 @@ pub struct Program {
     /// Rows of the predicate file.
     pub preds: u32,
     pub code: Vec<Instr>,
-    /// For each branch, where its lanes meet again: the first instruction that every way out of it passes. `None` if
-    /// they may meet nowhere before the end. Of other instructions, `None`.
+    /// For each branch, where its lanes reconverge: the first instruction that every way out of it passes. `None` if they may
+    /// not reconverge before the end, and for other instructions.
     pub reconverge: Vec<Option<u32>>,
     /// For each instruction, the `.loc` in force.
     pub locs: Vec<Option<SourceLoc>>,
@@ -331,6 +331,6 @@ pub struct Program {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqnctapercluster`.
     pub cluster: Option<[u32; 3]>,
-    /// The narrowest access of shared and global memory, in bytes: the grain at which races are tracked.
+    /// The narrowest access of shared and global memory, in bytes: the granularity at which races are tracked.
     pub grain: u8,
 }

@@ -1,18 +1,18 @@
-//! Who runs next: policies of scheduling, deterministic for a seed.
+//! Scheduling policies, deterministic for a seed.
 
-/// Orders in which warps run.
+/// The order in which warps run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Each warp until it blocks, in order; asynchronous operations happen at once.
     #[default]
     RoundRobin,
-    /// A warp is starved for as long as others run, turns change at each access, asynchronous operations are late.
+    /// One warp is starved as long as others can run, turns change at each access, and asynchronous operations are late.
     Adversarial,
-    /// Everything by the seed.
+    /// Everything depends on the seed.
     Random,
 }
 
-/// Picks in a row that may pass over the starved warp.
+/// The number of picks in a row that may pass over the starved warp.
 const STARVED: u32 = 512;
 /// Instructions in a row without an access, for policies that do not change turns sooner.
 const QUANTUM: u64 = 4096;
@@ -21,7 +21,7 @@ const QUANTUM: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantum {
     pub(crate) instructions: u64,
-    /// Of these, instructions that reach beyond the warp.
+    /// The number of these that may reach beyond the warp.
     pub(crate) accesses: u64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Schedule {
     seed: u64,
     state: u64,
     cursor: usize,
-    /// The starved warp, as a position among all, and for how many picks it has been.
+    /// The starved warp, as a position among all, and the number of picks for which it has been starved.
     victim: usize,
     starved: u32,
 }
@@ -90,7 +90,7 @@ impl Schedule {
         found
     }
 
-    /// Which of `n` ready strands of a warp, at its `turn`.
+    /// Picks one of `n` ready strands of a warp, at its `turn`.
     pub(crate) fn strand(&mut self, turn: u64, n: usize) -> usize {
         match self.policy {
             Policy::RoundRobin => (turn % n.max(1) as u64) as usize,
@@ -103,7 +103,7 @@ impl Schedule {
         self.cursor += 1;
     }
 
-    /// How long the strand that was picked may run.
+    /// How long the picked strand may run.
     pub(crate) fn quantum(&mut self) -> Quantum {
         match self.policy {
             Policy::RoundRobin => Quantum { instructions: QUANTUM, accesses: QUANTUM },
@@ -115,7 +115,7 @@ impl Schedule {
         }
     }
 
-    /// Whether an asynchronous operation is put off.
+    /// True if an asynchronous operation is postponed.
     pub(crate) fn late(&mut self) -> bool {
         match self.policy {
             Policy::RoundRobin => false,
@@ -124,7 +124,7 @@ impl Schedule {
         }
     }
 
-    /// Whether one of the operations that were put off happens now, with threads left that can run.
+    /// True if one of the postponed operations happens now, while some threads can still run.
     pub(crate) fn lands(&mut self) -> bool {
         match self.policy {
             Policy::RoundRobin => false,
@@ -134,7 +134,7 @@ impl Schedule {
         }
     }
 
-    /// Whether a wait that might succeed says no for once.
+    /// True if a wait that might succeed fails once.
     pub(crate) fn spurious(&mut self) -> bool {
         match self.policy {
             Policy::RoundRobin => false,

@@ -1,4 +1,4 @@
-//! Every kernel that Atlas ships, and what other compilers emit, parses and decodes.
+//! Every kernel that Atlas ships, and PTX of other compilers, parses and decodes.
 
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::{decode, syntax};
@@ -20,7 +20,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The PTX of a snapshot: what follows its second `---` line.
+/// The PTX of a snapshot, which follows its second `---` line.
 fn strip(snapshot: &str) -> &str {
     snapshot.splitn(3, "---\n").nth(2).unwrap()
 }
@@ -73,7 +73,7 @@ fn every_kernel_of_other_compilers_compiles() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A snapshot with some of its words replaced by others of it, and cut off at a place.
+/// A snapshot with some of its words replaced by others of its words, and cut off somewhere.
 fn damaged(text: &str, swaps: &[(usize, usize)], cut: usize) -> String {
     let mut words: Vec<&str> = text.split_inclusive([' ', '\t', '\n', ',', '.', ';', '[', '{', '<']).collect();
     for &(to, from) in swaps {

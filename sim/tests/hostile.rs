@@ -1,4 +1,4 @@
-//! Whatever the text, its parameters and its launch: a result or a fault, within the budgets, and never a panic.
+//! Any text, parameters and launch give a result or a fault within the budgets, and never a panic.
 
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::fault::{Fault, FaultKind};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Warp instructions of a run, and what a run may go beyond that before the budget is looked at.
+/// Warp instructions of a run, and the number by which a run may exceed them before the budget is checked.
 const BUDGET: u64 = 1500;
 const QUANTUM: u64 = 4096;
-/// No single text may take longer, on a machine that does other things besides.
+/// The longest time for a single text, on a machine that also does other work.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLICIES: [Policy; 3] = [Policy::RoundRobin, Policy::Adversarial, Policy::Random];
 
@@ -91,7 +91,7 @@ fn launch(program: &Program, random: &mut StdRng) -> Result<Report, Fault> {
     run(&launch, &mut memory, &options)
 }
 
-/// Whether a text ran to its end, or which fault it met; never longer than the budgets.
+/// Runs a text within the budgets. Returns whether it ended, or its fault.
 fn attempt(text: &str, random: &mut StdRng) -> Result<(), FaultKind> {
     let start = Instant::now();
     let result = compile(text).and_then(|program| launch(&program, random));
@@ -106,7 +106,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split_inclusive([' ', '\t', '\n', ',', '.', ';', '[', ']', '{', '}', '<', '>', '@', '|', '+']).collect()
 }
 
-/// Numbers at which things break.
+/// Edge values.
 const NUMBERS: [&str; 12] = [
     "0",
     "-1",
@@ -122,7 +122,7 @@ const NUMBERS: [&str; 12] = [
     "99999999999999999999999999999999",
 ];
 
-/// A text with some of its words changed: by others of it or of another text, by other numbers, left out or twice.
+/// A text with some of its words changed: replaced by words of this or another text or by other numbers, left out, or doubled.
 fn mutated(text: &str, other: &str, random: &mut StdRng) -> String {
     let mut words = words(text);
     let donors: Vec<&str> = self::words(other);
@@ -213,7 +213,7 @@ fn kernel(statements: &str) -> String {
     format!("{HEAD}.visible .entry k(.param .u64 a) {{ {REGISTERS} {statements} }}")
 }
 
-/// A kernel launched as asked; parameters are zeros.
+/// A kernel with the given launch. Its parameters are zeros.
 fn outcome(text: &str, (grid, block): ([u32; 3], [u32; 3]), policy: Policy) -> Result<Report, Fault> {
     let program = compile(text)?;
     let params = vec![0; program.param_bytes as usize];
@@ -222,7 +222,7 @@ fn outcome(text: &str, (grid, block): ([u32; 3], [u32; 3]), policy: Policy) -> R
     run(&launch, &mut Global::new(), &options)
 }
 
-/// What a text comes to under every policy, within the time.
+/// The results of a text under every policy, within the time limit.
 fn ends_with(text: &str, shape: ([u32; 3], [u32; 3]), kinds: &[FaultKind]) {
     let shown = text.get(..text.len().min(400)).unwrap_or_default();
     for policy in POLICIES {

@@ -2,8 +2,8 @@
 //! again, and those of exponents that nothing bounds.
 
 use super::{Given, agrees, agrees_with, input, noise, output};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 /// What a rounding to each type may be off by, twice.
 const OF_F16: f64 = 0.000_976_562_5;

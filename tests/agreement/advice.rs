@@ -1,8 +1,8 @@
 //! What diagnostics propose, applied: the results are those that were meant. dsl/macros/tests/ui/advice.rs has the messages.
 
 use super::{agrees_with, input, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
     /// ATL226: numbers past the edge that leave what is carried as it is.

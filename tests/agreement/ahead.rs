@@ -1,9 +1,9 @@
 //! Loads that run ahead of their iterations, and cursors of rings, at their edges.
 
 use super::{Given, agrees, input, noise, output, random};
-use atlas::dsl::DType;
-use atlas::dsl::DType::{Bf16, F16, F32, I32, I64};
 use atlas::prelude::*;
+use atlas_dsl::DType;
+use atlas_dsl::DType::{Bf16, F16, F32, I32, I64};
 
 atlas_kernel! {
     /// Loads of registers alone: 96 registers a thread, but 384 KiB of rings.

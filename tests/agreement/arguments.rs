@@ -1,8 +1,8 @@
 //! Kernels that break the argument of an analysis, were one of its rules weaker. The head of the analysis names its own.
 
 use super::{agrees, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     kernel init_of_two<T: Float>(p: &Tensor<T, [G, D, D]>, x: &Tensor<T, [G, D, E]>, y: &mut Tensor<f32, [G, D, E]>)

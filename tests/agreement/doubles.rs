@@ -1,8 +1,8 @@
 //! Products of f64: tensor cores on sm_90, fused multiply-adds before.
 
 use super::{Given, agrees, agrees_with, input, noise, output};
-use atlas::dsl::DType::F64;
 use atlas::prelude::*;
+use atlas_dsl::DType::F64;
 
 atlas_kernel! {
     kernel product(a: &Tensor<f64, [M, K]>, b: &Tensor<f64, [K, N]>, y: &mut Tensor<f64, [M, N]>)

@@ -1,8 +1,8 @@
 //! Derivatives over ragged tiles: a reduction adds up as many elements of a derivative as the function has.
 
 use super::{agrees_with, input, output, random};
-use atlas::dsl::DType::F32;
 use atlas::prelude::*;
+use atlas_dsl::DType::F32;
 
 atlas_kernel! {
     tile fn scale(x) { 3.0 * x }

@@ -1,8 +1,8 @@
 //! Kernels whose tiles change places: buffers taken over, transposes, padding, tables and ranges of columns.
 
 use super::{Given, agrees, in_place, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 const WEIGHTS: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 

@@ -1,9 +1,9 @@
 //! Tiles of one element: a config says how large tiles are, never what is computed.
 
 use super::{Data, Given, agrees, difference, input, noise, output, random, run};
-use atlas::dsl::DType::{F32, I32};
-use atlas::dsl::{Config, KernelDef};
 use atlas::prelude::*;
+use atlas_dsl::DType::{F32, I32};
+use atlas_dsl::{Config, KernelDef};
 
 /// Fails if a kernel is not what a plain loop says on the CPU in every config, and on simulated GPUs in some.
 #[track_caller]

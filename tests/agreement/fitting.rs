@@ -1,9 +1,9 @@
 //! Kernels whose tiles barely fit, or whose loads an iteration places: each was refused, or is slower than it may be.
 
 use super::{Given, agrees, input, noise, output};
-use atlas::dsl::DType;
-use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
+use atlas_dsl::DType;
+use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
     /// What an iteration loads says where an operand of the same iteration lies.

@@ -1,8 +1,8 @@
 //! Derivatives of tile functions, in reverse and forward mode, against central differences in f64; and functions that give several tiles.
 
 use super::{agrees, agrees_with, input, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     tile fn soft(x) { log(1.0 + exp(x)) }

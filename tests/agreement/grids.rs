@@ -1,9 +1,9 @@
 //! Products of many steps, grids of warps, refills between steps, and groups of programs, at their edges.
 
 use super::{Given, agrees, input, noise, output, random};
-use atlas::dsl::DType;
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// Deep steps of a pipeline: the refill stands behind the first, the rest is a loop over groups from K 16 on.

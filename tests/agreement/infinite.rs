@@ -1,14 +1,14 @@
 //! Kernels that ship, where logits are infinite, scales 0 or negative, and places far outside of their tensors.
 
 use super::{Given, agrees, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32, I32};
-use atlas::ops::attention::attention;
-use atlas::ops::attention_decode::{decode_join, decode_parts};
-use atlas::ops::block_attention::block_attention;
-use atlas::ops::log_sum_exp::log_sum_exp;
-use atlas::ops::omega::packed::{omega_pack_tokens, omega_unpack_tokens};
-use atlas::ops::softmax::softmax;
-use atlas::ops::windowed_attention::windowed_attention;
+use atlas_dsl::DType::{Bf16, F16, F32, I32};
+use atlas_ops::attention::attention;
+use atlas_ops::attention_decode::{decode_join, decode_parts};
+use atlas_ops::block_attention::block_attention;
+use atlas_ops::log_sum_exp::log_sum_exp;
+use atlas_ops::omega::packed::{omega_pack_tokens, omega_unpack_tokens};
+use atlas_ops::softmax::softmax;
+use atlas_ops::windowed_attention::windowed_attention;
 
 const INF: f64 = f64::INFINITY;
 
@@ -38,7 +38,7 @@ fn rows_of_logits() {
 }
 
 /// Queries that read each key's first element, and keys that hold a kind of row there.
-fn attended(dtype: atlas::dsl::DType, kind: usize, queries: &[usize], keys: &[usize]) -> [Given; 2] {
+fn attended(dtype: atlas_dsl::DType, kind: usize, queries: &[usize], keys: &[usize]) -> [Given; 2] {
     let count = keys.iter().product::<usize>() / 16;
     let q = input(dtype, queries, |i| if i % 16 == 0 { 1.0 } else { 0.0 });
     [q, input(dtype, keys, |i| if i % 16 == 0 { logit(kind, i / 16, count) } else { 0.5 })]

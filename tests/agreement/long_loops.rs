@@ -1,8 +1,8 @@
 //! Loops with loops inside, and loops that work in many buffers: what is numbered anew in each iteration stays the same number.
 
 use super::{agrees_with, output, random};
-use atlas::dsl::DType::{Bf16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F32};
 
 atlas_kernel! {
     /// Rows from the last to the first, each by tiles, twice; counters of tiles go from loop to loop.

@@ -1,8 +1,8 @@
 //! Kernels that magnify the errors of functions, on simulated GPUs whose approximate instructions are as far off as they may be.
 
 use super::{Given, agrees, input, output};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     kernel quotients<T: Float>(a: &Tensor<f32, [N]>, b: &Tensor<f32, [N]>, e: &mut Tensor<T, [N]>, s: &mut Tensor<T, [N]>, q: &mut Tensor<T, [N]>)
@@ -101,7 +101,7 @@ fn waves_of_large_arguments_keep_their_digits_near_their_roots() {
 #[test]
 fn forgotten_roundings_show() {
     use super::disagreements;
-    use atlas::codegen::mutation::{Mutation, with};
+    use atlas_codegen::mutation::{Mutation, with};
     let [a, b] = near_sixty();
     let y = output(F16, &[256]);
     let args = [a, b, y.clone(), y.clone(), y];

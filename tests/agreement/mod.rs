@@ -29,11 +29,11 @@ mod starts;
 mod sums;
 mod wrong_code;
 
-use atlas::dsl::rounding::{to_bf16, to_f16};
-use atlas::dsl::{Config, DType, KernelDef};
-use atlas::runtime::simulator::alu::Approximation;
-use atlas::runtime::simulator::launch::Policy;
-use atlas::runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
+use atlas_dsl::rounding::{to_bf16, to_f16};
+use atlas_dsl::{Config, DType, KernelDef};
+use atlas_runtime::simulator::alu::Approximation;
+use atlas_runtime::simulator::launch::Policy;
+use atlas_runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
 
 /// Configs that a kernel is tried with beside the one that is chosen.
 const CONFIGS: usize = 4;

@@ -1,9 +1,9 @@
 //! Grids of pairs of tiles: one triangle is computed, and both are stored.
 
 use super::{agrees, agrees_with, in_place, output, random};
-use atlas::dsl::DType;
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// e = x xᵀ, each product of two tiles once.

@@ -1,9 +1,9 @@
 //! Schedules that say what the compiler would else decide: grids of warps, orders of programs.
 
 use super::{agrees, input, noise, output};
-use atlas::dsl::DType::{Bf16, F32};
-use atlas::dsl::{Config, DType};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F32};
+use atlas_dsl::{Config, DType};
 
 atlas_kernel! {
     /// A product whose tiles the warps deal out by rows, by columns or by both, and whose programs run in groups of rows.

@@ -1,8 +1,8 @@
 //! Pipelines of every depth and length, products of many steps, and programs in groups.
 
 use super::{agrees, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// Loads of a pipeline that only registers use, of two shapes, beside each other.

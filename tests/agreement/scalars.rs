@@ -1,9 +1,9 @@
 //! Scalars that are made of one another: what is met by many ways is looked at once.
 
 use super::{Given, agrees_with, output, random, run};
-use atlas::dsl::DType::F32;
-use atlas::dsl::{Specialization, parse_kernel, same_kernel, verify};
 use atlas::prelude::*;
+use atlas_dsl::DType::F32;
+use atlas_dsl::{Specialization, parse_kernel, same_kernel, verify};
 use std::time::{Duration, Instant};
 
 atlas_kernel! {

@@ -1,10 +1,10 @@
 //! Norms of numbers far from 1, which shipped kernels take: on the CPU's side of the comparison stand their references.
 
 use super::{Given, agrees, devices, input, noise, output};
-use atlas::dsl::DType;
-use atlas::ops::cases::far_from_one;
-use atlas::ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, ns_normalise, ns_squares};
-use atlas::runtime::{Device, Stream};
+use atlas_dsl::DType;
+use atlas_ops::cases::far_from_one;
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, ns_normalise, ns_squares};
+use atlas_runtime::{Device, Stream};
 
 #[test]
 fn shipped_norms_far_from_one() {

@@ -1,8 +1,8 @@
 //! The sign of a zero: every device gives the same, but for what a sum adds up to.
 
 use super::{agrees_with, input, output};
-use atlas::dsl::DType::{F16, F32, F64};
 use atlas::prelude::*;
+use atlas_dsl::DType::{F16, F32, F64};
 
 /// How many results there are for each element.
 const RESULTS: usize = 17;

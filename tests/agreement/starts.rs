@@ -1,8 +1,8 @@
 //! What starts first in a block, at its edges.
 
 use super::{agrees, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// One place of two loads, of which one goes through a ring and one to registers.

@@ -1,9 +1,9 @@
 //! Sums of many wide tiles: each is added as it is loaded, so that they need no more registers than a few of them.
 
 use super::{Given, agrees, input, noise, output};
-use atlas::dsl::DType;
-use atlas::dsl::DType::{Bf16, F32, F64};
 use atlas::prelude::*;
+use atlas_dsl::DType;
+use atlas_dsl::DType::{Bf16, F32, F64};
 
 atlas_kernel! {
     /// Eight rows, each of which takes 32 registers of a thread.

@@ -1,8 +1,8 @@
 //! Small kernels that were once compiled wrongly, or refused without need: each shows one rule of the compiler.
 
 use super::{agrees, in_place, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
     kernel outer_products(a: &Tensor<f32, [G, N]>, b: &Tensor<f32, [G, M]>, y: &mut Tensor<f32, [G, N, M]>)

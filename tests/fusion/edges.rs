@@ -2,7 +2,7 @@
 
 use super::stages::*;
 use atlas::prelude::*;
-use atlas::runtime::{Arg, RuntimeError};
+use atlas_runtime::{Arg, RuntimeError};
 
 atlas_kernel! {
     /// Rows of x, padded with what is not valid, and nothing else.
@@ -97,7 +97,7 @@ fn empty(shape: &[usize]) -> Tensor {
 }
 
 /// Launches in every config; all of them give the same, which is returned.
-fn launched(kernel: &'static atlas::dsl::KernelDef, inputs: &[&Tensor], shape: &[usize]) -> Vec<f64> {
+fn launched(kernel: &'static atlas_dsl::KernelDef, inputs: &[&Tensor], shape: &[usize]) -> Vec<f64> {
     let mut first: Option<Vec<f64>> = None;
     for config in kernel.configs() {
         let mut y = empty(shape);

@@ -1,8 +1,8 @@
 //! Fused kernels at dims of one element, and of as many as a tile has: what is legal is so at every size.
 
-use atlas::dsl::KernelDef;
 use atlas::prelude::*;
-use atlas::runtime::Arg;
+use atlas_dsl::KernelDef;
+use atlas_runtime::Arg;
 
 atlas_kernel! {
     // Makers: twice x, element by element, in tiles, in whole rows and columns.
@@ -127,7 +127,7 @@ fn made(
     let cpu = Device::cpu();
     let configs = kernel.configs();
     let inputs: Vec<Tensor> = inputs.iter().map(|(x, shape)| cpu.tensor_from(x, shape).unwrap()).collect();
-    let run = |config: Option<&atlas::dsl::Config>| {
+    let run = |config: Option<&atlas_dsl::Config>| {
         let mut outs: Vec<Tensor> = outputs.iter().map(|s| Tensor::zeros(&cpu, DType::F32, s).unwrap()).collect();
         let args = inputs.iter().map(Arg::In).chain(outs.iter_mut().map(Arg::Out)).collect::<Vec<_>>();
         match config {

@@ -1,9 +1,9 @@
 //! Chains of kernels that read their rows several times: what of a maker is the same for all tiles is written once.
 
 use super::refusals::has;
-use atlas::dsl::specialization::DimFact;
-use atlas::dsl::{KernelDef, Specialization};
 use atlas::prelude::*;
+use atlas_dsl::specialization::DimFact;
+use atlas_dsl::{KernelDef, Specialization};
 
 atlas_kernel! {
     /// Reads its row three times: in two loops, and a tile of it.

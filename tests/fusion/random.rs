@@ -2,13 +2,13 @@
 
 use super::stages::*;
 use crate::kernels::Bits;
-use atlas::dsl::KernelDef;
-use atlas::dsl::config::Schedule;
-use atlas::dsl::def::{DTypeRef, GridSize, ParamDef};
-use atlas::dsl::fuse::{Fused, Fusion, Part};
-use atlas::half::{bf16, f16};
 use atlas::prelude::*;
-use atlas::runtime::{Arg, RuntimeError};
+use atlas_dsl::KernelDef;
+use atlas_dsl::config::Schedule;
+use atlas_dsl::def::{DTypeRef, GridSize, ParamDef};
+use atlas_dsl::fuse::{Fused, Fusion, Part};
+use atlas_runtime::{Arg, RuntimeError};
+use half::{bf16, f16};
 use std::collections::BTreeMap;
 
 /// Chains that are to be fused and compared.

@@ -90,21 +90,21 @@ fuse! {
 }
 
 /// The error of a launch with as many tensors of rank 1 as it takes.
-fn said(kernel: &'static atlas::dsl::KernelDef, rank: usize) -> String {
+fn said(kernel: &'static atlas_dsl::KernelDef, rank: usize) -> String {
     let cpu = Device::cpu();
     let shape = [24; 2];
     let x = Tensor::zeros(&cpu, DType::F32, &shape[..rank]).unwrap();
     let row = Tensor::zeros(&cpu, DType::F32, [24]).unwrap();
     let mut y = Tensor::zeros(&cpu, DType::F32, &shape[..rank]).unwrap();
     let mut out = Some(&mut y);
-    let args: Vec<atlas::runtime::Arg<'_>> = kernel
+    let args: Vec<atlas_runtime::Arg<'_>> = kernel
         .params
         .iter()
         .map(|p| match p {
-            atlas::dsl::def::ParamDef::Scalar { .. } => atlas::runtime::Arg::F32(1.0),
-            p if p.name() == "y" => atlas::runtime::Arg::Out(out.take().unwrap()),
-            atlas::dsl::def::ParamDef::Tensor { dims, .. } if dims.len() < rank => atlas::runtime::Arg::In(&row),
-            _ => atlas::runtime::Arg::In(&x),
+            atlas_dsl::def::ParamDef::Scalar { .. } => atlas_runtime::Arg::F32(1.0),
+            p if p.name() == "y" => atlas_runtime::Arg::Out(out.take().unwrap()),
+            atlas_dsl::def::ParamDef::Tensor { dims, .. } if dims.len() < rank => atlas_runtime::Arg::In(&row),
+            _ => atlas_runtime::Arg::In(&x),
         })
         .collect();
     kernel.launch(&cpu, args).err().map_or_else(|| format!("{} has no error", kernel.name), |e| e.to_string())

@@ -1,10 +1,10 @@
 //! Kernels of single rows in front of kernels of tiles: made as tiles where that is the same, and refused where it is not.
 
 use super::stages::*;
-use atlas::dsl::KernelDef;
-use atlas::dsl::def::ParamDef;
 use atlas::prelude::*;
-use atlas::runtime::Arg;
+use atlas_dsl::KernelDef;
+use atlas_dsl::def::ParamDef;
+use atlas_runtime::Arg;
 
 atlas_kernel! {
     /// A reduction that is a loop, and a factor that carries the tile's edge.
@@ -304,9 +304,9 @@ fn a_tensor_may_have_a_dim_twice() {
 
 /// Operations of each kind that stand in loops, and how deep.
 fn loops_of(kernel: &'static KernelDef, dims: &[(&str, u64)]) -> Vec<usize> {
-    use atlas::dsl::ir::Kernel;
-    use atlas::dsl::specialization::DimFact;
-    use atlas::dsl::{Block, Op, Specialization};
+    use atlas_dsl::ir::Kernel;
+    use atlas_dsl::specialization::DimFact;
+    use atlas_dsl::{Block, Op, Specialization};
     fn walk(kernel: &Kernel, block: Block, depth: usize, all: &mut Vec<usize>) {
         for &inst in &kernel.blocks[block].insts {
             if let Op::Loop { body, .. } = kernel.insts[inst] {

@@ -1,10 +1,10 @@
 //! What a fused kernel takes, and how tensors find each other.
 
 use super::stages::*;
-use atlas::dsl::config::Setting;
-use atlas::dsl::def::{Declared, ParamDef};
-use atlas::dsl::{Specialization, specialization::DimFact};
 use atlas::prelude::*;
+use atlas_dsl::config::Setting;
+use atlas_dsl::def::{Declared, ParamDef};
+use atlas_dsl::{Specialization, specialization::DimFact};
 
 atlas_kernel! {
     /// Two outputs of one tile.
@@ -78,7 +78,7 @@ atlas_kernel! {
     }
 }
 
-fn names(def: &atlas::dsl::KernelDef) -> Vec<&'static str> {
+fn names(def: &atlas_dsl::KernelDef) -> Vec<&'static str> {
     def.params.iter().map(ParamDef::name).collect()
 }
 
@@ -160,7 +160,7 @@ fn kernels_of_rows_are_lifted_over_groups() {
 #[test]
 fn rounding_goes_with_keep_f32_alone() {
     let cpu = Device::cpu();
-    let run = |kernel: &'static atlas::dsl::KernelDef| {
+    let run = |kernel: &'static atlas_dsl::KernelDef| {
         let x = cpu.tensor_from(&floats(40), [4, 10]).unwrap();
         let mut y = Tensor::zeros(&cpu, DType::F32, [4, 10]).unwrap();
         kernel.launch(&cpu, args!(x, &mut y)).unwrap();

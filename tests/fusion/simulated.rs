@@ -2,10 +2,10 @@
 
 use super::stages::*;
 use crate::agreement::{agrees, input, noise, output, random};
-use atlas::dsl::KernelDef;
-use atlas::dsl::def::ParamDef;
 use atlas::prelude::*;
-use atlas::runtime::{CacheDir, SimOptions, Target};
+use atlas_dsl::KernelDef;
+use atlas_dsl::def::ParamDef;
+use atlas_runtime::{CacheDir, SimOptions, Target};
 
 fuse! {
     kernel rows = affine >> softmaxed >> differences;
@@ -120,13 +120,13 @@ fn moved(kernel: &'static KernelDef, target: Target, inputs: &[&[usize]], out: &
     let mut y = Tensor::zeros(&device, BF16, out).unwrap();
     let mut rest = tensors.iter();
     let mut out = Some(&mut y);
-    let args: Vec<atlas::runtime::Arg<'_>> = kernel
+    let args: Vec<atlas_runtime::Arg<'_>> = kernel
         .params
         .iter()
         .map(|p| match p {
-            atlas::dsl::def::ParamDef::Scalar { .. } => atlas::runtime::Arg::F32(1.0),
-            p if p.name() == "y" => atlas::runtime::Arg::Out(out.take().unwrap()),
-            _ => atlas::runtime::Arg::In(rest.next().unwrap()),
+            atlas_dsl::def::ParamDef::Scalar { .. } => atlas_runtime::Arg::F32(1.0),
+            p if p.name() == "y" => atlas_runtime::Arg::Out(out.take().unwrap()),
+            _ => atlas_runtime::Arg::In(rest.next().unwrap()),
         })
         .collect();
     kernel.launch_with(&device, &kernel.default_config(), args).unwrap();

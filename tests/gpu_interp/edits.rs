@@ -1,10 +1,10 @@
 //! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
 
-use atlas::codegen::gpu::{
+use atlas_codegen::gpu::{
     AccessKind, Accuracy, At, Block, CopyAtom, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
 };
-use atlas::dsl::DType;
-use atlas::dsl::op::{BinaryOp, UnaryOp};
+use atlas_dsl::DType;
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 
 /// A mutant and the place of its mistake.
 pub(crate) type Mutant = (String, Kernel);

@@ -1,8 +1,8 @@
 //! Each fault of the GPU IR interpreter, shown by a kernel that commits it.
 
 use crate::gpu_interp::trial::{Trial, manners};
-use atlas::codegen::gpu::{Constructs, parse_gpu};
-use atlas::dsl::{parse_kernel, verify};
+use atlas_codegen::gpu::{Constructs, parse_gpu};
+use atlas_dsl::{parse_kernel, verify};
 
 /// Y = X · X, by one tile.
 const PRODUCT: &str = "

@@ -3,14 +3,14 @@
 use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Trial, manners};
 use crate::kernels::case;
-use atlas::codegen::gpu::{Constructs, Kernel, Op, parse_gpu, verify_gpu};
-use atlas::codegen::notes::Notes;
-use atlas::codegen::{Platform, passes as page};
-use atlas::dsl::{Schedule, Verified, parse_kernel, verify};
+use atlas_codegen::gpu::{Constructs, Kernel, Op, parse_gpu, verify_gpu};
+use atlas_codegen::notes::Notes;
+use atlas_codegen::{Platform, passes as page};
+use atlas_dsl::{Schedule, Verified, parse_kernel, verify};
 use std::path::Path;
 
 fn hand_written(name: &str) -> Kernel {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/gpu/{name}.gpu"));
+    let path = Path::new(crate::ROOT).join(format!("tests/cases/gpu/{name}.gpu"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     parse_gpu(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -39,7 +39,7 @@ grid (%m) = (tiles(T, 64)) {
 }
 ";
 
-fn attention() -> Verified<atlas::dsl::Kernel> {
+fn attention() -> Verified<atlas_dsl::Kernel> {
     parse_kernel(ATTENTION).and_then(verify).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -3,9 +3,9 @@
 use crate::command::prints;
 use crate::gpu_interp::trial::{Tally, Trial, tried};
 use crate::kernels::{CASES, ELEMENTS, build, case, case_names, exact_case, target};
-use atlas::dsl::ir::{DimSize, GridExtent};
-use atlas::dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
-use atlas::ops::cases;
+use atlas_dsl::ir::{DimSize, GridExtent};
+use atlas_dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
+use atlas_ops::cases;
 
 /// Generated kernels.
 const COUNT: u64 = 400;

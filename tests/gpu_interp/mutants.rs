@@ -3,13 +3,13 @@
 use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Passed, Trial, manners, passes};
 use crate::kernels::{Sizes, exact_case, target};
-use atlas::codegen::gpu::{
+use atlas_codegen::gpu::{
     AccessKind, Kernel, Lowered, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs, verify_gpu,
 };
-use atlas::codegen::notes::Notes;
-use atlas::codegen::{Platform, passes as page};
-use atlas::dsl::diag::Code;
-use atlas::dsl::{Schedule, Verified};
+use atlas_codegen::notes::Notes;
+use atlas_codegen::{Platform, passes as page};
+use atlas_dsl::diag::Code;
+use atlas_dsl::{Schedule, Verified};
 
 /// Who notices a mistake first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes
 }
 
 impl Subject {
-    fn kernel(&self) -> Verified<atlas::dsl::Kernel> {
+    fn kernel(&self) -> Verified<atlas_dsl::Kernel> {
         exact_case(self.case.0, self.case.1)
     }
 
@@ -273,7 +273,7 @@ fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedK
 #[cfg(feature = "llvm")]
 fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<String> {
     let kernel = subject.kernel();
-    let image = atlas::codegen::emit(lowered).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+    let image = atlas_codegen::emit(lowered).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
     let trial = crate::exact::Trial::new(&kernel, subject.sizes);
     let wanted = trial.reference().unwrap_or_else(|e| panic!("{}: {e}", subject.name));
     match trial.simulate(&image, &trial.dims) {

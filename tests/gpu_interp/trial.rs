@@ -1,13 +1,13 @@
 //! A kernel after every pass, executed and compared with the interpreter.
 
 use crate::kernels::Bits;
-use atlas::codegen::gpu::{self, Constructs};
-use atlas::codegen::{CompileError, Target, passes, pipeline};
-use atlas::dsl::ir::{Access, DimSize, ParamKind};
-use atlas::dsl::{DType, Kernel, Schedule, Verified};
-use atlas::half::f16;
-use atlas::tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
+use atlas_codegen::gpu::{self, Constructs};
+use atlas_codegen::{CompileError, Target, passes, pipeline};
+use atlas_dsl::ir::{Access, DimSize, ParamKind};
+use atlas_dsl::{DType, Kernel, Schedule, Verified};
 use atlas_gpu_interp::{Arithmetic, Fault, Landing, Launch, Manner, Order, Tensor, execute};
+use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
+use half::f16;
 
 impl Bits {
     /// An element of a type: any of the ring, numbers about 1 elsewhere.

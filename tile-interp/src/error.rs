@@ -1,4 +1,4 @@
-//! What can go wrong when a kernel is interpreted, and whose mistake it is.
+//! Errors of the interpreter, and whether the caller or the kernel is at fault.
 
 use atlas_dsl::ir::Loc;
 use std::fmt;
@@ -12,15 +12,15 @@ pub enum InterpError {
     Argument {
         /// The parameter or dim.
         name: String,
-        /// What was found and what was wanted.
+        /// What was found, and what was wanted.
         message: String,
     },
-    /// It takes more operations than it was given.
+    /// The kernel takes more operations than it may.
     Work {
-        /// How many it was given.
+        /// The number of operations that it may take.
         most: u64,
     },
-    /// The kernel did what no verified kernel does, such as indexing past the end of a table.
+    /// The kernel did something that no verified kernel does, such as indexing past the end of a table.
     Kernel {
         /// What it did.
         message: String,
@@ -34,12 +34,12 @@ impl InterpError {
         InterpError::Argument { name: name.to_owned(), message: message.into() }
     }
 
-    /// A fault of the kernel; the evaluator adds the place.
+    /// A fault of the kernel. The evaluator adds the location.
     pub(crate) fn kernel(message: impl Into<String>) -> InterpError {
         InterpError::Kernel { message: message.into(), loc: Loc::default() }
     }
 
-    /// The same error at a place, unless it has one.
+    /// The same error at a location, unless it has one.
     pub(crate) fn at(self, place: Loc) -> InterpError {
         match self {
             InterpError::Kernel { message, loc } if loc == Loc::default() => {

@@ -1,4 +1,4 @@
-//! One program: its environment of tiles, and the match on operations.
+//! Runs one program: its environment of tiles, and the match on operations.
 
 use crate::error::InterpError;
 use crate::stored::Stored;
@@ -9,7 +9,7 @@ use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all programs of a launch share.
+/// Data that all programs of a launch share.
 pub(crate) struct LaunchState<'m> {
     pub(crate) kernel: &'m Kernel,
     pub(crate) mode: Mode,
@@ -17,24 +17,25 @@ pub(crate) struct LaunchState<'m> {
     pub(crate) dims: &'m [u64],
     /// Argument per parameter.
     pub(crate) args: &'m [Arg<'m>],
-    /// Per value: a transpose that `dot` alone uses, and reads by its strides.
+    /// Per value: true for a transpose that only `dot` uses. `dot` reads the original by its strides.
     pub(crate) deferred: &'m [bool],
-    /// What makes elements of each value invalid.
+    /// The constraints that make elements of each value invalid.
     pub(crate) validity: &'m Validity,
-    /// Per value: whether an inexact operation had a part in it; only where operations are disturbed.
+    /// Per value: true if an inexact operation contributed to it. Only used if operations are disturbed.
     pub(crate) inexact: &'m [bool],
-    /// What all programs may do.
+    /// The budget of all programs together.
     pub(crate) work: Work<'m>,
 }
 
-/// Operations of all programs, and how many they may be.
+/// The number of operations of all programs, and the limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'m> {
     pub(crate) done: &'m AtomicU64,
     pub(crate) most: u64,
 }
 
-/// Operations that an instruction counts beside its elements, and those that a program does before it adds them to those of others.
+/// Operations that an instruction counts in addition to its elements, and operations that a program counts before it adds them
+/// to the total.
 const EACH: u64 = 32;
 const TOGETHER: u64 = 1 << 20;
 
@@ -42,11 +43,11 @@ const TOGETHER: u64 = 1 << 20;
 pub(crate) struct Program<'m> {
     pub(crate) launch: &'m LaunchState<'m>,
     tiles: Vec<Option<Arc<Tile>>>,
-    /// What the program stored so far, in order.
+    /// The stores of the program so far, in order.
     pub(crate) stores: Vec<Stored>,
-    /// Operations that were disturbed so far.
+    /// The number of operations that were disturbed so far.
     pub(crate) disturbances: u64,
-    /// Operations that are not added to those of others yet.
+    /// Operations that are not yet added to the total.
     work: u64,
 }
 
@@ -85,7 +86,7 @@ impl<'m> Program<'m> {
         if self.work >= TOGETHER { self.add_up() } else { Ok(()) }
     }
 
-    /// Adds what was counted to that of other programs.
+    /// Adds the counted operations to the total.
     fn add_up(&mut self) -> Result<(), InterpError> {
         let Work { done, most } = self.launch.work;
         let work = std::mem::take(&mut self.work);
@@ -95,7 +96,7 @@ impl<'m> Program<'m> {
         }
     }
 
-    /// Runs a block; returns what it yields, if it ends in `yield`.
+    /// Runs a block. Returns the yielded values, if it ends in `yield`.
     pub(crate) fn block(&mut self, block: Block) -> Result<Vec<Arc<Tile>>, InterpError> {
         let kernel = self.launch.kernel;
         for &inst in &kernel.blocks[block].insts {

@@ -1,4 +1,4 @@
-//! Loops, and the transposes that need not be carried out.
+//! Loops, and the transposes that do not have to be computed.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -41,7 +41,7 @@ impl Program<'_> {
     }
 }
 
-/// Takes from the valid part of each tile what lies outside the given one.
+/// Restricts the valid part of each tile to that of the given one.
 fn narrow(tiles: &mut [Arc<Tile>], valid: &[Vec<Range<u32>>]) {
     for (tile, valid) in tiles.iter_mut().zip(valid) {
         let both = common(&tile.valid, valid);
@@ -51,8 +51,8 @@ fn narrow(tiles: &mut [Arc<Tile>], valid: &[Vec<Range<u32>>]) {
     }
 }
 
-/// Per value: is it a transpose whose every use is an operand of a `dot`? Those read the original by
-/// its strides. The original outlives such a use, since it is defined where the transpose is or outside.
+/// Per value: true for a transpose that is only used as an operand of `dot`s. These read the original by its strides. The
+/// original is still there, because it is defined in the block of the transpose or outside of it.
 pub(crate) fn deferred_transposes(kernel: &Kernel) -> Vec<bool> {
     let mut deferred = vec![false; kernel.values.len()];
     for (inst, op) in kernel.insts.iter() {

@@ -1,4 +1,4 @@
-//! Matrix products; what is not valid of an operand along K counts as 0.
+//! Matrix products. Elements of an operand that are not valid along K count as 0.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -12,7 +12,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, LinalgScalar};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An operand: a tile, possibly to be read as its transpose.
+/// An operand: a tile, possibly read as its transpose.
 struct Factor {
     tile: Arc<Tile>,
     transposed: bool,
@@ -21,13 +21,13 @@ struct Factor {
 }
 
 impl Factor {
-    /// Extents as they enter the product.
+    /// The extents in the product.
     fn extents(&self) -> Result<(usize, usize), InterpError> {
         let (m, n) = self.tile.matrix()?;
         Ok(if self.transposed { (n, m) } else { (m, n) })
     }
 
-    /// The same with 0 for what is not valid.
+    /// The same, with 0 for elements that are not valid.
     fn zeroed(self) -> Result<Factor, InterpError> {
         Ok(Factor { tile: Arc::new(self.tile.with_zeros()?), ..self })
     }
@@ -135,7 +135,7 @@ fn multiply<T: LinalgScalar>(
     Ok(())
 }
 
-/// The same in the ring, where rounding to tf32 means nothing.
+/// The same in the ring, where rounding to tf32 has no meaning.
 fn multiply_ring(a: &ArrayView2<'_, Word>, b: &ArrayView2<'_, Word>, k: Range<usize>, out: &mut [Word]) {
     for (i, row) in out.chunks_exact_mut(b.ncols().max(1)).enumerate() {
         for k in k.clone() {

@@ -132,14 +132,14 @@ impl Program<'_> {
     }
 }
 
-/// An i64 as an f64 whose later rounding to 16 bits is as good as one rounding of the integer:
-/// what an f64 cannot hold is rounded to odd.
+/// An i64 as an f64, such that a later rounding to 16 bits gives the same as rounding the integer once. An integer that an f64
+/// cannot hold is rounded to odd.
 fn odd_f64(x: i64) -> f64 {
     let inexact = x.unsigned_abs() >> 53 != 0 && x & 0x3ff != 0;
     if inexact { ((x & !0x3ff) | 0x400) as f64 } else { x as f64 }
 }
 
-/// The tile with f16 and bf16 results rounded. (In f64 mode there is no f32 data to round.)
+/// The tile with f16 and bf16 results rounded. In f64 mode there is no f32 data to round.
 fn rounded(mut tile: Tile) -> Tile {
     if let Data::F32(v) = &mut tile.data {
         round_all(tile.ty.dtype, v);
@@ -279,7 +279,7 @@ fn gelu_slope(x: f64) -> f64 {
 mod tests {
     use super::{UnaryOp, unary_f32, unary_f64};
 
-    /// Of 50-digit arithmetic.
+    /// Values from 50-digit arithmetic.
     const GELU: [(f64, f64); 8] = [
         (-20.25, -3.596804726522879e-90),
         (-14.0, -1.091095154686992e-43),

@@ -1,4 +1,4 @@
-//! Loads, and stores that are kept until the program has ended. What is not valid is stored as 0.
+//! Loads, and stores that are kept until the program has ended. Elements that are not valid are stored as 0.
 
 use crate::Arg;
 use crate::error::InterpError;
@@ -15,10 +15,10 @@ use atlas_dsl::{Dim, Param, TileType, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a load or store goes.
+/// The target of a load or store.
 struct Access {
     region: Region,
-    /// The tile that the region is: axes addressed by one element are dropped.
+    /// The tile of the region. Axes that are addressed by one element are dropped.
     ty: TileType,
     /// The part of each axis of the tile that lies in the tensor.
     valid: Vec<Range<u32>>,
@@ -46,7 +46,7 @@ impl Program<'_> {
         Ok(Access { region, ty: TileType::new(*dtype, shape), valid })
     }
 
-    /// The first element of a slice in its dim, its extent, and the part of it that lies inside the dim.
+    /// The first element of a slice in its dim, its extent, and the part of it inside the dim.
     fn slice(&self, slice: Slice, dim: Dim) -> Result<(i64, u32, Range<u32>), InterpError> {
         let size = self.launch.dims[dim.as_u32() as usize] as i64;
         // Constants are read off the kernel: their values may be defined inside the loop that asks for them.

@@ -1,4 +1,4 @@
-//! Reductions along axes, over valid elements alone.
+//! Reductions along axes, over valid elements only.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -66,7 +66,7 @@ struct Axis {
     to_step: usize,
 }
 
-/// Which elements meet in which element of the result.
+/// Which elements are combined to which element of the result.
 struct Reduction {
     axes: Vec<Axis>,
     /// Extents of the result.

@@ -1,4 +1,4 @@
-//! Operations that move elements, and what stands past an edge.
+//! Operations that move elements, and `or`.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -40,7 +40,7 @@ impl Program<'_> {
         Ok(Tile { ty, valid, data })
     }
 
-    /// The tile with `other` where an element is not valid along some axes; along these it is valid then.
+    /// The tile with `other` where an element is not valid along some axes. The result is valid along these axes.
     pub(crate) fn other(&self, value: Value, other: f64, axes: &[u8]) -> Result<Tile, InterpError> {
         let tile = self.tile(value)?;
         let shape = &tile.ty.shape;
@@ -89,7 +89,7 @@ impl Program<'_> {
     }
 }
 
-/// `count` elements, of which the walk copies those it visits from `from`.
+/// `count` elements. The walk copies those that it visits from `from`.
 fn gather(from: &Data, count: usize, walk: Option<Walk>) -> Data {
     fn of<T: Copy + Default>(from: &[T], count: usize, walk: Option<Walk>) -> Vec<T> {
         let mut to = vec![T::default(); count];

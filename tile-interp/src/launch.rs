@@ -1,4 +1,4 @@
-//! Checks the arguments, runs the grid on all cores and applies what the programs store.
+//! Checks the arguments, runs the grid on all cores and applies the stores of the programs.
 
 use crate::error::InterpError;
 use crate::eval::{LaunchState, Program, Work};
@@ -18,16 +18,16 @@ const BATCH_BYTES: u64 = 64 << 20;
 
 /// Runs `kernel` with one size per dim and one argument per parameter, both in the kernel's order.
 ///
-/// A grid without programs is no error: nothing runs.
+/// A grid without programs is not an error. Nothing runs then.
 pub fn run(kernel: &Kernel, dim_sizes: &[u64], args: Vec<Arg<'_>>, mode: Mode) -> Result<(), InterpError> {
     run_within(kernel, dim_sizes, args, mode, u64::MAX)
 }
 
-/// The same, given up after so many operations: elements of results and of what is reduced, an eighth of the multiplications of
-/// products, and a few for each instruction. Whether it is given up depends on nothing else.
+/// The same with a limit on the number of operations. Counted are elements of results and of reduced operands, an eighth of the
+/// multiplications of products, and a few operations for each instruction. Nothing else decides whether the limit is reached.
 ///
 /// # Errors
-/// [`InterpError::Work`] if it is given up, and those of [`run`].
+/// [`InterpError::Work`] if the limit is reached, and those of [`run`].
 pub fn run_within(
     kernel: &Kernel,
     dim_sizes: &[u64],

@@ -8,7 +8,7 @@ use crate::walk::{Row, Walk, dense_strides};
 use atlas_dsl::DType;
 use half::{bf16, f16};
 
-/// Where the elements of a tensor lie: a first element, and a size and a stride per dim.
+/// The layout of a tensor: a first element, and a size and a stride per dim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
     offset: i64,
@@ -48,13 +48,13 @@ impl Layout {
         Layout::new(dtype, bytes, 0, dims.to_vec(), strides)
     }
 
-    /// True if distinct coordinates share an element, or if that is too hard to tell.
+    /// True if distinct coordinates share an element, or if that is too hard to decide.
     fn overlaps_itself(&self, dtype: DType) -> bool {
         let axes = self.dims.iter().copied().zip(self.strides.iter().copied());
         Span::new(0, dtype.bytes(), axes).overlaps_itself()
     }
 
-    /// A walk over the part of `region` that lies in the tensor: the dense region on one side, memory on the other.
+    /// A walk over the part of `region` inside the tensor: the dense region on one side, memory on the other.
     fn walk(&self, region: &Region) -> Option<Walk> {
         let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
         region.walk(&bounds, &self.strides, self.offset)
@@ -95,7 +95,7 @@ impl Region {
         Walk::new(axes.into_iter(), a, b)
     }
 
-    /// Walks what this region and `other` share inside a tensor: the dense elements of either are a side.
+    /// Walks the part that this region and `other` share inside a tensor. The dense elements of each are one side.
     pub(crate) fn walk_shared(&self, other: &Region, dims: &[u64]) -> Option<Walk> {
         let bounds: Vec<(i64, i64)> = (0..dims.len())
             .map(|i| {

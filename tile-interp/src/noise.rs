@@ -1,8 +1,9 @@
-//! Native arithmetic in which each inexact operation is off by about as much as a right device's may be.
+//! Native arithmetic in which each inexact operation is disturbed by about as much as correct devices may differ.
 //!
-//! A device adds in another order, its functions are some ulp off, and after either a rounding to 16 bits may fall on the other side.
-//! Runs with other seeds and signs show how far a kernel's results move then. What is about to be cut to a whole number or compared is
-//! pushed to one side as a whole, so that of two runs with opposite signs one falls on the other side of a step.
+//! A device adds in another order, and its functions are off by some ulp. After either, a rounding to 16 bits may fall on the
+//! other side. Runs with different seeds and signs show how far the results of a kernel move. A value that is about to be
+//! truncated or compared is moved to one side as a whole. So one of two runs with opposite signs falls on the other side of a
+//! step.
 
 use crate::error::InterpError;
 use crate::eval::Program;
@@ -12,27 +13,27 @@ use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Kernel, Op, Value};
 use std::sync::Arc;
 
-/// Relative errors in f32: of sums and products to the sum of the absolute values of their terms, of functions, and of the approximate
-/// functions that serve where 16 bits are written.
+/// Relative errors in f32: of sums and products (relative to the sum of the absolute values of their terms), of functions, and
+/// of the approximate functions that are used where 16 bits are written.
 const OF_SUMS: f64 = 1.0 / (1 << 23) as f64;
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
-/// Of a product in tf32 one of whose operands may be rounded to the other side.
+/// The error of a product in tf32, one of whose operands may be rounded to the other side.
 const OF_TF32: f64 = 1.0 / (1 << 12) as f64;
-/// What f64 is nearer than f32.
+/// How much more accurate f64 is.
 const OF_DOUBLES: f64 = 1.0 / (1 << 29) as f64;
-/// An absolute error of what is near 0, and of functions near a zero where they are as exact as their arguments.
+/// An absolute error of values near 0, and of functions near a zero where they are as exact as their arguments.
 const LEAST_PUSH: f64 = 1e-6;
 const NEAR_ZERO: f64 = 0.125;
 
-/// How inexact operations are off.
+/// How inexact operations are disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Noise {
-    /// Of the errors.
+    /// The seed of the errors.
     pub seed: u64,
     /// The errors of the same seed with the opposite sign.
     pub negative: bool,
-    /// Whether functions may be approximate, as they are where 16 bits are written.
+    /// True if functions may be approximate, as they are where 16 bits are written.
     pub approximate: bool,
 }
 
@@ -41,7 +42,7 @@ impl Noise {
         if self.negative { -1.0 } else { 1.0 }
     }
 
-    /// The error of one element, between 1/2 and 1 in size: a larger one than most, of either sign.
+    /// The error of one element, between 1/2 and 1 in size and of either sign: larger than most errors are.
     fn of(self, at: u64, element: usize) -> f64 {
         let chance = scattered(self.seed ^ scattered(at << 32 ^ element as u64));
         let size = 0.5 + (chance >> 12) as f64 / (1_u64 << 53) as f64;
@@ -57,7 +58,7 @@ fn scattered(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// What of a kernel is inexact: by value, whether an inexact operation had a part in it.
+/// Which parts of a kernel are inexact: per value, true if an inexact operation contributed to it.
 pub(crate) fn inexact(kernel: &Kernel, noise: Noise) -> Vec<bool> {
     let mut off = vec![false; kernel.values.len()];
     loop {
@@ -84,7 +85,7 @@ pub(crate) fn inexact(kernel: &Kernel, noise: Noise) -> Vec<bool> {
     }
 }
 
-/// Whether an operation by itself is one on which right devices differ.
+/// True for an operation on which correct devices differ.
 fn is_inexact(kernel: &Kernel, op: &Op, noise: Noise) -> bool {
     let is_float = |v: Value| kernel.values[v].ty.dtype.is_float();
     match op {
@@ -98,7 +99,7 @@ fn is_inexact(kernel: &Kernel, op: &Op, noise: Noise) -> bool {
 }
 
 impl Program<'_> {
-    /// The result of an operation, off by what it and the roundings after it may be.
+    /// The result of an operation, disturbed by as much as it and the roundings after it may be.
     pub(crate) fn disturbed(&mut self, noise: Noise, op: &Op, v: Value, tile: Tile) -> Result<Tile, InterpError> {
         self.disturbances += 1;
         let is_off = |program: &Self, v: Value| program.launch.inexact[v.as_u32() as usize];
@@ -149,7 +150,7 @@ impl Program<'_> {
         Ok(tile)
     }
 
-    /// What a value is read from: a transpose that only products use is not made.
+    /// The source of a value: a transpose that only products use is not computed.
     fn original(&self, v: Value) -> Value {
         match self.launch.kernel.def_op(v) {
             Some((_, Op::Transpose(original))) if self.launch.deferred[v.as_u32() as usize] => *original,
@@ -175,14 +176,14 @@ impl Program<'_> {
         Ok((v, changed(tile, |_, x| x + noise.sign() * (x.abs() * relative + least))))
     }
 
-    /// A tile each of whose elements is off by a part of what `most` says of its place and value.
+    /// A tile whose elements are each disturbed by a fraction of what `most` gives for its position and value.
     fn off_by(&self, noise: Noise, tile: Tile, most: impl Fn(usize, f64) -> f64) -> Tile {
         let finer = if tile.ty.dtype == DType::F64 { OF_DOUBLES } else { 1.0 };
         let at = self.disturbances;
         changed(tile, |i, x| if x.is_finite() { x + noise.of(at, i) * most(i, x) * finer } else { x })
     }
 
-    /// Does something while values are others than they are.
+    /// Runs a function while some values are replaced.
     fn with<T>(
         &mut self,
         others: Vec<(Value, Tile)>,
@@ -204,7 +205,7 @@ fn of_functions(noise: Noise) -> f64 {
     if noise.approximate { OF_APPROXIMATIONS } else { OF_FUNCTIONS }
 }
 
-/// A tile of floats with others in their places, rounded to its type; other tiles as they are.
+/// A tile of floats with other values, rounded to its type. Other tiles are unchanged.
 fn changed(mut tile: Tile, f: impl Fn(usize, f64) -> f64) -> Tile {
     match &mut tile.data {
         Data::F32(xs) => {

@@ -1,30 +1,32 @@
 //! Whether two strided views share a byte, and whether one view holds an element twice.
 //!
 //! # Promise
-//! `overlaps` is false only if no byte is in both views; `overlaps_itself` is false only if no byte is in two elements of
-//! the view. True means that there is such a byte, or that the search gave up.
+//! `overlaps` is false only if no byte is in both views. `overlaps_itself` is false only if no byte is in two elements of the
+//! view. True means that there is such a byte, or that the search gave up.
 //!
 //! # Argument
-//! The addresses of a view are `base + Σ i·stride + byte`, each index in a range of its own. An axis with a negative
-//! stride is counted from its other end, and one that does not move is dropped (or repeats its elements, which is an
-//! overlap with itself). That two views meet is then an equation `Σ c·u = target` with `c > 0` and `0 ≤ u ≤ most`: in the
-//! difference of two addresses the second's indices and bytes are counted from their ends, so that all terms add.
+//! The addresses of a view are `base + Σ i·stride + byte`, each index in a range of its own. An axis with a negative stride is
+//! counted from its other end. An axis that does not move is dropped (or it repeats its elements, which is an overlap with
+//! itself). Two views overlap if an equation `Σ c·u = target` with `c > 0` and `0 ≤ u ≤ most` has a solution. It is the
+//! difference of two addresses. The indices and bytes of the second view are counted from their ends, so that all terms are
+//! added.
 //!
-//! That a view meets itself is one such equation for each axis: two elements differ in a last axis, finest first, in which
-//! one of them is ahead by 1 to `size - 1`; the finer axes make up for it by differences of either sign, which are counted
-//! from their least. If every axis steps past all that the finer ones reach, nothing can make up for it.
+//! A view overlaps itself if one of several such equations has a solution, one for each axis. Order the axes from fine to
+//! coarse. Two elements differ in a coarsest axis, in which one of them is ahead by 1 to `size - 1`. The finer axes have to
+//! compensate by differences of either sign, which are counted from their minimum. If every axis steps past everything that the
+//! finer ones reach, they cannot compensate.
 //!
-//! The search goes from the largest coefficient down and tries each `u` between two bounds: the finer terms come to 0 at
-//! least and to `rest` at most. It leaves out only what cannot hold: targets out of that range, or not divisible by the
-//! greatest common divisor of what is left. In views that slicing, permuting and expanding make, at most two values of
-//! each `u` survive; beyond a budget the answer is "overlap". Numbers are i128: offsets inside an address space of 64 bits
-//! and sums of a few of them fit.
+//! The search goes from the largest coefficient down and tries each `u` between two bounds, because the finer terms add up to
+//! at least 0 and at most `rest`. It only skips impossible cases: targets outside of that range, or not divisible by the
+//! greatest common divisor of the remaining coefficients. In views made by slicing, permuting and expanding, at most two values
+//! of each `u` survive. Beyond a budget, the answer is "overlap". Numbers are i128, which hold sums of a few offsets in an
+//! address space of 64 bits.
 //!
 //! # Breaks it
 //! - Strides of either sign, steps of 0, elements wider than steps: `agrees_with_every_byte_looked_at` (all small views).
 //! - Interleaved columns and elements, windows, and knapsacks: the tests below it.
 //! - Sharing at launch: runtime/tests/suite/binding.rs::an_output_shares_no_memory and an_output_repeats_no_element.
-//! - The runtime and this interpreter ask the same question of a view that is written, and so give the same answer:
+//! - The runtime and this interpreter use the same check for a written view, so they give the same answer:
 //!   tests/chains.rs::an_interleaved_output_is_written.
 
 /// Values that a search may try before it gives up.
@@ -39,19 +41,19 @@ pub struct Span {
 }
 
 impl Span {
-    /// A view of elements of so many bytes whose first one is at `address`; strides count elements.
+    /// A view of elements of this many bytes whose first one is at `address`. Strides count elements.
     pub fn new(address: u64, element: u32, axes: impl Iterator<Item = (u64, i64)>) -> Span {
         let element = i128::from(element);
         let axes = axes.map(|(size, stride)| (i128::from(size), i128::from(stride) * element)).collect();
         Span { base: i128::from(address), element, axes }
     }
 
-    /// True if this view and another share a byte, or if that is too hard to tell.
+    /// True if this view and another share a byte, or if that is too hard to decide.
     pub fn overlaps(self, other: Span) -> bool {
         meet(self, other)
     }
 
-    /// True if two elements of the view share a byte, or if that is too hard to tell.
+    /// True if two elements of the view share a byte, or if that is too hard to decide.
     pub fn overlaps_itself(self) -> bool {
         meets_itself(self)
     }
@@ -123,7 +125,7 @@ fn meets_itself(view: Span) -> bool {
 /// `Σ c·u` with `0 ≤ u ≤ most`, the largest `c` first, no `c` twice.
 struct Equation {
     terms: Vec<(i128, i128)>,
-    /// For each place, the most that the terms from there on come to, and their greatest common divisor.
+    /// For each position, the largest sum of the terms from there on, and their greatest common divisor.
     rest: Vec<(i128, i128)>,
     budget: u32,
 }

@@ -1,26 +1,27 @@
-//! The threads that programs run on: a pool that runs nothing but programs, made anew in a process that was forked.
+//! The threads that run programs: a pool that runs nothing else, and that a forked process creates again.
 //!
-//! Who launches a kernel may hold locks until it has run. A thread of rayon's that waits for its share of some work takes up
-//! whatever else is queued in its pool meanwhile; were that pool the caller's, it could be another launch, which waits for a lock
-//! that is released further down on the same stack. So programs have a pool of their own, where all that can be taken up is
-//! programs, which wait for nobody, and the thread that launches waits without taking anything up.
+//! The caller of a launch may hold locks until the kernel has run. A rayon thread that waits for its share of some work runs
+//! other tasks of its pool in the meantime. In the caller's pool, such a task could be another launch, which waits for a lock
+//! that is released further down on the same stack. So programs have a pool of their own. Its only tasks are programs, which
+//! never wait, and the launching thread waits without running tasks.
 //!
-//! `fork` copies the memory of a process and one of its threads. A pool of threads is then there in memory alone: what is given to
-//! it waits for ever. So the pool is that of a process, and a forked one makes its own when a kernel first runs in it.
+//! `fork` copies the memory of a process and one of its threads. A pool then exists only in memory, and a task that is given to
+//! it waits forever. So the pool belongs to a process, and a forked process creates its own when a kernel first runs in it.
 //!
 //! # Promise
 //!
-//! A kernel that is run ends, whatever locks its caller and other callers hold, on threads of whatever pool, also in a forked
-//! process.
+//! Running a kernel terminates, whatever locks its caller and other callers hold, whatever pool their threads belong to, and
+//! also in a forked process.
 //!
 //! # Argument
 //!
-//! A thread outside every pool of rayon's that gives work to one sleeps until it is done. A thread inside another pool would work
-//! there meanwhile, so it starts a thread that waits in its place, and sleeps until that has ended. A thread takes longer to start
-//! than a small kernel to run: first it runs programs itself for about as long.
+//! A thread outside of every rayon pool that gives work to a pool sleeps until it is done. A thread inside another pool would
+//! run tasks of that pool meanwhile. So it starts a thread that waits in its place, and sleeps until that thread has ended.
+//! Starting a thread takes longer than running a small kernel, so the caller first runs programs itself for about as long.
 //!
-//! A lock that another thread held when the process was forked stays locked. So nobody waits for the lock on the pool for longer
-//! than it takes to make one: who does not get it runs the programs on its own thread, which costs threads and is right still.
+//! A lock that another thread held when the process was forked stays locked. So a caller waits for the lock on the pool no
+//! longer than it takes to create one. If it does not get the lock, it runs the programs on its own thread, which is slower but
+//! correct.
 //!
 //! # Breaks it
 //! - Launches from pools of several sizes, on few storages: runtime/tests/suite/pools.rs.
@@ -32,26 +33,26 @@ use std::ops::Range;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-/// How long a thread of another pool runs programs itself: about as long as it takes to start a thread.
+/// How long a thread of another pool runs programs itself: about the time it takes to start a thread.
 const ALONE_FOR: Duration = Duration::from_micros(100);
 
-/// How long a pool takes to be made, at most.
+/// The longest time to create a pool.
 const MADE_WITHIN: Duration = Duration::from_millis(500);
 
-/// The pool of the process of this number: `None` where no threads could be started.
+/// The pool of the process with this number; `None` if no threads could be started.
 static POOL: RwLock<(u32, Option<&'static ThreadPool>)> = RwLock::new((0, None));
 
-/// Who runs programs.
+/// The threads that run programs.
 #[derive(Clone, Copy)]
 pub(crate) enum Threads {
-    /// Those of a pool that runs nothing else.
+    /// The threads of a pool that runs nothing else.
     Pool(&'static ThreadPool),
-    /// The caller's alone.
+    /// Only the caller's thread.
     Caller,
 }
 
 impl Threads {
-    /// Those of this process, for so many programs.
+    /// The threads of this process, for this many programs.
     pub(crate) fn of(programs: u64) -> Threads {
         match programs {
             // To give it to another thread is all that could be gained.
@@ -68,7 +69,7 @@ impl Threads {
         }
     }
 
-    /// What `f` makes of each number, in order.
+    /// The results of `f` for each number, in order.
     pub(crate) fn map<T: Send, E: Send>(
         self,
         range: Range<u64>,

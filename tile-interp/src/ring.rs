@@ -1,8 +1,8 @@
-//! Floats as elements of a finite ring, in which the order of a sum changes nothing.
+//! Floats as elements of a finite ring, in which the order of a sum does not matter.
 //!
-//! A single is a pair of residues modulo 2^16, its high and its low half; a 16-bit float is one residue, held as the
-//! high one with a low one of 0. Widening and narrowing keep the high residue. A compiled kernel that is executed in
-//! the same ring must give the same bits, however it orders its sums; a term that is lost or counted twice shows.
+//! A single is a pair of residues modulo 2^16, its high and its low half; a 16-bit float is one residue, held as the high one
+//! with a low one of 0. Widening and narrowing keep the high residue. A compiled kernel that is executed in the same ring must
+//! give the same bits, however it orders its sums. A term that is lost or counted twice changes them.
 
 use crate::error::InterpError;
 use crate::rounding::to_narrow;
@@ -53,9 +53,9 @@ impl Word {
 
 /// Checks that every operation of a kernel means the same in the ring however it is compiled.
 ///
-/// Constants other than 0 may only be selected: what arithmetic makes of 1 is known to a compiler of floats, which
-/// uses it, and is not true of the ring. Nor is what it makes of 0: `-0` is another number to it, and one of the ring's
-/// own; so only what is loaded is negated. So is what a target without arithmetic of bf16 does: it adds by `1 x + y`.
+/// Constants other than 0 may only be selected. A compiler uses identities of floats with the constant 1, which do not hold in
+/// the ring. Identities with 0 do not hold either: `-0` is a different number to a compiler and an element of the ring. So only
+/// loaded values may be negated. A target without bf16 arithmetic adds by `1 x + y`, which is not allowed for the same reason.
 pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
     if let Some(data) = kernel.values.values().find(|data| data.ty.dtype == DType::F64) {
         return Err(InterpError::kernel(format!("{} has no meaning in the ring", data.ty)));
@@ -94,7 +94,7 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
     Ok(())
 }
 
-/// True if a value is a loaded tile, of which a compiler knows nothing.
+/// True if a value is a loaded tile, which a compiler knows nothing about.
 fn is_loaded(kernel: &Kernel, v: Value) -> bool {
     match kernel.def_op(v).map(|(_, op)| op) {
         Some(Op::Load { .. }) => true,
@@ -104,7 +104,7 @@ fn is_loaded(kernel: &Kernel, v: Value) -> bool {
     }
 }
 
-/// True if a value is used by nothing but selects.
+/// True if a value is only used by selects.
 fn only_selected(kernel: &Kernel, constant: Value) -> bool {
     let uses = |op: &Op| {
         let mut found = false;

@@ -4,13 +4,13 @@ use crate::ring::Word;
 use crate::rounding::{to_bf16, to_f16};
 use half::{bf16, f16};
 
-/// An element type in memory that a tile of `T` is loaded from and stored to.
+/// An element type in memory from which a tile of `T` is loaded and to which it is stored.
 pub(crate) trait Stored<T> {
     /// Bytes of one element.
     const BYTES: usize;
-    /// Reads an element from exactly that many bytes.
+    /// Reads an element from exactly this many bytes.
     fn get(bytes: &[u8]) -> T;
-    /// Writes an element, rounded to nearest even, to exactly that many bytes.
+    /// Writes an element, rounded to nearest even, to exactly this many bytes.
     fn put(bytes: &mut [u8], x: T);
 }
 

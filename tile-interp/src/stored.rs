@@ -1,4 +1,4 @@
-//! What a program stores, until it has ended.
+//! The stores of a program, kept until it has ended.
 
 use crate::memory::Region;
 use crate::tile::Tile;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 pub(crate) struct Stored {
     /// Index of the parameter.
     pub(crate) param: usize,
-    /// Where the tile goes; the part outside the tensor is dropped.
+    /// The target of the tile. The part outside of the tensor is dropped.
     pub(crate) region: Region,
     /// What is stored.
     pub(crate) tile: Arc<Tile>,
 }
 
 impl Stored {
-    /// Memory that the tile holds.
+    /// The memory that the tile takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.tile.ty.elements() * 8
     }

@@ -1,8 +1,8 @@
 //! Tiles at run time: dense elements in row-major order, and which of them are valid.
 //!
-//! A tile loaded past an end of a dim is *ragged*: there its elements are 0, they are computed with
-//! like all others, but they are not *valid*, and neither is what is computed from them. Reductions
-//! and `dot` contract over valid elements alone. Validity is a range per axis.
+//! A tile that is loaded past the end of a dim is *ragged*. Its elements there are 0 and take part in computations like all
+//! others, but they are not *valid*, and neither is anything that is computed from them. Reductions and `dot` use valid
+//! elements only. Validity is a range per axis.
 
 use crate::Mode;
 use crate::error::InterpError;
@@ -11,7 +11,7 @@ use crate::rounding::to_narrow;
 use atlas_dsl::{DType, TileType};
 use std::ops::Range;
 
-/// The elements of a tile. f16 and bf16 are held as f32, always rounded; in the ring, with a low residue of 0.
+/// The elements of a tile. f16 and bf16 are held as f32, always rounded. In the ring, they have a low residue of 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
     Bool(Vec<bool>),
@@ -38,7 +38,7 @@ impl Data {
     }
 }
 
-/// The type that elements of `dtype` are held in.
+/// The type in which elements of `dtype` are held.
 pub(crate) fn held(dtype: DType, mode: Mode) -> DType {
     match dtype {
         DType::F16 | DType::Bf16 | DType::F32 if matches!(mode, Mode::Native | Mode::Noisy(_)) => DType::F32,
@@ -70,7 +70,7 @@ impl Tile {
         self.valid.iter().zip(&self.ty.shape).all(|(v, &e)| *v == (0..e))
     }
 
-    /// The same with 0 for what is not valid.
+    /// The same, with 0 for elements that are not valid.
     pub(crate) fn with_zeros(&self) -> Result<Tile, InterpError> {
         fn zero<T: Default>(data: &mut [T], shape: &[u32], valid: &[Range<u32>]) {
             for (i, x) in data.iter_mut().enumerate() {
@@ -120,7 +120,7 @@ impl Tile {
     }
 }
 
-/// What two tiles of one shape have valid in common.
+/// The common valid part of two tiles of one shape.
 pub(crate) fn common(a: &[Range<u32>], b: &[Range<u32>]) -> Vec<Range<u32>> {
     let both = |(a, b): (&Range<u32>, &Range<u32>)| {
         let start = a.start.max(b.start);

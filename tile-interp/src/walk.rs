@@ -1,6 +1,6 @@
 //! Walks two strided boxes of equal extents together, row by row.
 
-/// The innermost axis of a walk: so many elements, and the step of either side.
+/// The innermost axis of a walk: the number of elements, and the step of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Elements of a row.
@@ -11,7 +11,7 @@ pub(crate) struct Row {
     pub(crate) b: i64,
 }
 
-/// Two strided boxes, with axes that lie end to end on both sides merged.
+/// Two strided boxes. Axes that are contiguous on both sides are merged.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     /// The innermost axis.

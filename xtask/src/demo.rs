@@ -28,11 +28,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         "build",
         "--release",
         "-p",
-        "atlas",
+        "atlas-cli",
         "--bin",
         "atlas",
         "--features",
-        "cli,jit",
+        "jit",
     ]))?;
     let built = start.elapsed();
     let mut demo = Command::new(command::target_dir(root)?.join("release/atlas"));

@@ -1,6 +1,7 @@
-//! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate`. Builds without LLVM.
+//! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate | diagnostics | book`. Builds without LLVM.
 #![warn(clippy::too_many_lines)]
 
+mod book;
 mod command;
 mod demo;
 mod ptxas;
@@ -35,6 +36,10 @@ enum Verb {
     Tidy,
     /// Assemble every shipped kernel and compare its resources with the committed table.
     Validate(validate::Args),
+    /// Write the pages about diagnostic codes, and the data of `atlas explain-error`, from the tests.
+    Diagnostics,
+    /// Render the book with mdbook.
+    Book,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
         Verb::Static(args) => same_ptx::run(&root, &args),
         Verb::Tidy => tidy::run(&root),
         Verb::Validate(args) => validate::run(&root, &args),
+        Verb::Diagnostics => tidy::diagnostics::run(&root),
+        Verb::Book => book::run(&root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

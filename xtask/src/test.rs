@@ -20,15 +20,35 @@ pub(crate) struct Args {
 type Check = fn(&Path) -> Result<()>;
 
 /// Everything, with the parts that a user of the library does not build.
-const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/cli"];
+const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/verify"];
 
-/// The packages in which the feature `jit` of the root package switches code on.
-const WITH_LLVM: [&str; 8] =
-    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/cli"];
+/// The packages in which the feature `jit` switches code on, and the one that has the examples.
+const WITH_LLVM: [&str; 10] = [
+    "-p",
+    "atlas",
+    "-p",
+    "atlas-cli",
+    "-p",
+    "atlas-codegen",
+    "-p",
+    "atlas-runtime",
+    "--features",
+    "atlas/jit,atlas/verify,atlas-cli/jit",
+];
 
 /// The same with known mistakes that a test can plant; without that the compiler is the same, and no crate is built twice.
-const WITH_MUTATIONS: [&str; 8] =
-    ["-p", "atlas", "-p", "atlas-codegen", "-p", "atlas-runtime", "--features", "atlas/jit,atlas/cli,atlas/mutations"];
+const WITH_MUTATIONS: [&str; 10] = [
+    "-p",
+    "atlas",
+    "-p",
+    "atlas-cli",
+    "-p",
+    "atlas-codegen",
+    "-p",
+    "atlas-runtime",
+    "--features",
+    "atlas/jit,atlas/verify,atlas-cli/jit,atlas-cli/mutations",
+];
 /// The tests that plant them.
 const MUTATIONS: &str = "mutations::";
 
@@ -57,7 +77,7 @@ const STEPS: [(&str, Check); 13] = [
     ("doc", |root| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         let mut doc = command::cargo(root);
-        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/jit,atlas/cli"]);
+        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/verify,atlas-cli/jit"]);
         command::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim()))
     }),
     ("validate", |root| validate::run(root, &validate::Args::default())),

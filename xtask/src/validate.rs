@@ -93,7 +93,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 /// Builds the command line with LLVM as a shared library; where it is.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     setup::llvm()?;
-    command::run(command::cargo(root).args(["build", "-p", "atlas", "--bin", "atlas", "--features", "cli,jit"]))?;
+    command::run(command::cargo(root).args(["build", "-p", "atlas-cli", "--bin", "atlas", "--features", "jit"]))?;
     Ok(command::target_dir(root)?.join("debug/atlas"))
 }
 

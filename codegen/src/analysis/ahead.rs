@@ -1,14 +1,14 @@
-//! What is known before an iteration of a loop starts, so that loads may run ahead of it.
+//! Which values are known before an iteration of a loop starts, so that loads may run ahead of it.
 //!
 //! # Promise
-//! A scalar that is called known has, however many iterations ahead it is computed, the value that it has in its iteration.
+//! A scalar that is called known has the same value in its iteration and any number of iterations ahead.
 //!
 //! # Argument
-//! Of what a body is given only the index is known before the iteration, and, an iteration's own loads apart, what the loop
-//! carries is not. Operations of the body on known scalars give known ones, but for those that read memory or loop.
+//! Before an iteration, only the index is known of the parameters of a body. Carried values are not known, except to the loads
+//! of the iteration itself. Operations of the body on known scalars give known scalars, unless they read memory or are loops.
 //!
 //! # Breaks it
-//! Loads whose place a carried number decides: tests/agreement/wrong_code.rs and sequences of the gallery.
+//! Loads whose address depends on a carried number: tests/agreement/wrong_code.rs and sequences of the gallery.
 
 use super::Uses;
 use super::sources::sources;
@@ -18,18 +18,18 @@ use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Param, Value};
 use std::collections::BTreeSet;
 
-/// Shared memory that rings of tiles may take that registers would hold: what every GPU has for a CTA, and a little more.
+/// The shared memory that rings may take for tiles which registers could hold: what every GPU has for a CTA, and a little more.
 const ROOM: u32 = 96 * 1024;
 
-/// True if it is known where a load in a loop's body reads before an iteration starts, or, without what the loop carries,
-/// before that.
+/// True if the address of a load in a loop's body is known when an iteration starts or, if carried values are excluded, before
+/// that.
 pub(crate) fn is_place_known(kernel: &Kernel, uses: &Uses, load: Inst, body: Block, carried: bool) -> bool {
     let mut known = true;
     kernel.insts[load].visit_operands(|v| known &= is_known_before(kernel, uses, v, body, carried));
     known
 }
 
-/// True if a scalar is known where an iteration starts, or, without what the loop carries, before that.
+/// True if a scalar is known when an iteration starts or, if carried values are excluded, before that.
 fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried: bool) -> bool {
     let (mut seen, mut open) = (BTreeSet::new(), vec![v]);
     while let Some(v) = open.pop() {
@@ -53,9 +53,9 @@ fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried:
     true
 }
 
-/// The loads of pipelined loops that run ahead of their iterations though registers alone read them: inputs at places that
-/// the index decides and that are known before, in chunks that `cp.async` takes, read where they are loaded. Of a loop so
-/// many as there is room for beside what is staged in any case.
+/// The loads of pipelined loops that run ahead of their iterations although only registers read them. They read inputs at
+/// addresses that depend on the index and are known before, in chunks that `cp.async` takes, and are used where they are
+/// loaded. Of each loop, as many as fit beside the tiles that are staged in any case.
 pub(crate) fn running_ahead(
     kernel: &Kernel,
     uses: &Uses,
@@ -104,7 +104,7 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     known && by_index && vector_elements(kind, inner_extent(kernel, *param, slices)) * ty.dtype.bytes() >= 4
 }
 
-/// What is known to divide the first element and the extent of an access along the last axis of its tensor.
+/// A number that is known to divide the first element and the extent of an access along the last axis of its tensor.
 pub(super) fn inner_extent(kernel: &Kernel, param: Param, slices: &[Slice]) -> u64 {
     let ParamKind::Tensor { dims, .. } = &kernel.params[param].kind else { return 1 };
     let (Some(slice), Some(&dim)) = (slices.last(), dims.last()) else { return 1 };

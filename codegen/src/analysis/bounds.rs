@@ -1,15 +1,16 @@
-//! What a config takes at the least, from the extents of its tiles alone: what is too much is refused before it is lowered.
+//! Lower bounds on the resources of a config, from the extents of its tiles only. A config that takes too much is refused
+//! before it is lowered.
 //!
 //! # Promise
-//! A bound is never above what the passes find: no config is refused here that they would accept.
+//! A bound is never above what the passes find, so no config is refused here that they would accept.
 //!
 //! # Argument
-//! *Registers.* Where a loop's body begins, all that it carries in registers and uses is live, each tile by the layout of its
-//! class: tiles that a loop carries are made whole, but for what repeats an element. The estimate of `registers.rs` counts
-//! the same words, and `check_registers` leaves out operands of products that come round with the loop, and so does this.
+//! *Registers.* At the start of a loop's body, every tile that the loop carries in registers and uses is live, in the layout of
+//! its class. Carried tiles are complete, except those that repeat an element. The estimate of `registers.rs` counts the same
+//! words. `check_registers` leaves out operands of products that the loop carries, and so does this analysis.
 //!
-//! *Shared memory.* What a loop copies at places that are known is one ring, filled before anything else that an iteration
-//! does. So its buffers live at once, each in every stage.
+//! *Shared memory.* The copies of a loop from known addresses form one ring, which is filled before anything else in an
+//! iteration. So its buffers are live at the same time, each in every stage.
 //!
 //! # Breaks it
 //! tests/bounds.rs compares the two for every shipped config, and has some that are refused.
@@ -23,12 +24,12 @@ use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use std::collections::BTreeSet;
 
-/// What a config takes at the least.
+/// Lower bounds on the resources of a config.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Registers of a thread for the tiles that a loop carries, of the loop that carries most.
+    /// Registers of a thread for carried tiles, in the loop that carries most.
     pub registers: u32,
-    /// Bytes of shared memory of a CTA for what a loop copies, of the loop that copies most.
+    /// Bytes of shared memory of a CTA for copies, in the loop that copies most.
     pub shared_bytes: u64,
 }
 
@@ -51,19 +52,19 @@ impl Bounds {
         bounds
     }
 
-    /// Refuses what a machine does not have.
+    /// Refuses a config that needs more than a machine has.
     pub(crate) fn check(&self, schedule: &Schedule, limits: &Limits<'_>) -> Result<(), CompileError> {
         limits.check_registers(self.registers, "the tiles that a loop carries need")?;
         limits.check_shared(self.shared_bytes, schedule.stages, "the tiles that a loop loads need")
     }
 }
 
-/// What a product reads.
+/// The operands of a product.
 fn operands(op: &Op) -> Vec<Value> {
     if let Op::Dot { a, b, .. } = *op { vec![a, b] } else { vec![] }
 }
 
-/// True for what no thread holds element by element.
+/// True for values that no thread holds element by element.
 fn is_repeated(kernel: &Kernel, v: Value) -> bool {
     matches!(kernel.def_op(v), Some((_, Op::Broadcast { .. } | Op::Splat { .. } | Op::Iota { .. })))
 }
@@ -75,8 +76,8 @@ fn in_registers(kernel: &Kernel, uses: &Uses, placement: &Placement, v: Value) -
     placement.layout(v).filter(|_| held).map(|layout| words((dtype, layout)))
 }
 
-/// Bytes of a stage of what an instruction of a loop's body copies, if it is known where from; with what the loop carries,
-/// where nothing runs ahead.
+/// Bytes of a stage for the copy of an instruction in a loop's body, if its address is known. If nothing runs ahead, the
+/// address may depend on carried values.
 fn copied_bytes(
     kernel: &Kernel,
     uses: &Uses,

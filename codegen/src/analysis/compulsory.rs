@@ -1,10 +1,10 @@
-//! What a launch moves and multiplies at the least, whatever stands in its tensors: what a roofline is made of.
+//! The least data and arithmetic of a launch, whatever its tensors contain. The roofline is computed from it.
 //!
-//! Bytes are those of elements, not of accesses: each element that a launch reads counts once, and each that it writes once, however
-//! often programs come back to it and whichever cache then has it. Products count as the config makes them, padding of tiles included.
-//! Loops and conditions that hang on what stands in memory, or on a number that the caller gives, count for what they do for certain,
-//! which may be nothing; so do elements whose place hangs on these, or on an index that is not understood. Two tensors count as two, though a
-//! caller may give one for both.
+//! Bytes are counted by element, not by access. Each element that a launch reads counts once, and each that it writes counts
+//! once, however often programs access it and whichever cache holds it. Products count as the config computes them, including
+//! padding of tiles. Loops and conditions may depend on data in memory or on a number from the caller. They count for what they
+//! do in any case, which may be nothing. The same holds for elements whose address depends on such values, or on an index that
+//! is not understood. Two tensors count as two, although a caller may pass one for both.
 
 use super::expected::Expected;
 use super::formula::{Formula, Numbers};
@@ -17,27 +17,27 @@ use atlas_dsl::{DType, Param};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many operations an index may be made of; nothing is known of others.
+/// The most operations in an index. Nothing is known about longer ones.
 const MOST_DEEP: u32 = 200;
 
-/// What a launch does at the least.
+/// The least work of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compulsory {
     /// Bytes of the elements that are read, each once.
     pub read: f64,
     /// Bytes of the elements that are written, each once.
     pub written: f64,
-    /// Multiply-adds on tensor cores, in those of 16-bit operands; f64 apart.
+    /// Multiply-adds on tensor cores, without f64, in units of 16-bit operands.
     pub tensor: f64,
     /// Multiply-adds on tensor cores of f64.
     pub tensor_f64: f64,
-    /// Multiply-adds of products on no tensor core; f64 apart.
+    /// Multiply-adds of products without tensor cores, without f64.
     pub fma: f64,
-    /// The same of f64.
+    /// The same for f64.
     pub fma_f64: f64,
     /// All of these multiply-adds, each as one.
     pub products: f64,
-    /// Whether data, numbers of the caller, or indices that are not understood decide how much more it is.
+    /// True if data, numbers from the caller, or indices that are not understood decide how much more it is.
     pub is_open: bool,
 }
 
@@ -48,7 +48,7 @@ impl Compulsory {
     }
 }
 
-/// What a launch of a lowered kernel does at the least, for these sizes of its dims.
+/// The least work of a launch of a lowered kernel, for these sizes of its dims.
 pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
     let mut count = Count {
         k,
@@ -101,18 +101,18 @@ pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
 struct Access {
     param: Param,
     written: bool,
-    /// The buffer that it fills: what fills one buffer of one tensor comes to other elements each time.
+    /// The buffer that it fills. Accesses of one tensor that fill the same buffer touch different elements each time.
     to: Option<Buffer>,
     /// Bytes of the part of the tensor in which its elements lie.
     reach: Formula,
-    /// Of each axis which elements it comes to, as far as that tells it from others.
+    /// The elements that it touches along each axis, as far as that distinguishes it from others.
     parts: Vec<Region>,
 }
 
 /// Elements along an axis.
 #[derive(Clone, PartialEq, Eq)]
 enum Region {
-    /// These, always.
+    /// Always these elements.
     Always(Range<u64>),
     /// These elements of some tile; the number is the extent of a tile.
     OfTiles(u32, Range<u64>),
@@ -120,7 +120,7 @@ enum Region {
 }
 
 impl Access {
-    /// Whether two may touch the same element.
+    /// True if two accesses may touch the same element.
     fn meets(&self, other: &Access) -> bool {
         let is_apart = |(a, b): (&Region, &Region)| match (a, b) {
             (Region::OfTiles(m, _), Region::OfTiles(n, _)) if m != n => false,
@@ -133,8 +133,8 @@ impl Access {
     }
 }
 
-/// Bytes that are touched, with whether they are written: of accesses that may touch the same elements those of the one that touches
-/// most.
+/// The touched bytes, and whether they are written. Of accesses that may touch the same elements, the one that touches most
+/// counts.
 fn elements(accesses: &[Access], touched: impl Fn(usize) -> f64) -> Vec<(f64, bool)> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, access) in accesses.iter().enumerate() {
@@ -151,13 +151,13 @@ fn elements(accesses: &[Access], touched: impl Fn(usize) -> f64) -> Vec<(f64, bo
 struct Product {
     /// Multiply-adds of all threads.
     each: f64,
-    /// How many of 16 bits take as long as one.
+    /// The number of 16-bit ones that take as long as one.
     time: f64,
     is_tensor_core: bool,
     is_f64: bool,
 }
 
-/// What a program does, as far as it depends on sizes.
+/// The work of a program, as far as it depends on sizes.
 enum Step {
     Access(usize, Formula),
     Product(usize),
@@ -172,7 +172,7 @@ struct Count<'a> {
     products: Vec<Product>,
     open: bool,
     places: BTreeMap<Value, Option<Spread>>,
-    /// How deep the walk into an index is.
+    /// The depth of the walk into an index.
     depth: u32,
 }
 
@@ -230,7 +230,7 @@ impl Count<'_> {
         Step::Access(self.accesses.len() - 1, amount)
     }
 
-    /// Bytes of the part of a tensor in which the elements lie that an access comes to in a launch; and of each axis which elements.
+    /// Bytes of the part of a tensor that an access touches in a launch, and the elements along each axis.
     fn reach(&mut self, param: Param, slices: &[Slice]) -> (Formula, Vec<Region>) {
         let ParamKind::Tensor { dtype, dims, strides, .. } = &self.k.params[param].kind else {
             return (self.walk.formulas.constant(0.0), Vec::new());
@@ -284,8 +284,8 @@ impl Count<'_> {
         }
     }
 
-    /// How many places an index comes to over a launch; `None` if data decide, or if it is more than sums of multiples of coordinates
-    /// and loop indices, or one part of a coordinate.
+    /// The number of values of an index over a launch. `None` if it depends on data, or if it is neither a sum of multiples of
+    /// coordinates and loop indices nor one part of a coordinate.
     fn places(&mut self, v: Value) -> Option<Spread> {
         if let Some(known) = self.places.get(&v) {
             return known.clone();
@@ -372,7 +372,7 @@ impl Count<'_> {
         }
     }
 
-    /// The size of a dim, which is not 0 where anything runs.
+    /// The size of a dim. It is not 0 if anything runs.
     fn is_size(&self, v: Value) -> bool {
         self.root(v).is_some_and(|op| matches!(op, Op::DimSize(_) | Op::DimTiles(..)))
     }
@@ -385,7 +385,7 @@ impl Count<'_> {
         }
     }
 
-    /// The operation that makes a number, behind changes of its type.
+    /// The operation that computes a number, before changes of its type.
     fn root(&self, mut v: Value) -> Option<&Op> {
         loop {
             let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
@@ -410,20 +410,20 @@ impl Count<'_> {
     }
 }
 
-/// How many places an access comes to along an axis.
+/// The positions of an access along an axis.
 #[derive(Clone, Debug, PartialEq)]
 enum Spread {
     One,
-    /// So many, and how far each is from the next.
+    /// A number of positions, and the distance between neighbours.
     Some {
         count: Formula,
         step: f64,
     },
-    /// As many as there are: a sum of multiples of coordinates and loop indices, by how often each is taken.
+    /// A sum of multiples of coordinates and loop indices, with the number of values of each.
     Many(BTreeMap<Source, f64>),
 }
 
-/// Where a number that runs comes from.
+/// The source of a running number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Axis(u32),

@@ -1,25 +1,25 @@
-//! Which values a tensor of more than 16 bits depends on, and which a discontinuous operation.
+//! The values on which a tensor of more than 16 bits depends, and those on which a discontinuous operation depends.
 //!
 //! # Promise
-//! If [`Dependence::by`] names no tensor for a value, what a kernel writes to tensors wider than 16 bits is the same whatever
-//! the value is, but for what a rounding to 16 bits on the way makes of it; else it names one of them that may differ. If it
-//! names no discontinuous operation (comparisons, whole numbers made of others, `floor` and `round`), the operands of these are
-//! the same, with no exception.
+//! If [`Dependence::by`] names no tensor for a value, then the kernel writes the same to tensors wider than 16 bits whatever
+//! the value is, except through a rounding to 16 bits on the way. Otherwise, it names one of the tensors that may differ. If it
+//! names no discontinuous operation (a comparison, a conversion to whole numbers, `floor` or `round`), the operands of all of
+//! these are the same, without exception.
 //!
 //! # Argument
-//! The least set that holds what a store to a wide tensor takes, its tile and its place (or what a discontinuous operation takes), and is closed under these rules:
-//! the operands of what computes a member are members; a member that a loop carries or leaves brings what it starts as and
-//! what the body leaves of it, and the bounds of the loop, which say how often; a store brings the bounds of all loops
-//! around it; a member that is loaded from a tensor that the kernel writes brings every store to that tensor, since one of
-//! them may have written what is loaded. Nothing else passes a value on: arguments of a launch do not share what is written,
-//! and Tile IR has no other memory and no branches. Comparisons and indices are operands like others, so what a choice or a
-//! place depends on is a member too. A cast to f16 or bf16 ends the set of the tensors: what was rounded says no more of a
-//! value than a 16-bit tensor would, and whoever reads it reckons with that. It does not end the set of the discontinuous operations, for what
-//! lies near the edge of a rounding falls to the other side. Sets only grow, so the walk ends.
+//! It is the smallest set that contains the tile and the indices of each store to a wide tensor (or the operands of each
+//! discontinuous operation), and that is closed under these rules. The operands of the operation that computes a member are
+//! members. A carried value, or the result of a loop, adds its initial value, the value that the body yields, and the bounds of
+//! the loop. A store adds the bounds of all loops around it. A load from a tensor that the kernel writes adds every store to
+//! that tensor, because one of them may have written the loaded value. Nothing else passes a value on: arguments of a launch do
+//! not share written memory, and Tile IR has no other memory and no branches. Comparisons and indices are operands like any
+//! others, so the values on which a choice or an address depends are members too. For tensors, a cast to f16 or bf16 ends the
+//! walk: the rounded value says no more than a 16-bit tensor would, and its readers expect that. For discontinuous operations
+//! it does not, because a value near the edge of a rounding may fall to the other side. Sets only grow, so the walk terminates.
 //!
 //! # Breaks it
 //! - A wide output beside a narrow one: tests/agreement/arguments.rs::each_output_has_the_digits_of_its_type.
-//! - What loops carry, their bounds, a choice, a tensor in between: the tests of `approximations`,
+//! - Carried values, bounds of loops, a choice, a tensor in between: the tests of `approximations`,
 //!   `what_reaches_a_wide_output` and `what_reaches_it_by_memory_or_loops`; a rounding before a comparison:
 //!   `a_rounding_hides_from_tensors_and_not_from_discontinuous_operations`.
 
@@ -29,7 +29,7 @@ use atlas_dsl::validity::yields;
 use atlas_dsl::{Inst, Kernel, Op, Param, Value};
 use cranelift_entity::SecondaryMap;
 
-/// The values that something depends on, and what: a tensor wider than 16 bits, or a discontinuous operation.
+/// The values on which a tensor wider than 16 bits, or a discontinuous operation, depends, with that tensor or operation.
 pub(super) struct Dependence<'a, By: Clone> {
     kernel: &'a Kernel,
     uses: &'a Uses,
@@ -42,7 +42,8 @@ pub(super) struct Dependence<'a, By: Clone> {
 }
 
 impl<'a> Dependence<'a, Inst> {
-    /// Walks back from every discontinuous operation: a step of its operand, however small, may become a step of its result.
+    /// Walks back from every discontinuous operation. Any change of its operand, however small, may become a whole step of its
+    /// result.
     pub(super) fn of_discontinuous(kernel: &'a Kernel, uses: &'a Uses) -> Dependence<'a, Inst> {
         let mut dependence = Dependence {
             kernel,
@@ -92,7 +93,7 @@ impl<'a> Dependence<'a, Param> {
 }
 
 impl<By: Copy> Dependence<'_, By> {
-    /// What depends on a value, if anything does.
+    /// The tensor or operation that depends on a value, if any.
     pub(super) fn by(&self, v: Value) -> Option<By> {
         self.by[v]
     }
@@ -104,7 +105,7 @@ impl<By: Copy> Dependence<'_, By> {
         }
     }
 
-    /// What a store takes, and whether it is run.
+    /// The operands of a store, and the values that decide whether it runs.
     fn store(&mut self, inst: Inst, by: By) {
         self.kernel.insts[inst].visit_operands(|v| self.want(v, by));
         let mut block = self.uses.block_of(inst);
@@ -152,7 +153,7 @@ impl<By: Copy> Dependence<'_, By> {
         }
     }
 
-    /// Whatever a kernel writes to a tensor that it reads too.
+    /// Every store of a kernel to a tensor that it also reads.
     fn written(&mut self, tensor: Param, by: By) {
         if std::mem::replace(&mut self.stored[tensor], true) {
             return;

@@ -1,11 +1,11 @@
-//! What numbers that bounds of loops are made of are expected to be, as formulas of the sizes.
+//! Expected values of the numbers in loop bounds, as formulas of the sizes.
 //!
-//! Grid coordinates and indices of loops are those of a place, which who works the numbers out chooses. Of tiles the least and
-//! the greatest element are told, which is what reductions make of them. A whole number that the caller gives is between 0 and
-//! so many elements as [`UNKNOWN_ELEMENTS`] says, since it is a window or a length more often than not. What stands in memory is not
-//! known; where it only narrows what is known, as in a loop from `max(row - window, load(first[m]))` on, it is taken to narrow
-//! nothing. A loop goes from the least to the greatest, unless both bounds hang on the same unknown number: that has one
-//! value then, the greatest.
+//! Grid coordinates and loop indices are those of a sample point, which the evaluation chooses. For a tile, the smallest and
+//! the largest element are tracked, because reductions select these. A whole number from the caller is taken to be between 0
+//! and [`UNKNOWN_ELEMENTS`] elements, because it is usually a window or a length. Data in memory is not known. If data only
+//! narrows a known range, as in a loop from `max(row - window, load(first[m]))` on, it is assumed not to narrow it. A loop goes
+//! from the smallest lower bound to the largest upper bound. If both bounds depend on the same unknown number, that number has
+//! one value, the largest.
 
 use super::formula::{Formula, Formulas, Numbers};
 use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 
 /// Trips of a loop whose bounds are not known.
 pub(super) const UNKNOWN_TRIPS: f64 = 8.0;
-/// Elements that such a loop goes over, where it counts tiles.
+/// Elements that such a loop covers, if it counts tiles.
 pub(super) const UNKNOWN_ELEMENTS: f64 = 512.0;
-/// Operations, one of the other, through which numbers are followed: a stack holds them.
+/// The longest chain of operations through which numbers are followed. It uses the stack.
 const MOST_DEEP: u32 = 1000;
 
-/// Which of several values.
+/// Which of several values is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Least,
@@ -38,8 +38,8 @@ impl End {
     }
 }
 
-/// What is asked of a value: of a tile which element, and where numbers are not known whether the least or the greatest that
-/// it may be, or its value where each of them has one.
+/// A question about a value: which element of a tile, and for unknown numbers whether the smallest or the largest possible
+/// value, or the value where each unknown number has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ask {
     element: End,
@@ -51,26 +51,27 @@ impl Ask {
         Ask { element: End::Greatest, possible }
     }
 
-    /// Of what a value falls with.
+    /// The opposite question, for an operand with which the value falls.
     fn other(self) -> Ask {
         Ask { element: self.element.other(), possible: self.possible.map(End::other) }
     }
 }
 
-/// The numbers of a kernel, as far as asked.
+/// The numbers of a kernel, as far as they were requested.
 pub(super) struct Expected<'a> {
     k: &'a Kernel,
     known: BTreeMap<(Value, Ask), Option<Formula>>,
-    /// On which unknown numbers values depend, as bits.
+    /// The unknown numbers on which values depend, as bits.
     unknowns: BTreeMap<Value, u64>,
     divisors: BTreeMap<Value, Option<f64>>,
     /// The grid axis of each coordinate.
     axes: BTreeMap<Inst, u32>,
-    /// Of the body of each loop its bounds, and how many loops are around it.
+    /// For the body of each loop, its bounds and its nesting depth.
     loops: BTreeMap<Block, (Value, Value, u32)>,
-    /// How deep the walk is; nothing is known of what is deeper than [`MOST_DEEP`].
+    /// The depth of the walk. Nothing is known about values deeper than [`MOST_DEEP`].
     depth: u32,
-    /// Loops go from the greatest to the least, and conditions have to hold: what a kernel does whatever it is given.
+    /// True for lower bounds: loops go from the largest lower bound to the smallest upper bound, and conditions must hold for
+    /// certain.
     certain: bool,
 }
 
@@ -92,12 +93,12 @@ impl Expected<'_> {
         expected
     }
 
-    /// The numbers of what a kernel does whatever it is given, in place of those of what it may do.
+    /// The numbers for the work that a kernel does in any case, instead of the work that it may do.
     pub(super) fn certain(k: &Kernel) -> Expected<'_> {
         Expected { certain: true, ..Expected::new(k) }
     }
 
-    /// Whether it hangs on what stands in memory or on a number that the caller gives.
+    /// True if it depends on data in memory or on a number from the caller.
     pub(super) fn is_open(&mut self, v: Value) -> bool {
         self.unknowns(v) != 0
     }
@@ -107,7 +108,7 @@ impl Expected<'_> {
         self.axes.get(&coordinate).copied()
     }
 
-    /// Notes coordinates and loops. Coordinates stand in the order of their axes: each is of the next axis of its extent,
+    /// Records coordinates and loops. Coordinates are in the order of their axes: each belongs to the next axis of its extent,
     /// from `axis` on.
     fn look_around(&mut self, block: Block, axis: &mut usize, depth: u32) {
         let axes = self.k.index_map.axes();
@@ -142,12 +143,12 @@ impl Expected<'_> {
         self.ask(f, lo, Ask::of(least)).zip(self.ask(f, hi, Ask::of(greatest)))
     }
 
-    /// Whether a condition can hold, or holds for certain; `None` if nothing is known of it.
+    /// 1 if a condition can hold, or holds for certain, otherwise 0; `None` if nothing is known about it.
     pub(super) fn condition(&mut self, f: &mut Formulas, v: Value) -> Option<Formula> {
         self.ask(f, v, Ask::of(Some(if self.certain { End::Least } else { End::Greatest })))
     }
 
-    /// The extent of a tile of those that a number counts.
+    /// The extent of the tiles that a number counts.
     pub(super) fn divisor(&mut self, v: Value) -> Option<f64> {
         // By many ways one comes to the same number, and looks at it once.
         if let Some(&known) = self.divisors.get(&v) {
@@ -178,7 +179,7 @@ impl Expected<'_> {
         }
     }
 
-    /// What `make` finds, one operation deeper.
+    /// The result of `make`, one operation deeper.
     fn deeper<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.depth == MOST_DEEP {
             return None;
@@ -198,7 +199,7 @@ impl Expected<'_> {
         made
     }
 
-    /// On which numbers that are not known a value depends, as bits; two of very many may have the same one.
+    /// The unknown numbers on which a value depends, as bits. If there are very many, two may share a bit.
     fn unknowns(&mut self, v: Value) -> u64 {
         if let Some(&known) = self.unknowns.get(&v) {
             return known;
@@ -242,7 +243,7 @@ impl Expected<'_> {
         made
     }
 
-    /// The coordinate of a grid axis. Of a triangle the last one counts the columns up to the row before.
+    /// The coordinate of a grid axis. For a triangle, the last one counts the columns up to the row before.
     fn coordinate(&self, f: &mut Formulas, axis: u32, extent: GridExtent) -> Option<Formula> {
         let IndexMap::Triangular(axes) = &self.k.index_map else { return Some(f.coordinate(axis, extent)) };
         let row = (axes.len() as u32).checked_sub(2)?;
@@ -350,7 +351,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Whether it is a number below 0 that the kernel has written down.
+    /// True for a negative constant of the kernel.
     fn is_negative(&self, v: Value) -> bool {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
         let is_below = |of: Inst| matches!(self.k.insts[of], Op::Const(x) if x < 0.0);
@@ -360,7 +361,7 @@ impl Expected<'_> {
         is_below(inst)
     }
 
-    /// What was written to a place of shared memory that one store alone writes.
+    /// The value in a place of shared memory that only one store writes.
     fn stored(&self, from: SharedRef) -> Option<Value> {
         let mut stores = self.k.insts.values().filter_map(|op| {
             let Op::StoreShared { to, value } = op else { return None };

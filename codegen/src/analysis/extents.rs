@@ -1,8 +1,8 @@
-//! Which elements of each tile are real, and what the others hold.
+//! Which elements of each tile are real, and what the other elements contain.
 //!
-//! A tile cut at the end of a dim is *ragged*: some of its elements lie outside the tensor. Layouts add *padding* beyond
-//! the tile's own extents. Loads put 0 in both; element-wise operations map that constant along. A contraction needs its
-//! neutral there and gets it by a refill unless this analysis proves that it is there already.
+//! A tile cut at the end of a dim is *ragged*: some of its elements lie outside the tensor. Layouts add *padding* beyond the
+//! tile's own extents. Loads put 0 in both, and element-wise operations map that constant to another one. A contraction needs
+//! its neutral element there. A refill puts it there, unless this analysis proves that it is there already.
 //!
 //! # Promise
 //! [`Extents::constraints`] are those of [`Validity`], which the interpreter follows too: an element that meets all of
@@ -10,25 +10,25 @@
 //! device computes, of every fragment that the lowering makes of the value.
 //!
 //! # Argument
-//! Which elements are real is decided once, in Tile IR. A fact of a value is an [`Info`]: what is [`Known`] of what is not
-//! real, and whether it holds of all elements. The order is that of [`Known::join`]: a number, below it `Finite`, below
-//! that nothing. Per operation:
+//! Tile IR decides once which elements are real. A fact about a value is an [`Info`]: what is [`Known`] of the elements that
+//! are not real, and whether that holds for all elements. The order is that of [`Known::join`]: a number, below it `Finite`,
+//! and below that nothing. Per operation:
 //!
 //! - A load gives 0: it is predicated, and its padding is masked.
-//! - A function of elements of which each holds a known constant gives what [`fold`] proves of it on every
-//!   implementation, with the rounding of its type. The constants of several operands meet in one element only if they
-//!   hold on the same elements: operands with the same constraints, or constants everywhere (`uniform`). Padding is the
-//!   same for all of them, since all are made in one layout.
-//! - A change of layout leaves 0 in padding, whatever was there: what the other layout does not reach is read as 0.
-//!   Operands of element-wise operations, of reductions and of loops share a class and never change layout; broadcasts and
-//!   reshapes may make their operand change it, and keep of its constant what holds of 0 as well. Tiles of one element
-//!   and tiles made in whatever layout is asked for have no padding to lose.
+//! - A function of elements that each hold a known constant gives what [`fold`] proves on every implementation, with the
+//!   rounding of its type. The constants of several operands are combined only if they hold on the same elements: operands with
+//!   the same constraints, or constants everywhere (`uniform`). Padding is the same for all operands, because all are computed
+//!   in one layout.
+//! - A change of layout leaves 0 in padding, whatever was there, because elements that the other layout does not reach are read
+//!   as 0. Operands of element-wise operations, of reductions and of loops share a class and never change layout. Broadcasts
+//!   and reshapes may change the layout of their operand. They keep only the part of its constant that also holds for 0. Tiles
+//!   of one element, and tiles that are computed in any requested layout, have no padding to lose.
 //! - A broadcast repeats real elements into padding, so nothing is known there unless the operand is uniform.
-//! - A loop has what holds both of what it starts as and of what its body leaves. It is found by iterating down from what
-//!   it starts as; each step goes down an order of height 3, so it ends, and where it ends the body leaves what it found.
-//! - A tile in shared memory is stored with 0 in all that is not real, whatever it held in registers: so a transpose, and
-//!   a carried tile that lives there, is 0 there.
-//! - Of reductions, products and numbers nothing is known.
+//! - A carried value has the facts that hold for both its initial value and the value that the body yields. The analysis
+//!   iterates downwards from the initial value. Each step goes down in an order of height 3, so it ends at a fixed point.
+//! - A tile in shared memory is stored with 0 in every element that is not real, whatever it held in registers. So a transpose,
+//!   and a carried tile in shared memory, is 0 there.
+//! - Nothing is known about reductions, products and numbers.
 //!
 //! # Breaks it
 //! - An operand of extent 1 repeated along a ragged axis:
@@ -49,13 +49,13 @@ use atlas_dsl::{Block, Dim, Inst, Kernel, Op, Value};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeSet;
 
-/// Elements of a tile along `axis` are real where the sliced coordinate lies inside `dim`; all of them, or none, if the
-/// slice is one element, repeated along the axis.
+/// Elements of a tile along `axis` are real where the sliced coordinate is inside `dim`. If the slice is one element that is
+/// repeated along the axis, either all elements are real or none is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constraint {
     /// Tile axis.
     pub axis: u8,
-    /// What the axis is in the tensor.
+    /// The slice of the tensor along the axis.
     pub slice: Slice,
     /// The dim.
     pub dim: Dim,
@@ -76,7 +76,7 @@ impl From<&validity::Constraint> for Constraint {
 struct Info {
     /// What is known of every element outside the tensor, and of all padding.
     fill: Option<Known>,
-    /// The same holds of every element, real ones included.
+    /// The same holds for every element, including real ones.
     uniform: bool,
 }
 
@@ -85,16 +85,16 @@ struct Info {
 pub struct Extents {
     validity: Validity,
     info: SecondaryMap<Value, Info>,
-    /// Of each loop what holds of what it carries, as far as it was walked.
+    /// For each loop, the facts about its carried values so far.
     carried: SecondaryMap<Inst, Option<Vec<Info>>>,
     /// Carried tiles that live in shared memory.
     shared: BTreeSet<Value>,
-    /// Tiles made in whatever layout is asked for.
+    /// Tiles that are computed in any requested layout.
     anywhere: BTreeSet<Value>,
 }
 
 impl Extents {
-    /// Analyses a kernel whose values live where a placement says.
+    /// Analyses a kernel whose values are placed.
     pub fn of(kernel: &Kernel, placement: &Placement) -> Extents {
         let validity = Validity::of(kernel);
         let at = |home: Home| kernel.values.keys().filter(|&v| *placement.home(v) == home).collect();
@@ -114,8 +114,8 @@ impl Extents {
         self.info[v].fill
     }
 
-    /// Whether `number` is what stands in elements outside the tensor, to the bit: a known zero may have either sign, but that
-    /// of a load has none.
+    /// True if elements outside the tensor contain exactly `number`. A known zero may have either sign, but the zero of a load
+    /// is positive.
     pub fn is_filled_with(&self, kernel: &Kernel, v: Value, number: f64) -> bool {
         if number == 0.0 {
             return number.is_sign_positive() && is_loaded(kernel, v) && self.fill(v) == Some(Known::Exact(0.0));
@@ -123,8 +123,8 @@ impl Extents {
         self.fill(v).is_some() && self.fill(v) == Known::constant(kernel.ty(v).dtype, number)
     }
 
-    /// Whether a contraction of `axes` needs its neutral put in first. `padded`: the layout adds
-    /// padding along those axes.
+    /// True if the neutral element has to be put in before a contraction of `axes`. `padded` is set if the layout adds padding
+    /// along those axes.
     pub fn needs_refill(&self, v: Value, axes: &[u8], neutral: f64, padded: bool) -> bool {
         let ragged = self.validity.constraints(v).iter().any(|c| axes.contains(&c.axis));
         (ragged || padded) && self.info[v].fill != Some(Known::Exact(neutral))
@@ -145,7 +145,7 @@ impl Extents {
         }
     }
 
-    /// What holds of carried values at the head of every iteration, and after the last.
+    /// The facts about carried values at the head of every iteration, and after the last.
     fn loop_(&mut self, kernel: &Kernel, inst: Inst, inits: &[Value], body: Block) -> Vec<Info> {
         let params = kernel.blocks[body].params[1..].to_vec();
         // What starts with fewer invalid elements than the loop's value has is known of those alone.
@@ -177,18 +177,18 @@ impl Extents {
         }
     }
 
-    /// What holds of a carried tile where it lives.
+    /// The facts about a carried tile in its home.
     fn held(&self, v: Value, info: Info) -> Info {
         if self.shared.contains(&v) { Info::ZERO } else { info }
     }
 
-    /// What holds of a value in a layout that need not be its own: padding that it did not have there is 0.
+    /// The facts about a value in a layout that may not be its own. New padding is 0.
     fn moved(&self, kernel: &Kernel, v: Value) -> Info {
         let keeps = kernel.ty(v).elements() == 1 || self.anywhere.contains(&v);
         if keeps { self.info[v] } else { self.info[v].map(|fill| fill.join(Known::Exact(0.0))) }
     }
 
-    /// True if what is known of the elements of `v` that are not real holds of those of `like`.
+    /// True if what is known of the elements of `v` that are not real also holds for those of `like`.
     fn same_set(&self, v: Value, like: Value) -> bool {
         self.info[v].uniform || self.validity.constraints(v).len() == self.validity.constraints(like).len()
     }
@@ -247,8 +247,8 @@ impl Extents {
         }
     }
 
-    /// Facts of an element-wise operation. Its fill is that of its operands' fills if all of them hold on one and the
-    /// same set of elements.
+    /// The facts about an element-wise operation. Its fill is computed from the operands' fills if all of them hold on the same
+    /// set of elements.
     fn merge<const N: usize>(&self, operands: [Value; N], f: impl FnOnce([Known; N]) -> Option<Known>) -> Info {
         let uniform = operands.iter().all(|&v| self.info[v].uniform);
         let ragged: Vec<Value> = operands.into_iter().filter(|&v| !self.info[v].uniform).collect();
@@ -258,7 +258,7 @@ impl Extents {
         Info { fill, uniform: uniform && fill.is_some() }
     }
 
-    /// True if both have the same elements that are not real.
+    /// True if the same elements of both are not real.
     pub fn same_constraints(&self, a: Value, b: Value) -> bool {
         let (a, b) = (self.validity.constraints(a), self.validity.constraints(b));
         a.len() == b.len() && a.iter().all(|c| b.contains(c))
@@ -266,10 +266,10 @@ impl Extents {
 }
 
 impl Info {
-    /// 0 in all that is not real.
+    /// 0 in every element that is not real.
     const ZERO: Info = Info { fill: Some(Known::Exact(0.0)), uniform: false };
 
-    /// The same everywhere, if it is known.
+    /// The same value everywhere, if it is known.
     fn uniform(fill: Option<Known>) -> Info {
         Info { fill, uniform: fill.is_some() }
     }
@@ -280,14 +280,14 @@ impl Info {
         Info { fill, uniform: self.uniform && fill.is_some() }
     }
 
-    /// What holds of either value.
+    /// The facts that hold for either value.
     fn join(self, other: Info) -> Info {
         let fill = if self.fill == other.fill { self.fill } else { None };
         Info { fill, uniform: self.uniform && other.uniform && fill.is_some() }
     }
 }
 
-/// A load, and what only moves its elements.
+/// A load, and operations that only move its elements.
 fn is_loaded(kernel: &Kernel, mut v: Value) -> bool {
     loop {
         match kernel.def_op(v).map(|d| d.1) {

@@ -1,4 +1,4 @@
-//! What operations make of a fill: what [`fold`] proves of it, and of mistakes that tests plant what was once believed.
+//! The result of operations on a fill: what [`fold`] proves, or the former wrong result if a test plants that mistake.
 
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::DType;

@@ -1,8 +1,8 @@
-//! Numbers that follow from the sizes of a kernel's dims: written down once, worked out for each size.
+//! Numbers that follow from the sizes of a kernel's dims: formulas that are built once and evaluated for each size.
 //!
-//! Where a program stands in the grid, and at which trip a loop is, is what a [`SamplePoint`] says; some of them stand for all. An
-//! expression that is not known for some sizes (a quotient by 0, a whole number that the kernel's type cannot hold) is
-//! NaN for them, and so is all that is made of it.
+//! A [`SamplePoint`] gives the position of a program in the grid and the trip of each loop; a few of them represent all. An
+//! expression that is not defined for some sizes (a quotient by 0, a whole number that the kernel's type cannot hold) is NaN
+//! for them, and so is everything computed from it.
 
 use super::sample_points::SamplePoint;
 use atlas_dsl::DType;
@@ -11,13 +11,13 @@ use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::HashMap;
 
-/// An expression, by its place in [`Formulas`].
+/// An expression, by its index in [`Formulas`].
 pub(crate) type Formula = u32;
 
-/// What numbers an operation is of.
+/// The kind of numbers of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Numbers {
-    /// Real ones, and conditions, which are 0 or 1.
+    /// Real numbers, and conditions, which are 0 or 1.
     Real,
     /// The kernel's whole numbers.
     I32,
@@ -33,7 +33,7 @@ impl Numbers {
         }
     }
 
-    /// A result: of whole numbers its whole part. One that they cannot hold has wrapped, and is not known.
+    /// A result; for whole numbers, its whole part. A result out of range has wrapped, and is not known.
     fn hold(self, x: f64) -> f64 {
         let least = match self {
             Numbers::Real => return x,
@@ -52,37 +52,37 @@ enum Expr {
     Const(u64),
     /// A program's coordinate along a grid axis, by the axis's number.
     Coordinate(u32, GridExtent),
-    /// The same of the rows of a triangle, which have the more columns the further down they are.
+    /// The same for the rows of a triangle, which have more columns the further down they are.
     Row(u32, GridExtent),
-    /// The column of a program of a triangle, of so many that its row has.
+    /// The column of a program of a triangle, given the number of columns of its row.
     Column(u32, Formula),
-    /// The index of a loop from one number to another, by how many loops are around it.
+    /// The index of a loop from one number to another, by its nesting depth.
     Index { depth: u32, lo: Formula, hi: Formula },
     /// Coordinates of a grid axis: a dim's size, or its number of tiles.
     Count(GridExtent),
     /// Elements of one tile that lie inside a dim, on average over its `tiles`: `len` of the `size` of each.
     Inside { dim: Dim, tiles: Formula, size: u32, len: u32 },
-    /// A dim's size, or `len` if that is less.
+    /// The smaller of a dim's size and `len`.
     AtMost(Dim, u32),
-    /// Of whole numbers, `Div` is the whole part of the quotient.
+    /// For whole numbers, `Div` is the whole part of the quotient.
     Binary(Numbers, BinaryOp, Formula, Formula),
     /// The number as one of these.
     Cast(Numbers, Formula),
-    /// 1 if it holds, else 0.
+    /// 1 if it holds, otherwise 0.
     Compare(Predicate, Formula, Formula),
-    /// The second if the first is not 0, else the third.
+    /// The second if the first is not 0, otherwise the third.
     Select(Formula, Formula, Formula),
 }
 
-/// Expressions, each after its operands; none stands here twice.
+/// Expressions, each after its operands and without duplicates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Formulas {
     exprs: Vec<Expr>,
     /// Only looked up, never iterated.
     places: HashMap<Expr, Formula>,
-    /// Those that depend on the place, rising.
+    /// Those that depend on the sample point, ascending.
     moving: Vec<Formula>,
-    /// The axes and the depths of loops on which some depend, as bits; those past the last count as the last.
+    /// The axes and the depths of loops on which some depend, as bits. Those past the last bit share it.
     axes: u32,
     depths: u32,
 }
@@ -108,7 +108,7 @@ impl Formulas {
         self.add(Expr::Index { depth, lo, hi })
     }
 
-    /// On how many axes some depend, and on the indices of loops at how many depths.
+    /// The number of axes on which some depend, and the number of depths of loops whose indices some depend on.
     pub(crate) fn variables(&self) -> (u32, u32) {
         (self.axes.count_ones(), self.depths.count_ones())
     }
@@ -185,7 +185,7 @@ impl Formulas {
         place
     }
 
-    /// Adds the expressions of another list; gives the place here of each.
+    /// Adds the expressions of another list. Returns the index here of each.
     pub(crate) fn extend(&mut self, other: &Formulas) -> Vec<Formula> {
         let mut places: Vec<Formula> = Vec::with_capacity(other.exprs.len());
         for expr in &other.exprs {
@@ -205,7 +205,7 @@ impl Formulas {
         places
     }
 
-    /// The value of every expression for these sizes of the dims, in the signature's order, and a place.
+    /// The value of every expression for these sizes of the dims, in the signature's order, at a sample point.
     pub(crate) fn values(&self, dims: &[u64], place: SamplePoint) -> Vec<f64> {
         let mut values: Vec<f64> = Vec::with_capacity(self.exprs.len());
         for expr in &self.exprs {
@@ -214,7 +214,7 @@ impl Formulas {
         values
     }
 
-    /// The same for another place, given the values for one.
+    /// The same at another sample point, from the values at one.
     pub(crate) fn moved(&self, mut values: Vec<f64>, dims: &[u64], place: SamplePoint) -> Vec<f64> {
         for &f in &self.moving {
             values[f as usize] = self.exprs[f as usize].value(&values, dims, place);
@@ -285,7 +285,7 @@ mod tests {
         Dim::from_u32(n)
     }
 
-    /// The values of expressions at the first place.
+    /// The values of expressions at the first sample point.
     fn at<const N: usize>(f: &Formulas, dims: &[u64], of: [Formula; N]) -> [f64; N] {
         let values = f.values(dims, SamplePoint::FIRST);
         of.map(|x| values[x as usize])
@@ -307,7 +307,7 @@ mod tests {
         assert!(at(&f, &[0], [quotient, least, less, index, rest, either]).iter().all(|x| x.is_nan()));
     }
 
-    /// The kernel's whole numbers are cut, and wrap; real numbers do neither.
+    /// The kernel's whole numbers are truncated and wrap. Real numbers do neither.
     #[test]
     fn whole_numbers_are_those_of_i32() {
         let mut f = Formulas::default();
@@ -341,7 +341,8 @@ mod tests {
         assert_eq!(at(&f, &[0, 40], [product])[0].round(), 267.0);
     }
 
-    /// However few there are, their mean is that of all: coordinates, rows of a triangle, and indices of loops.
+    /// However few sample points there are, their mean is that of all: of coordinates, of rows of a triangle, and of loop
+    /// indices.
     #[test]
     fn means_of_places_are_those_of_all() {
         let points = GridExtent::Points(dim(0));

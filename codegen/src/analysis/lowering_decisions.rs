@@ -1,7 +1,7 @@
-//! What is decided of a kernel before any of it is lowered; a config that cannot do is refused here, by extents alone.
+//! The decisions about a kernel before anything is lowered. A config that cannot work is refused here, from extents only.
 //!
-//! The order is that of what each needs: which instructions are there, what tiles are used for, where they live and which
-//! warps make them, what that takes at the least, in which order programs run. The passes obey.
+//! The order follows from what each decision needs: the available instructions, the uses of tiles, their homes and the warps
+//! that compute them, lower bounds on resources, the order of programs. The passes follow these decisions.
 
 use super::{Approximations, Bounds, Extents, Placement, Uses, order, refuse_unencodable};
 use crate::arch::Machine;
@@ -14,9 +14,9 @@ use atlas_dsl::{Kernel, Schedule};
 /// The decisions.
 #[derive(Clone, Debug)]
 pub struct LoweringDecisions {
-    /// What uses each value.
+    /// The uses of each value.
     pub uses: Uses,
-    /// Where each tile lives and by which layout; each product's atom and grid of warps.
+    /// The home and the layout of each tile; each product's atom and grid of warps.
     pub placement: Placement,
     /// Which elements of each tile are real.
     pub extents: Extents,
@@ -30,7 +30,7 @@ impl LoweringDecisions {
     /// The decisions of a kernel for a schedule.
     ///
     /// # Errors
-    /// A refusal of a schedule that nothing runs, of what no instruction does, and of what the machine has not.
+    /// Refuses a schedule that nothing runs, an operation without an instruction, and a config that exceeds the machine.
     pub fn choose(
         kernel: &Kernel,
         schedule: &Schedule,

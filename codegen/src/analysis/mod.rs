@@ -1,4 +1,4 @@
-//! Facts about a Tile IR kernel that passes ask for. Analyses are nouns and change nothing.
+//! Facts about a Tile IR kernel that passes use. Analyses have nouns as names and change nothing.
 #![warn(clippy::too_many_lines)]
 
 mod ahead;

@@ -1,15 +1,15 @@
-//! In which order programs run: by rows of the grid, or by groups of rows that share what they read.
+//! The order in which programs run: by rows of the grid, or by groups of rows that share what they read.
 //!
 //! # Promise
-//! Every program runs once, whatever the order; only what caches still hold follows from it.
+//! Every program runs once, whatever the order. Only the content of caches depends on it.
 //!
 //! # Argument
-//! Where one tensor is read by each program of a row alike and another by each of a column, programs that run side by side
-//! should form a square of the grid, not a row: then both are read from memory fewer times. Along the rows of a group the
-//! number of programs is that of its rows, whatever is left of them in the last group.
+//! If all programs of a row read the same part of one tensor, and all programs of a column the same part of another, then
+//! programs that run at the same time should form a square of the grid and not a row. Both tensors are then read from memory
+//! fewer times. A group counts as many programs as its rows have, also in the last group, which may have fewer rows.
 //!
 //! # Breaks it
-//! A grid whose rows are no multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
+//! A grid whose number of rows is not a multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
 use super::sources::sources;
 use crate::error::CompileError;
@@ -18,13 +18,13 @@ use atlas_dsl::config::Order;
 use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
 use atlas_dsl::{Kernel, Op, Schedule};
 
-/// Rows of a group: with some hundred programs at once, as many as make them about a square.
+/// Rows of a group: with a few hundred programs at once, this makes them about a square.
 const ROWS: u32 = 8;
 
-/// The order of a kernel's programs: the schedule's, or the one that suits what they read.
+/// The order of a kernel's programs: the one in the schedule, or one that suits what they read.
 ///
 /// # Errors
-/// A refusal of groups of rows where the grid has no rows.
+/// Refuses groups of rows if the grid has no rows.
 pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileError> {
     let mut axes: Vec<_> = kernel.grid.iter().map(|a| a.extent).collect();
     let rank = axes.len();
@@ -50,7 +50,7 @@ pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileEr
     })
 }
 
-/// By groups where the programs of a row share one tensor and those of a column another.
+/// Uses groups if the programs of a row share one tensor and those of a column share another.
 fn chosen(kernel: &Kernel) -> Order {
     let [.., row, column] = &kernel.grid[..] else { return Order::Linear };
     let mut by = [false; 2];

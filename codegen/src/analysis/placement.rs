@@ -1,44 +1,45 @@
-//! Where each tile lives: in registers by which layout, in shared memory, or both.
+//! The home of each tile: registers with a layout, shared memory, or both.
 //!
-//! Values that element-wise operations and loops tie together form a *class* and share one layout.
-//! A class that holds a product's accumulator has that atom's layout; a class tied to another by a
-//! broadcast, a reduction or a reshape derives its layout from it; the rest are blocked for global memory.
-//! Operands that an atom reads from shared memory *demand* a buffer; one buffer serves every demand
-//! on its tile, because its swizzle is free of conflicts for all of them.
+//! Values that element-wise operations and loops tie together form a *class* and share one layout. A class with a product's
+//! accumulator has that atom's layout. A class that is tied to another one by a broadcast, a reduction or a reshape derives its
+//! layout from it. All other classes are blocked for global memory. Operands that an atom reads from shared memory *demand* a
+//! buffer. One buffer serves every demand on its tile, because its swizzle is free of bank conflicts for all of them.
 //!
 //! # Promise
-//! Every value has a home when this ends, and every one that is not made anywhere has a layout, which holds each of its
-//! elements in some register. Values of one class have one layout. What an atom, or a transpose that more than atoms read,
-//! reads in shared memory has a home there. Which homes and layouts these are changes no result, only what it costs.
+//! At the end, every value has a home. Every value that is not computed *anywhere* has a layout, which holds each of its
+//! elements in some register. Values of one class have one layout. A tile that an atom reads from shared memory has a home
+//! there. So has a tile that is read by a transpose with readers other than atoms. The choice of homes and layouts changes only
+//! costs, not results.
 //!
 //! # Argument
-//! *Layouts.* Ties join values of one shape, so a class has one. A layout is given to all of a class at once, and never
-//! changed: accumulators first, then what broadcasts, reductions and reshapes derive, then blocked ones, the largest tile first,
-//! with derivation after each. Each round gives a class a layout, so this ends with all. Layouts of constructors hold every
-//! element (layout/fragment.rs), and reducing, dropping and adding axes keep that. Where two demands on a class differ, one
-//! wins, and the lowering makes a `convert.layout`: a derived layout is a wish.
+//! *Layouts.* Ties join values of one shape, so a class has one shape. A layout is given to a whole class at once, and never
+//! changed. Accumulators come first, then layouts derived by broadcasts, reductions and reshapes, then blocked ones, largest
+//! tile first, with derivation after each. Each round gives some class a layout, so in the end all have one. Constructed
+//! layouts hold every element (layout/fragment.rs), and reducing, dropping and adding axes preserve that. If two demands on a
+//! class differ, one of them wins, and the lowering inserts a `convert.layout`. So a derived layout is only a preference.
 //!
-//! *Anywhere.* A value is made again wherever it is asked for only if that gives the same elements each time: constants,
-//! indices, one element repeated, and comparisons, choices and casts of such. The one element has a fragment, made in its
-//! place. Operands come before results in the order of values, or the result is merely not free. What is read in shared
-//! memory is never of this kind, for it has to be stored once.
+//! *Anywhere.* A value is computed again wherever it is requested only if that gives the same elements each time: constants,
+//! indices, one repeated element, and comparisons, choices and casts of such values. The repeated element has a fragment,
+//! computed in its place. Operands come before results in the order of values; otherwise the result is merely not free. A tile
+//! that is read from shared memory is never of this kind, because it has to be stored once.
 //!
-//! *Homes.* A tensor that is only read may be copied ahead, since its elements are the same at any time; what the kernel
-//! writes too is loaded in its turn and stored. Demands fall on the root behind transposes. A demanded tile is copied if
-//! it is such a load, carried if a loop gives or takes it, else stored; and a loop's parameter is carried in shared memory
-//! if its result is, so that one buffer is both. The left operand of a product comes from registers if its layout is the
-//! atom's operand layout: that is asked before homes are given and again after, and the answer is the same, for only loads,
-//! parameters and results of loops become copied or carried, and those never qualify.
+//! *Homes.* A tensor that is only read may be copied ahead, because its elements never change. A tensor that the kernel also
+//! writes is loaded in its turn and stored. Demands apply to the root behind transposes. A demanded tile is copied if it is a
+//! load of a read-only tensor, carried if it is a parameter or result of a loop, and stored otherwise. A loop's parameter is
+//! carried in shared memory if its result is, so that one buffer serves both. The left operand of a product comes from
+//! registers if its layout is the atom's operand layout. That is decided before and again after homes are given, with the same
+//! answer: only loads, parameters and results of loops become copied or carried, and those never qualify.
 //!
 //! # Breaks it
 //! - A class of two products by different atoms, and one carried tile of two widths:
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
-//! - One tile demanded by an atom and by a transpose: tests/agreement/exchanges.rs::a_buffer_for_an_atom_is_padded_whoever_asks_first.
-//! - A load of a written tensor copied ahead of the store before it:
+//! - A tile that is demanded by an atom and by a transpose:
+//!   tests/agreement/exchanges.rs::a_buffer_for_an_atom_is_padded_whoever_asks_first.
+//! - A load of a written tensor that is copied ahead of an earlier store:
 //!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 //! - A constant with a layout of its own that another use does not share:
 //!   tests/agreement/arguments.rs::a_change_of_layout_keeps_no_constant_in_padding.
-//! - A class of a 16-bit tile and a product in f32, whose layout is that of neither's buffer:
+//! - A class of a 16-bit tile and a product in f32, whose layout fits neither buffer:
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
 use super::Uses;
@@ -56,12 +57,12 @@ use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 
-/// Why a loaded tile goes through shared memory.
+/// Why a loaded tile passes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagingReason {
     /// An atom reads it there.
     Operand,
-    /// Its register layout would read global memory in pieces too small.
+    /// Its register layout would read global memory in pieces that are too small.
     Coalescing,
     /// It is used transposed.
     Transposed,
@@ -69,18 +70,18 @@ pub enum StagingReason {
     Ahead,
 }
 
-/// Where a value lives.
+/// The home of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Home {
     /// In registers, by its class's layout.
     Registers,
     /// Loaded into shared memory; read into registers where needed.
     Copied(StagingReason),
-    /// In registers when computed, and stored to shared memory for those that read it there.
+    /// Computed in registers, and stored to shared memory for its readers there.
     Stored,
     /// Carried by a loop in one shared buffer, updated in place.
     Carried,
-    /// Costs nothing to make again: made in whatever layout is asked for.
+    /// Computed again in any requested layout, because that costs nothing.
     Anywhere,
 }
 
@@ -106,7 +107,7 @@ struct Tied {
     class_of: Vec<usize>,
     /// The values of each class, in order.
     members: Vec<Vec<Value>>,
-    /// The operations that hand a layout from an operand on to a result, or the other way, by either.
+    /// The operations that pass a layout from an operand to a result or back, by operand and by result.
     touching: SecondaryMap<Value, Vec<Inst>>,
 }
 
@@ -179,12 +180,12 @@ impl Placement {
         self.layouts[v].as_ref()
     }
 
-    /// The layout in which an atom makes a tile `[m, n]` of a value's class.
+    /// The layout in which an atom computes a tile `[m, n]` of a value's class.
     pub fn accumulator(&self, v: Value, atom: MmaAtom, [m, n]: [u32; 2]) -> Fragment {
         atom.accumulator(m, n, atom.warp_grid(m, n, self.warps, self.splits[v]), self.warps)
     }
 
-    /// A layout that reads and writes global memory in vectors of so many elements.
+    /// A layout that reads and writes global memory in vectors of this many elements.
     pub fn blocked(&self, shape: &[u32], elements: u32) -> Fragment {
         Fragment::blocked(shape, elements, self.warps)
     }
@@ -194,10 +195,10 @@ impl Placement {
         self.homes[v].as_ref().unwrap_or(&Home::Registers)
     }
 
-    /// Constants, indices, and what is computed from nothing but those and single elements. Values are
-    /// numbered in definition order, so operands come first.
+    /// Constants, indices, and values that are computed only from those and from single elements. Values are numbered in
+    /// definition order, so operands come first.
     ///
-    /// Tiles that are read from shared memory have to be there, whatever they cost.
+    /// Tiles that are read from shared memory have to be there, whatever that costs.
     fn free_values(&mut self, kernel: &Kernel, uses: &Uses) {
         let mut read_in_shared: SecondaryMap<Value, bool> = SecondaryMap::new();
         for (inst, op) in kernel.insts.iter() {
@@ -327,8 +328,8 @@ impl Placement {
         }
     }
 
-    /// Derives layouts across broadcasts, reductions and reshapes until nothing changes: at first across these operations, and
-    /// then, round by round, across those that touch what the round before gave a layout.
+    /// Derives layouts across broadcasts, reductions and reshapes until nothing changes: first across all these operations,
+    /// then in each round across those that touch a class which got a layout in the round before.
     fn propagate(&mut self, kernel: &Kernel, tied: &Tied, mut next: BTreeSet<Inst>) {
         while !next.is_empty() {
             let mut found: Vec<(Value, Fragment)> = Vec::new();
@@ -421,7 +422,7 @@ impl Placement {
         self.carry_whole_loops(kernel);
     }
 
-    /// If a loop's parameter is carried in shared memory, so is the matching result, and the other way round.
+    /// If a loop's parameter is carried in shared memory, so is the matching result, and vice versa.
     fn carry_whole_loops(&mut self, kernel: &Kernel) {
         let mut changed = true;
         while changed {
@@ -494,9 +495,8 @@ fn memory_bytes(kernel: &Kernel, v: Value) -> Option<u32> {
     (loaded || stored).then(|| kernel.ty(v).dtype.bytes())
 }
 
-/// The widest vector, in elements, of the accesses of global memory that some values are loaded or stored by, in the innermost
-/// loop that has any: lanes hold so many elements in a row. An access that cannot be wider would else write a few bytes here
-/// and there.
+/// The widest vector, in elements, of the global accesses that load or store some values, in the innermost loop that has any.
+/// Lanes hold this many consecutive elements. Otherwise, an access that cannot be wider would write a few scattered bytes.
 fn widest_access(kernel: &Kernel, uses: &Uses, members: &[Value]) -> Option<u32> {
     let access = |(inst, op): (Inst, &Op)| {
         let (param, slices) = match op {

@@ -1,31 +1,31 @@
-//! How many registers of a thread a kernel's tiles need at once.
+//! An estimate of the registers of a thread that a kernel's tiles need at once.
 //!
 //! # Promise
-//! An estimate for refusing configs early, and no more. Whatever it says, a kernel computes the same: too high and a config
-//! is refused that would do, too low and ptxas spills, which the runtime sees in the loaded kernel and tries the next
-//! config. It depends on the kernel and the schedule alone, so a config is refused on every machine of a kind or on none.
+//! The estimate only serves to refuse configs early. Whatever it says, a kernel computes the same. If it is too high, a config
+//! is refused that would work. If it is too low, ptxas spills, and the runtime sees that in the loaded kernel and tries the
+//! next config. It depends only on the kernel and the schedule, so a config is refused on every machine of a kind or on none.
 //!
 //! # Argument
-//! A walk backward with the set of live values. A value costs its registers, packed to words; the peak is the largest sum
-//! at any operation, with what the operation needs besides. A loop holds what lives after it, what its body uses from
-//! outside, and in its body what it carries. Element-wise operations are evaluated register by register: an operand that
-//! dies there gives its registers to the result, and a result that one such operation takes up is never held whole; what it
-//! is made of is held in its place. Constants, indices and repeated elements are made where they are used.
+//! The estimate is a backward walk with the set of live values. A value costs its registers, packed to words. The peak is the
+//! largest sum at any operation, including temporaries of the operation. A loop holds the values that are live after it, the
+//! outer values that its body uses, and in its body the carried values. Element-wise operations are evaluated register by
+//! register: an operand that dies there gives its registers to the result. A result that only one such operation uses is never
+//! held as a whole; its operands are held instead. Constants, indices and repeated elements are computed where they are used.
 //!
-//! That asks much of a sum of many loaded tiles, all of which would be there at once. So a kernel that would be refused is
-//! estimated in order besides: what such a result is made of is held in its place only where that takes fewer registers than
-//! the result, and what is loaded from a tensor that the kernel does not write is loaded where it is first used. The lesser
-//! of both estimates counts. ptxas finds either order, as it moves loads and short operations down to their uses. It does
-//! not move functions and quotients, of many instructions each: in order these are held whole from where they stand.
+//! This overestimates a sum of many loaded tiles, because all of them would be live at once. So a kernel that would be refused
+//! is also estimated *in order*: operands are held instead of such a result only if that takes fewer registers, and a tile of a
+//! read-only tensor is loaded where it is first used. The smaller of both estimates counts. ptxas finds either order, because
+//! it moves loads and short operations down to their uses. It does not move functions and quotients, which have many
+//! instructions. In order, these are held as a whole from their position on.
 //!
 //! Copies in chunks of less than 16 bytes hold the addresses of a group of chunks.
 //!
-//! What is not counted: other addresses, predicates, and what ptxas keeps in flight. The limit of `check_registers` leaves room
-//! for them, by measurement and not by proof.
+//! Other addresses, predicates and values that ptxas keeps in flight are not counted. The limit of `check_registers` leaves
+//! room for them, based on measurements and not on a proof.
 //!
 //! # Breaks it
-//! - Kernels whose estimate is too low spill: `cargo xtask validate` puts every shipped config through ptxas, and
-//!   snapshots/resources.txt holds what it said.
+//! - Kernels whose estimate is too low spill: `cargo xtask validate` assembles every shipped config with ptxas, and
+//!   snapshots/resources.txt has the results.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
 use crate::gpu::{
@@ -37,18 +37,18 @@ use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// The most 32-bit registers that the tiles of a thread take at any point of a role.
+/// The peak number of 32-bit registers that the tiles of a thread take in a role.
 pub fn peak_registers(k: &Kernel) -> u32 {
     peak(k, &EntitySet::new(), Order::ByRegister)
 }
 
-/// The same, and in order where the tiles would be more than `most`.
+/// The same, with the estimate in order if the first one is above `most`.
 pub fn peak_registers_within(k: &Kernel, most: u32) -> u32 {
     if tiles(k, Order::ByRegister) <= most { peak_registers(k) } else { tile_registers(k, most) }
 }
 
-/// The registers of tiles without the first operands of its next iteration that a loop of products loads at its end, which
-/// `carry_operands` has weighed by itself; estimated in order, too, where they are more than `most`.
+/// The registers of tiles, without the operands that a loop of products loads at its end for the next iteration, because
+/// `carry_operands` has checked those itself. Also estimated in order if they are above `most`.
 pub fn tile_registers(k: &Kernel, most: u32) -> u32 {
     let needed = tiles(k, Order::ByRegister);
     if needed <= most { needed } else { needed.min(tiles(k, Order::ByValue)) }
@@ -58,16 +58,16 @@ fn tiles(k: &Kernel, order: Order) -> u32 {
     peak(k, &rotated(k), order)
 }
 
-/// In which order element-wise results are evaluated.
+/// The order in which element-wise results are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Register by register, where the last of them is taken up.
+    /// Register by register, where the last of them is used.
     ByRegister,
-    /// Each value whole where it stands, but for those that take more registers than what they are made of.
+    /// Each value as a whole at its position, except values that take more registers than their operands.
     ByValue,
 }
 
-/// The most registers, where some values are not counted.
+/// The peak number of registers, without some values.
 fn peak(k: &Kernel, uncounted: &EntitySet<Value>, order: Order) -> u32 {
     let mut users: SecondaryMap<Value, Users> = SecondaryMap::with_capacity(k.values.len());
     for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
@@ -87,8 +87,8 @@ fn peak(k: &Kernel, uncounted: &EntitySet<Value>, order: Order) -> u32 {
     walk.peak
 }
 
-/// How many instructions use each load that may stand right before the first of them, because the kernel does not write what it
-/// reads and its own block alone uses it; 0 for other values.
+/// For each load that could be placed directly before its first use, the number of instructions that use it; 0 for other
+/// values. Such a load reads a tensor that the kernel does not write, and only its own block uses it.
 fn uses_of_late(k: &Kernel, users: &SecondaryMap<Value, Users>) -> SecondaryMap<Value, u32> {
     let mut loads: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for (block, data) in &k.blocks {
@@ -134,7 +134,7 @@ fn operands(op: &Op) -> Vec<Value> {
     operands
 }
 
-/// What loops carry of operands that they have loaded for their next iteration: values that take their registers in turn.
+/// The operands that loops have loaded for their next iteration and carry: values that take their registers in turn.
 fn rotated(k: &Kernel) -> EntitySet<Value> {
     let mut operands: EntitySet<Value> = EntitySet::new();
     for op in k.insts.values() {
@@ -168,7 +168,7 @@ enum Users {
     Many,
 }
 
-/// Live values, and what they cost together.
+/// Live values, and the sum of their registers.
 #[derive(Clone, Default)]
 struct Live {
     values: EntitySet<Value>,
@@ -179,13 +179,13 @@ struct Walk<'k> {
     k: &'k Kernel,
     /// The registers of each value.
     cost: SecondaryMap<Value, u32>,
-    /// True for what is never held whole.
+    /// True for a value that is never held as a whole.
     passes: SecondaryMap<Value, bool>,
-    /// The last search that met a value: a value that is reached by many ways is looked at once.
+    /// The number of the last search that met a value, so that a value reached in many ways is examined once.
     met: SecondaryMap<Value, u32>,
     searches: u32,
     order: Order,
-    /// Of loads that stand where they are first used, the uses that the walk has not met.
+    /// For loads that are placed at their first use, the uses that the walk has not met.
     late: SecondaryMap<Value, u32>,
     peak: u32,
 }
@@ -223,7 +223,7 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Walks a block backward from what is live after it; returns what is live before it.
+    /// Walks a block backwards from the values that are live after it. Returns those that are live before it.
     fn block(&mut self, block: Block, mut live: Live) -> Live {
         for &inst in self.k.blocks[block].insts.iter().rev() {
             let op = &self.k.insts[inst];
@@ -248,7 +248,7 @@ impl<'k> Walk<'k> {
         live
     }
 
-    /// Holds what a block uses and does not define.
+    /// Holds the values that a block uses and does not define.
     fn outer_uses(&self, block: Block, live: &mut Live) {
         let (mut used, mut inside) = (EntitySet::new(), EntitySet::new());
         self.collect_uses(block, &mut used, &mut inside);
@@ -270,8 +270,8 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Holds what there must be for the operands of an operation to be had: themselves, or what they are made of where
-    /// they pass register by register.
+    /// Holds the values that the operands of an operation need: the operands themselves, or their own operands if they are
+    /// evaluated register by register.
     fn leaves(&mut self, op: &Op, live: &mut Live) {
         self.searches += 1;
         let (mut open, mut loads) = (Vec::new(), Vec::new());
@@ -303,8 +303,8 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Adds the operands of an operation to what is needed, and to `loads` those that nothing before it uses and that stand
-    /// where they are used.
+    /// Adds the operands of an operation to the needed values. Adds those that nothing before uses, and that are loaded where
+    /// they are used, to `loads`.
     fn operands(&mut self, op: &Op, needed: &mut Vec<Value>, loads: &mut Vec<Value>) {
         op.visit_operands(|v| needed.push(v));
         if self.order == Order::ByRegister {
@@ -322,7 +322,7 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// True, in order, for a result that takes fewer registers than what it is made of takes beside what is live.
+    /// True, in the estimate in order, for a result that takes fewer registers than its operands add to the live values.
     fn is_better_whole(&self, v: Value, live: &Live) -> bool {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
         // Repeated elements stay where they come from, and predicates are few.
@@ -348,7 +348,7 @@ impl<'k> Walk<'k> {
         !open.is_empty()
     }
 
-    /// Registers that an operation needs besides its operands and results.
+    /// Temporary registers of an operation, without its operands and results.
     fn scratch(&self, inst: Inst) -> u32 {
         let op = &self.k.insts[inst];
         if let Op::Copy { atom, to, .. } = op {
@@ -371,7 +371,7 @@ impl<'k> Walk<'k> {
         4 * (count(0) + count(1)) * atom.row().operand.bytes() / 4
     }
 
-    /// Registers for the addresses of a copy in narrow chunks, as rows that are not aligned need.
+    /// Registers for the addresses of a copy in narrow chunks, which unaligned rows need.
     fn addresses(&self, atom: CopyAtom, buffer: &BufferData) -> u32 {
         let Some(bytes) = atom.chunk_bytes(buffer.dtype).filter(|&bytes| bytes < 16) else { return 0 };
         let chunks = buffer.layout.rows * buffer.layout.cols * buffer.dtype.bytes() / bytes;
@@ -401,8 +401,8 @@ fn cost(k: &Kernel, v: Value) -> u32 {
     }
 }
 
-/// True for what is never held whole: constants, repeated elements, and an element-wise result that one
-/// element-wise operation, reduction or store takes up register by register.
+/// True for a value that is never held as a whole: a constant, a repeated element, or an element-wise result that only one
+/// element-wise operation, reduction or store uses, register by register.
 fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     let ValueDef::Result(def, _) = k.values[v].def else { return false };
     if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
@@ -417,7 +417,7 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     is_evaluated(&k.insts[one]) || takes(&k.insts[one])
 }
 
-/// True for what is evaluated element by element.
+/// True for an operation that is evaluated element by element.
 fn is_evaluated(op: &Op) -> bool {
     op.is_elementwise() || matches!(op, Op::MaskInvalid { .. })
 }
@@ -427,16 +427,15 @@ fn is_polynomial(op: &Op) -> bool {
     matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact)
 }
 
-/// True for what takes so many instructions that ptxas leaves them where they stand.
+/// True for an operation with so many instructions that ptxas does not move it.
 fn is_long(op: &Op) -> bool {
     is_polynomial(op) || matches!(op, Op::Binary(BinaryOp::Div | BinaryOp::Rem, ..))
 }
 
-/// So many operations that a result is made of are looked at; what is made of more is held whole.
+/// The most operations behind a result that are examined. A result with more is held as a whole.
 const FARTHEST: usize = 256;
 
-/// Registers that a narrow chunk of a copy takes: where it comes from and goes to, and what it is where nothing copies it
-/// asynchronously.
+/// Registers of a narrow chunk of a copy: its source, its destination, and its data if the copy is not asynchronous.
 const OF_CHUNK: u32 = 4;
 
 /// 32-bit registers of a thread that a tile takes, packed.
@@ -503,7 +502,7 @@ mod tests {
         }
     }
 
-    /// Nobody moves functions down to where they are used.
+    /// Functions are not moved down to their uses.
     #[test]
     fn functions_that_stand_first_are_held() {
         let mut k = sum(30, false, "exp");
@@ -517,7 +516,7 @@ mod tests {
         assert!(tile_registers(&k, 0) >= 30 * 8);
     }
 
-    /// A chain that is as long as a kernel is looked at a part at a time.
+    /// A chain that is as long as a kernel is examined one part at a time.
     #[test]
     fn an_estimate_in_order_takes_no_longer_for_long_chains() {
         assert_eq!(tile_registers(&sum(5000, false, "neg"), 0), 1 + 2 * 8);

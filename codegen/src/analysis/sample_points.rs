@@ -1,13 +1,15 @@
-//! SamplePoints that stand for all: programs of a grid, and trips of their loops.
+//! Sample points that represent all programs of a grid and all trips of their loops.
 //!
-//! Loops may be longer at the end of the grid, or there alone, and inner loops depend on the outer one's index. What numbers are
-//! is worked out at a few places, whose mean is that of all. Along each axis the places are spread evenly; those of one axis
-//! are in another order than those of the next, so that they tell apart what depends on both.
+//! Loops may be longer at the end of the grid, or exist only there, and inner loops depend on the outer index. Numbers are
+//! evaluated at a few points, whose mean is that of all points. The points are spread evenly along each axis. Their order
+//! differs from axis to axis, so that they distinguish numbers that depend on several axes.
 
-/// Programs that stand for all where some do more than others, and trips where the index decides what they do.
+/// The number of programs that represent all if some do more than others, and the number of trips if their work depends on the
+/// index.
 const MANY: u32 = 8;
-/// In which order places come, by variable: of any two, few pairs of near places go together. Chosen among random ones so that the mean
-/// of the difference of two, where it is above 0, and of their sum, above its middle, are those of all pairs.
+/// The order of points, by variable. For any two variables, few pairs of near points coincide. The orders were chosen among
+/// random ones so that two means match those of all pairs: the mean of the positive part of the difference of two variables,
+/// and the mean of the part of their sum above its middle.
 const ORDERS: [[u8; MANY as usize]; 6] = [
     [0, 1, 2, 3, 4, 5, 6, 7],
     [5, 2, 6, 1, 3, 4, 0, 7],
@@ -17,12 +19,12 @@ const ORDERS: [[u8; MANY as usize]; 6] = [
     [0, 6, 4, 1, 7, 2, 3, 5],
 ];
 
-/// Where in its part of a variable a place is: not in the middle, since what repeats evenly (`p % size(T)`) would be the same at all
-/// places. Their mean is in the middle.
+/// The position of a point within its part of a variable. It is not the middle, because a periodic number (`p % size(T)`) would
+/// then be equal at all points. The mean of the positions is the middle.
 const OFFSETS: [f64; MANY as usize] =
     [0.462_117_1, 0.080_151_1, 0.698_185_1, 0.316_219_1, 0.934_253_1, 0.552_287_1, 0.170_321_1, 0.786_466_3];
 
-/// How many programs stand for all, and how many trips of their loops.
+/// The number of programs that represent all, and the number of trips of their loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SamplePoints {
     programs: u32,
@@ -38,20 +40,20 @@ pub(crate) struct SamplePoint {
 }
 
 impl SamplePoints {
-    /// Those of formulas that depend on so many axes, and on the indices of loops at so many depths.
+    /// The sample points of formulas that depend on this many axes, and on loop indices at this many depths.
     pub(crate) fn of((axes, depths): (u32, u32)) -> SamplePoints {
         let along = |variables: u32| if variables == 0 { 1 } else { MANY };
         SamplePoints { programs: along(axes), trips: along(depths) }
     }
 }
 
-/// The places of each program, one program after the other.
+/// The points of each program, one program after the other.
 pub(crate) fn programs(of: SamplePoints) -> impl Iterator<Item = impl Iterator<Item = SamplePoint>> {
     (0..of.programs).map(move |program| (0..of.trips).map(move |trip| SamplePoint { of, program, trip }))
 }
 
 impl SamplePoint {
-    /// Where nothing depends on the place.
+    /// The point to use if nothing depends on it.
     #[cfg(test)]
     pub(crate) const FIRST: SamplePoint =
         SamplePoint { of: SamplePoints { programs: 1, trips: 1 }, program: 0, trip: 0 };
@@ -61,7 +63,7 @@ impl SamplePoint {
         position(self.program, self.of.programs, axis)
     }
 
-    /// The position in a loop by how many are around it, from 0 to 1.
+    /// The position in a loop at a nesting depth, from 0 to 1.
     pub(crate) fn along_loop(self, depth: u32) -> f64 {
         position(self.trip, self.of.trips, depth)
     }
@@ -81,7 +83,7 @@ fn position(number: u32, of: u32, variable: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Each position is met once along every axis, and no two axes go together.
+    /// Each position occurs once along every axis, and no two axes have the same order.
     #[test]
     fn places_are_spread_along_every_axis() {
         for (axes, count) in [(1, 8), (2, 8), (6, 8)] {

@@ -1,7 +1,7 @@
 //! How many bytes the memory system moves for each byte that an access asks for.
 //!
-//! Caches move sectors of 32 bytes. A run of neighbouring bytes that begins in the middle of one takes a part of it for nothing,
-//! at both ends; short runs lose most by it.
+//! Caches move sectors of 32 bytes. A run of neighbouring bytes that begins in the middle of a sector wastes a part of it, at
+//! both ends. Short runs waste most.
 
 use crate::gpu::{Kernel, Slice};
 use atlas_dsl::Param;
@@ -10,17 +10,17 @@ use atlas_dsl::ir::{DimSize, ParamKind, Stride};
 /// Bytes of a sector, and of a line, which is four of them.
 const SECTOR: u32 = 32;
 const LINE: u32 = 128;
-/// The most that is known of an address.
+/// The largest known divisor of an address.
 const KNOWN: u32 = 16;
-/// Runs of single elements meet their sectors again in the L1 cache.
+/// Runs of single elements find their sectors in the L1 cache again.
 const MOST: f64 = 4.0;
 
-/// Bytes of sectors over bytes asked for, on average over where the runs may begin.
+/// Bytes of sectors divided by requested bytes, averaged over the possible starts of the runs.
 pub(super) fn sector_share(k: &Kernel, param: Param, slices: &[Slice]) -> f64 {
     share(k, param, slices, SECTOR)
 }
 
-/// The same of lines.
+/// The same for lines.
 pub(super) fn line_share(k: &Kernel, param: Param, slices: &[Slice]) -> f64 {
     share(k, param, slices, LINE)
 }

@@ -1,4 +1,4 @@
-//! Where operands lie and what they come from: small questions that several ask.
+//! The origin of operands: small queries that several analyses share.
 
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Kernel, Op, Value};
@@ -13,7 +13,7 @@ pub(crate) fn root(kernel: &Kernel, v: Value) -> (Value, bool) {
     (v, turned)
 }
 
-/// All that an operation is computed from, each once.
+/// All values from which an operation is computed, each once.
 pub(crate) fn sources(kernel: &Kernel, op: &Op) -> BTreeSet<Value> {
     let (mut seen, mut open) = (BTreeSet::new(), Vec::new());
     op.visit_operands(|v| open.push(v));

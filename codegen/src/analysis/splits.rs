@@ -1,16 +1,17 @@
-//! How the warps of each product share out its tile: whole rows, or rows and columns.
+//! How the warps of each product divide its tile: by rows, or by rows and columns.
 //!
 //! # Promise
-//! A split for each class of values that has a product's layout: the config's, or where it leaves that open the best. It changes no result, only which warp makes what.
+//! Each class of values with a product's layout has a split: that of the config, or the best one if the config leaves it open.
+//! The split changes no result, only which warp computes what.
 //!
 //! # Argument
-//! Warps that have whole rows reduce them alone, and hand a computed left operand to the next product in registers. Warps
-//! that split both axes read fewer operands. Products that hand registers on belong together, so they are decided
-//! together, by counting what a warp reads from shared memory: operand blocks by step, the stores of what is no longer
-//! handed on, and what it costs warps to meet. Operations in a loop count as many times as [`TRIPS`] says.
+//! Warps that have whole rows reduce them alone, and pass a computed left operand to the next product in registers. Warps that
+//! split both axes read fewer operands. Products that pass registers on are decided together, by the reads of a warp from
+//! shared memory: operand blocks per step, the stores of tiles that are no longer passed on, and the cost of barriers.
+//! Operations in a loop count [`TRIPS`] times.
 //!
 //! # Breaks it
-//! Nothing computes another value for it; tests/agreement runs products by both splits. What it saves is measured.
+//! No result depends on it; tests/agreement runs products with both splits. The gain is measured.
 
 use super::Uses;
 use super::sources::root;
@@ -20,25 +21,25 @@ use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What it costs warps to exchange a tile: store, meet and load, in reads of operand blocks, of which one takes about four
+/// The cost of exchanging a tile between warps (store, barrier, load), in reads of operand blocks. One read takes about four
 /// clocks of a multiprocessor.
 const MEETING: u64 = 64;
-/// How often a loop's body is taken to run.
+/// The assumed number of runs of a loop's body.
 const TRIPS: u64 = 8;
-/// 32-bit registers of an accumulator above which it is made by ranges of columns.
+/// 32-bit registers of an accumulator above which it is computed by ranges of columns.
 const RANGE: u32 = 64;
 
-/// A product and how it stands to others.
+/// A product and its relation to others.
 struct Product {
     inst: Inst,
     atom: MmaAtom,
     shape: (u32, u32, u32),
     class: usize,
-    /// Class of the left operand, where a product makes it.
+    /// Class of the left operand, if a product computes it.
     left: Option<usize>,
-    /// The left operand lies in shared memory in any case.
+    /// True if the left operand is in shared memory in any case.
     stored: bool,
-    /// A loop carries the result in registers, so it is made whole.
+    /// True if a loop carries the result in registers, so that it is computed as a whole.
     whole: bool,
     weight: u64,
 }
@@ -126,7 +127,7 @@ fn is_read_elsewhere(kernel: &Kernel, v: Value, dot: Inst) -> bool {
     })
 }
 
-/// How often an instruction is taken to run.
+/// The assumed number of runs of an instruction.
 fn weight(uses: &Uses, inst: Inst) -> u64 {
     let mut weight = 1;
     let mut block: Option<Block> = uses.block_of(inst);

@@ -1,12 +1,12 @@
-//! What of a kernel no GPU instruction does: refused from Tile IR and its placement, before anything is lowered.
+//! Operations of a kernel that no GPU instruction implements. They are refused from Tile IR and its placement, before anything
+//! is lowered.
 //!
 //! # Promise
-//! A kernel that passes has an instruction for each function and each tile in shared memory that `lower_tiles` makes of
-//! it.
+//! For a kernel that passes, every function and every tile in shared memory that `lower_tiles` creates has an instruction.
 //!
 //! # Argument
-//! Lowering makes no function of its own, and every tile in shared memory but the scratch of a `convert.layout`, by which bits go
-//! as numbers, has one of the three homes there. The verifier of the phases counts what slips through as a defect.
+//! Lowering adds no functions. Every tile in shared memory has one of the three homes there, except the scratch of a
+//! `convert.layout`, which stores bits as numbers. If something is missed, the verifier of the phases reports it as a defect.
 //!
 //! # Breaks it
 //! tests/cases/passes/lower_tiles has a transposed tile of bool and a function of f64.
@@ -16,7 +16,7 @@ use crate::error::CompileError;
 use crate::gpu::is_function_of_f64;
 use atlas_dsl::{DType, Kernel, Op};
 
-/// Refuses what has no instruction on any target.
+/// Refuses operations without an instruction on any target.
 pub(crate) fn refuse_unencodable(kernel: &Kernel, uses: &Uses, placement: &Placement) -> Result<(), CompileError> {
     for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
         let of_f64 = kernel.results[inst].iter().any(|&v| kernel.ty(v).dtype == DType::F64);
@@ -34,7 +34,7 @@ pub(crate) fn refuse_unencodable(kernel: &Kernel, uses: &Uses, placement: &Place
     Ok(())
 }
 
-/// Refuses a tile of bits in shared memory: a bit is no byte, and vectors of bits would be packed there.
+/// Refuses a tile of bits in shared memory: bits are not addressable, and vectors of bits would be packed.
 fn refuse_bits_in_shared(dtype: DType) -> Result<(), CompileError> {
     match dtype {
         DType::Bool => {

@@ -1,19 +1,19 @@
-//! Where each Tile IR value is used, and in which block each value is defined.
+//! The uses of each Tile IR value, and the block in which it is defined.
 //!
 //! # Promise
-//! [`Uses::get`] lists the uses by operations that something written depends on, in program order; what is not
-//! [`Uses::is_live`] may be left out of the code.
+//! [`Uses::get`] lists the uses by live operations, in program order. An operation is live if a stored value depends on it. An
+//! operation that is not [`Uses::is_live`] may be left out of the code.
 //!
 //! # Argument
-//! The least set that holds every store and is closed under three rules: what computes an operand of a live operation is
-//! live; the loop around a live operation is live; of a live loop the yield is, and with it the bounds and all that it
-//! carries, since what one iteration leaves the next may need. A store is the one operation with an effect, so what is
-//! outside the set is not seen from outside. Sets only grow, so the walk ends.
+//! It is the smallest set that contains every store and is closed under three rules. An operation that computes an operand of a
+//! live operation is live. The loop around a live operation is live. The `yield` of a live loop is live, and with it the bounds
+//! and all carried values, because the next iteration may need them. A store is the only operation with an effect, so
+//! operations outside the set have no visible effect. Sets only grow, so the walk terminates.
 //!
 //! # Breaks it
-//! - A loop whose carried tile nothing after it reads, but the next iteration's store does:
+//! - A loop whose carried tile is not read after the loop, but by the next iteration's store:
 //!   tests/agreement/exchanges.rs::threads_exchange_data_through_a_tensor and every running total.
-//! - A copy started for a tile that only dead code reads, whose end nobody waits for: the simulator reports it
+//! - A copy for a tile that only dead code reads, so that nothing waits for the copy: the simulator reports it
 //!   (tests/random.rs).
 
 use atlas_dsl::ir::ValueDef;
@@ -26,7 +26,7 @@ use cranelift_entity::SecondaryMap;
 pub struct Use {
     /// The using instruction.
     pub inst: Inst,
-    /// The block it stands in.
+    /// The block of that instruction.
     pub block: Block,
 }
 
@@ -68,7 +68,7 @@ impl Uses {
         }
     }
 
-    /// Marks an operation and all that it depends on.
+    /// Marks an operation and everything on which it depends.
     fn enliven(&mut self, kernel: &Kernel, inst: Inst) {
         let mut open = vec![inst];
         while let Some(inst) = open.pop() {
@@ -100,7 +100,7 @@ impl Uses {
         }
     }
 
-    /// True if something written depends on an operation.
+    /// True if a stored value depends on an operation.
     pub fn is_live(&self, inst: Inst) -> bool {
         self.live[inst]
     }
@@ -115,7 +115,7 @@ impl Uses {
         self.parent[block]
     }
 
-    /// The block that an instruction stands in.
+    /// The block of an instruction.
     pub fn block_of(&self, inst: Inst) -> Option<Block> {
         self.block_of[inst]
     }

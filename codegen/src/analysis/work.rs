@@ -1,8 +1,9 @@
-//! How much work one program of a lowered kernel does, by the unit of the multiprocessor that does it.
+//! The work of one program of a lowered kernel, by the unit of the multiprocessor that does it.
 //!
-//! Facts, not times: what follows from the GPU IR as formulas in the sizes of dims, so that a new size lowers nothing. Loops
-//! count by their trips, for a few programs that stand for the grid, loads and stores by their forms. Padding of layouts and threads that repeat the work of others are work like any other;
-//! global bytes alone are those inside the tensors. What machines do with it is for a cost model to say.
+//! These are counts, not times. They follow from the GPU IR as formulas in the sizes of dims, so a new size lowers nothing.
+//! Loops count by their trips, for a few programs that represent the grid. Loads and stores count by their forms. Padding of
+//! layouts, and threads that repeat the work of others, count like any other work; only global bytes are limited to those
+//! inside the tensors. A cost model turns the counts into times.
 
 use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use crate::analysis::formula::{Formula, Formulas};
@@ -21,10 +22,10 @@ use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::ops::AddAssign;
 
-/// Registers of a thread beside its tiles: addresses, indices and operands in flight. Fewer where tiles are small.
+/// Registers of a thread other than its tiles: addresses, indices and operands in flight. Fewer if tiles are small.
 const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
-/// What a thread may have.
+/// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 /// Elements that a thread copies through registers at once.
 const TOGETHER: f64 = 6.0;
@@ -32,24 +33,24 @@ const TOGETHER: f64 = 6.0;
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Fused multiply-adds on tensor cores, in those of 16-bit operands.
+    /// Fused multiply-adds on tensor cores, in units of 16-bit operands.
     pub tensor: f64,
-    /// Fused multiply-adds of products that no tensor core does.
+    /// Fused multiply-adds of products without tensor cores.
     pub fma: f64,
     /// Instructions of single threads: element-wise, reductions, copies.
     pub element_wise: f64,
-    /// Those of them that the unit for special functions does: exponentials, logarithms, reciprocals, roots.
+    /// The part of them on the special function unit: exponentials, logarithms, reciprocals, roots.
     pub special: f64,
-    /// Bytes through shared memory; operands of products count once for each warp that reads them.
+    /// Bytes through shared memory. Operands of products count once for each warp that reads them.
     pub shared: f64,
     /// Bytes from and to global memory.
     pub global: f64,
-    /// Bytes of sectors, and of lines of the cache, that stores write in part and leave to others.
+    /// Bytes of sectors, and of cache lines, that stores write only partly.
     pub sectors: f64,
     pub lines: f64,
-    /// Waits for all threads.
+    /// Barriers of all threads.
     pub barriers: f64,
-    /// Waits for global memory with nothing else to do.
+    /// Waits for global memory without other work.
     pub latency_waits: f64,
 }
 
@@ -69,7 +70,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// Adds what each of some elements takes.
+    /// Adds the work of each of some elements.
     fn each(&mut self, elements: f64, count: Count) {
         self.element_wise += elements * f64::from(count.instructions);
         self.special += elements * f64::from(count.special);
@@ -82,25 +83,25 @@ impl AddAssign for Counts {
     }
 }
 
-/// A loop whose loads run ahead of it.
+/// A loop whose loads run ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prefetched {
     /// Trips in one program.
     pub trips: f64,
-    /// Trips that a load has to arrive in.
+    /// The number of trips in which a load has to arrive.
     pub ahead: f64,
     /// One trip.
     pub body: Counts,
-    /// The bytes of global memory and the barriers of one trip, but for those of loops inside whose loads run ahead too.
+    /// The bytes of global memory and the barriers of one trip, without those of inner loops whose loads also run ahead.
     pub own: (f64, f64),
 }
 
-/// What one launch reads of one tensor.
+/// The reads of one launch from one tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Read {
     /// Bytes that one program reads.
     pub bytes: f64,
-    /// Those of them that pass by the L1 cache.
+    /// The part of them that bypasses the L1 cache.
     pub past_l1: f64,
     /// Bytes of the tensor.
     pub tensor: f64,
@@ -115,11 +116,11 @@ pub struct Work {
     pub threads: u32,
     /// Shared memory of a CTA, in bytes.
     pub shared_bytes: u32,
-    /// Registers of a thread, about; past 255 they spill.
+    /// Approximate registers of a thread. Above 255 they spill.
     pub registers: u32,
     /// A program, on average.
     pub total: Counts,
-    /// Programs that stand for all: one, where all do the same.
+    /// The number of programs that represent all: one, if all do the same.
     pub samples: Vec<Sample>,
     /// By tensor, on average.
     pub reads: Vec<Read>,
@@ -130,16 +131,16 @@ pub struct Work {
 /// The work of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// All in all.
+    /// The total.
     pub total: Counts,
-    /// Its loops with loads that run ahead; `total` holds them too.
+    /// Its loops whose loads run ahead. `total` includes them.
     pub prefetched: Vec<Prefetched>,
 }
 
-/// The work of a kernel as it follows from the sizes of its dims: counted once on GPU IR, worked out for each size by a
-/// [`WorkTable`](super::WorkTable).
+/// The work of a kernel as formulas in the sizes of its dims. It is counted once on GPU IR, and a
+/// [`WorkTable`](super::WorkTable) evaluates it for each size.
 ///
-/// It holds nothing of the kernel: a new size lowers nothing.
+/// It does not hold the kernel, so a new size lowers nothing.
 #[derive(Clone, Debug)]
 pub struct WorkFormula {
     pub(super) formulas: Formulas,
@@ -156,7 +157,7 @@ pub struct WorkFormula {
 /// The work of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// What no size changes.
+    /// The part that does not depend on sizes.
     pub(super) fixed: Counts,
     pub(super) rest: Vec<Item>,
 }
@@ -166,9 +167,10 @@ pub(super) struct Part {
 pub(super) enum Item {
     /// Bytes of a tensor, and the work for each of them.
     Bytes { amount: Formula, each: OfByte, moved: Moved },
-    /// A loop from one number to another, or of so many trips where data decide them, and the trips that its loads run ahead.
+    /// A loop from one number to another, or with an assumed number of trips if data decide it, and the number of trips by
+    /// which its loads run ahead.
     Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Part },
-    /// What runs in all but so many last trips of the loop around it, or where the condition holds.
+    /// Work in all but the last few trips of the loop around it, or where a condition holds.
     If { but_last: Option<f64>, condition: Option<Formula>, body: Part },
 }
 
@@ -184,10 +186,10 @@ pub(super) struct OfByte {
     pub(super) latency_waits: f64,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moved {
-    /// From this one of the tensors that are read.
+    /// From this tensor.
     Read(usize),
     Written,
     /// They have been read before.
@@ -227,7 +229,7 @@ impl WorkFormula {
 /// The loop around a block.
 #[derive(Clone, Copy)]
 pub(super) struct Around {
-    /// The trips that its loads run ahead, if they do.
+    /// The number of trips by which its loads run ahead, if they do.
     pub(super) ahead: Option<f64>,
     pub(super) index: Value,
     pub(super) hi: Value,
@@ -239,7 +241,7 @@ pub(super) struct Walk<'a> {
     pub(super) expected: Expected<'a>,
     /// The tensors that are read.
     read: Vec<Param>,
-    /// A load is on its way that nothing has waited for yet.
+    /// True if a load is in flight that nothing has waited for yet.
     pending: bool,
 }
 
@@ -248,7 +250,7 @@ impl Walk<'_> {
         Walk { k, formulas: Formulas::default(), expected, read: Vec::new(), pending: false }
     }
 
-    /// 1 if a load is on its way, which is now waited for, else 0.
+    /// 1 if a load is in flight, which is now waited for, otherwise 0.
     fn latency_wait(&mut self) -> f64 {
         f64::from(u8::from(std::mem::take(&mut self.pending)))
     }
@@ -300,7 +302,7 @@ impl Walk<'_> {
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
-    /// In all but how many last trips of a loop a condition holds: `3 < hi - index` and `index + 3 < hi` in all but 3.
+    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index` and `index + 3 < hi`.
     pub(super) fn but_last(&self, condition: Value, around: Around) -> Option<f64> {
         let made_by = |v: Value| match self.k.values[v].def {
             ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
@@ -380,7 +382,7 @@ impl Walk<'_> {
         }))
     }
 
-    /// An operation on what the program has.
+    /// An operation on values of the program.
     fn inst(&self, inst: Inst) -> Counts {
         let (op, result) = (&self.k.insts[inst], self.k.results[inst].first().copied());
         let mut c = Counts::default();
@@ -455,8 +457,8 @@ impl Walk<'_> {
         f64::from(self.k.threads) * f64::from(bytes) / f64::from(self.at_once(inst))
     }
 
-    /// Bytes that a thread moves by one instruction of a load or a store. Through shared memory it takes the time of four in
-    /// any case.
+    /// Bytes that a thread moves by one instruction of a load or a store. Through shared memory, an instruction takes the time
+    /// of four bytes in any case.
     fn at_once(&self, inst: Inst) -> u32 {
         match self.k.access_kinds[inst] {
             Some(AccessKind::Vector { bytes, .. }) => bytes,
@@ -465,7 +467,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Bytes of a rectangle that lie inside the tensor, on average over the grid.
+    /// Bytes of a rectangle that are inside the tensor, on average over the grid.
     pub(super) fn global_bytes(&mut self, param: Param, slices: &[Slice]) -> Formula {
         let f = &mut self.formulas;
         let ParamKind::Tensor { dtype, dims, .. } = &self.k.params[param].kind else { return f.constant(0.0) };
@@ -491,7 +493,7 @@ impl Walk<'_> {
     }
 }
 
-/// Digits of the thread index that are a warp's lanes.
+/// The digits of the thread index that are a warp's lanes.
 fn lanes(layout: &Fragment) -> impl Iterator<Item = &Mode> {
     let mut below = 1;
     layout.threads.iter().take_while(move |m| {

@@ -1,7 +1,7 @@
-//! The work of several kernels, worked out together for each size.
+//! The work of several kernels, evaluated together for each size.
 //!
-//! Kernels of one signature that differ in a config alone count the same tiles and bytes. Their expressions stand in one
-//! list, each once, and are worked out once for a size; what a kernel has of its own is a short list of items.
+//! Kernels of one signature that only differ in their config count the same tiles and bytes. Their expressions are in one list
+//! without duplicates, and are evaluated once per size. Each kernel only has a short list of items of its own.
 
 use super::formula::{Formula, Formulas};
 use super::sample_points::{SamplePoints, programs};
@@ -9,7 +9,7 @@ use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Sample, W
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
 
-/// What a launch may count at the most: beyond, all kernels take too long.
+/// The largest count of a launch. Above it, all kernels take too long.
 const MOST: f64 = 1e30;
 
 /// The work of kernels of one signature, by their numbers.
@@ -19,7 +19,7 @@ pub struct WorkTable {
     /// Each grid once.
     grids: Vec<Vec<GridExtent>>,
     kernels: Vec<Row>,
-    /// The items of all kernels; what a loop or a condition holds stands behind it.
+    /// The items of all kernels. The items inside a loop or a condition follow it.
     items: Vec<Step>,
     /// The bytes of the tensors that are read, of all kernels.
     tensors: Vec<Formula>,
@@ -45,7 +45,7 @@ enum Step {
     If { but_last: Option<f64>, condition: Option<Formula>, body: Body },
 }
 
-/// What a loop or a condition holds: the items up to `end`.
+/// The content of a loop or a condition: the items up to `end`.
 #[derive(Clone, Debug)]
 struct Body {
     fixed: Counts,
@@ -53,7 +53,7 @@ struct Body {
 }
 
 impl WorkTable {
-    /// Adds a kernel; gives its number.
+    /// Adds a kernel and returns its number.
     pub fn push(&mut self, work: &WorkFormula) -> usize {
         let places = self.formulas.extend(&work.formulas);
         let grid = self.grids.iter().position(|g| *g == work.grid).unwrap_or_else(|| {
@@ -114,7 +114,7 @@ impl WorkTable {
         }
     }
 
-    /// Works out what the kernels have in common for these sizes of the dims, in the signature's order.
+    /// Evaluates the common expressions of the kernels for these sizes of the dims, in the signature's order.
     pub fn at(&self, dims: &[u64]) -> WorkAt<'_> {
         let places = SamplePoints::of(self.formulas.variables());
         let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
@@ -144,7 +144,7 @@ pub struct WorkAt<'t> {
 }
 
 impl WorkAt<'_> {
-    /// The work of a kernel by its number. It stays until the next is asked for.
+    /// The work of a kernel by its number. It stays valid until the next call.
     ///
     /// # Panics
     /// If the table has no kernel of that number.
@@ -178,11 +178,11 @@ impl WorkAt<'_> {
     }
 }
 
-/// One run of a program's items; what it reads, writes and runs ahead is noted for all its trips.
+/// One run of a program's items. Its reads, writes and loops that run ahead are recorded for all its trips.
 struct Run<'w> {
     items: &'w [Step],
     values: &'w [f64],
-    /// What of the sample this run stands for, and of all programs.
+    /// The share of the sample that this run represents, and the share of all programs.
     share: f64,
     of_reads: f64,
     sample: &'w mut Sample,
@@ -191,7 +191,7 @@ struct Run<'w> {
 }
 
 impl Run<'_> {
-    /// The work of one run of some items, of which there are so many in all, in a loop of so many trips.
+    /// The work of one run of some items, with the number of runs in all, in a loop with this many trips.
     fn part(&mut self, range: Range<usize>, fixed: Counts, (trips, of_loop): (f64, f64)) -> Counts {
         let mut counts = fixed;
         let values = self.values;

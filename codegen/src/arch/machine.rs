@@ -59,7 +59,7 @@ const fn rates(tensor: u32, dram_tenths: u32, l2_bytes: u32, ctas: u32) -> Rates
 
 /// A100, A10, Orin, RTX 4090, H100, B200, B300, Thor, RTX 5090, GB10; sorted by compute capability.
 ///
-/// Rates come from data sheets, except Hopper's, which are fitted to H200 measurements (`runtime/src/cost.rs` says how). A
+/// Rates come from data sheets, except Hopper's, which are fitted to H200 measurements (`runtime/src/cost/model.rs` says how). A
 /// generation gets the share of its data sheet's DRAM bandwidth that Hopper gets of its own, for the clock and the number of
 /// multiprocessors that stand beside it. Kernels use no tensor core instruction of data centers that came after Hopper, so
 /// those count as Hopper's.

@@ -10,8 +10,8 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::values::{BasicValueEnum, IntValue};
 use std::collections::BTreeSet;
 
-/// Buffers whose addresses a loop keeps in registers. The loops of products and of attention work in at most five; of
-/// those that work in more, some spill.
+/// The most buffers whose addresses a loop keeps in registers. The loops of products and of attention use at most five. Some
+/// loops with more of them spill.
 const MANY_BUFFERS: usize = 6;
 
 impl<'c> Emitter<'c, '_> {
@@ -71,9 +71,9 @@ impl<'c> Emitter<'c, '_> {
         self.number_anew()
     }
 
-    /// A long body, whose threads and programs are numbered anew in each iteration and behind each loop inside. Addresses that
-    /// do not move would else leave the loop, or stay from before to behind a loop inside, and each take registers throughout
-    /// it; so would what is loaded again so that it need not be kept.
+    /// A long body. The numbers of threads and programs are computed again in each iteration and after each inner loop.
+    /// Otherwise, invariant addresses would be hoisted out of the loop, or kept across an inner loop, and each would take
+    /// registers throughout. The same holds for values that are loaded again so that they need not be kept.
     fn long_body(&mut self, body: Block) -> R<Vec<Regs<'c>>> {
         let mut read = BTreeSet::new();
         self.k.blocks[body].insts.iter().for_each(|&i| visit_deep(self.k, i, &mut |v| _ = read.insert(v)));
@@ -97,7 +97,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(next)
     }
 
-    /// Makes the numbers of this thread and of what is around a long body anew, and goes on in a block of its own.
+    /// Computes the numbers of this thread and of the values around a long body again, and continues in a new block.
     fn number_anew(&mut self) -> R<()> {
         let Some(numbers) = self.numbers.clone() else { return Ok(()) };
         for v in numbers {
@@ -116,7 +116,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Ends the block that coordinates were made in.
+    /// Ends the block in which coordinates were computed.
     fn leave(&self, coords: ThreadCoords<'c>) -> R<()> {
         if let Some(rest) = coords.rest {
             let here = self.current()?;
@@ -127,14 +127,14 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// True for a body with loops inside, or that works in many buffers of shared memory.
+    /// True for a body with loops inside, or with many buffers of shared memory.
     fn is_long(&self, body: Block) -> bool {
         let mut buffers = BTreeSet::new();
         let has_loops = self.collect(body, &mut buffers);
         has_loops || buffers.len() > MANY_BUFFERS
     }
 
-    /// Adds the buffers that a block works in; true if it has loops.
+    /// Adds the buffers that a block uses; true if it has loops.
     fn collect(&self, block: Block, buffers: &mut BTreeSet<Buffer>) -> bool {
         let mut has_loops = false;
         for &inst in &self.k.blocks[block].insts {
@@ -147,7 +147,7 @@ impl<'c> Emitter<'c, '_> {
         has_loops
     }
 
-    /// Runs a body for an index from `first` on by `step` while it is below `end`, at least once, and carries registers.
+    /// Runs a body for an index from `first` in steps of `step` while it is below `end`, at least once, and carries registers.
     pub(super) fn repeat(
         &mut self,
         name: &str,
@@ -182,7 +182,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// Runs a body on a condition; the results are what it yields or the other values.
+    /// Runs a body on a condition. The results are the values that it yields, or the other values.
     pub(super) fn emit_if(&mut self, cond: Value, body: Block, others: &[Value], results: &[Value]) -> R<()> {
         let cond = self.int(cond)?;
         let before = self.current()?;

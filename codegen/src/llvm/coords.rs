@@ -6,7 +6,7 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::values::IntValue;
 use std::collections::HashMap;
 
-/// A runtime number of which some bits are known to be zero.
+/// A runtime number with some bits known to be zero.
 #[derive(Clone, Copy)]
 pub(super) struct Masked<'c> {
     pub value: IntValue<'c>,
@@ -14,11 +14,11 @@ pub(super) struct Masked<'c> {
     pub bits: u32,
 }
 
-/// The index of this thread, and its coordinates made so far, all in one block: the kernel's first, or one of a
+/// The index of this thread and its coordinates computed so far. All are in one block: the kernel's first one, or that of a
 /// long loop.
 pub(super) struct ThreadCoords<'c> {
     pub(super) block: BasicBlock<'c>,
-    /// Where it goes on, if it is not the kernel's first.
+    /// The block in which it continues, if that is not the kernel's first.
     pub(super) rest: Option<BasicBlock<'c>>,
     /// The index of the thread in its CTA.
     pub(super) tid: IntValue<'c>,
@@ -32,7 +32,7 @@ impl<'c> ThreadCoords<'c> {
     }
 }
 
-/// The bits that `digit * scale` may set, `digit < extent`.
+/// The bits that `digit * scale` may set, for `digit < extent`.
 fn digit_bits(extent: u32, scale: u32) -> u32 {
     if extent <= 1 || scale == 0 {
         return 0;
@@ -53,7 +53,7 @@ fn sum_bits(a: u32, b: u32) -> u32 {
 }
 
 impl<'c> Emitter<'c, '_> {
-    /// The coordinate along an axis that this thread contributes in a layout.
+    /// The coordinate along an axis that comes from this thread in a layout.
     pub(super) fn thread_coord(&mut self, layout: &Fragment, axis: u8) -> R<Masked<'c>> {
         let key = (layout.threads.clone(), axis);
         if let Some(&c) = self.coords.made.get(&key) {
@@ -92,7 +92,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(d)
     }
 
-    /// True in the one thread of each group that holds the same elements; `None` if no two do.
+    /// True in one thread of each group that holds the same elements; `None` if no two threads do.
     pub(super) fn is_first_copy(&mut self, layout: &Fragment) -> R<Option<IntValue<'c>>> {
         let mut below = 1;
         let total = layout.thread_count();
@@ -111,7 +111,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(first)
     }
 
-    /// `a * scale + b`, keeping track of bits.
+    /// `a * scale + b`, with the known bits of the result.
     pub(super) fn scale_add(&self, a: Masked<'c>, scale: u32, b: Masked<'c>) -> R<Masked<'c>> {
         let scaled = self.b.build_int_mul(a.value, self.i32(i64::from(scale)), "")?;
         let bits = if scale.is_power_of_two() {
@@ -125,10 +125,10 @@ impl<'c> Emitter<'c, '_> {
         Ok(Masked { value: self.b.build_int_add(scaled, b.value, "")?, bits: sum_bits(bits, b.bits) })
     }
 
-    /// Byte offset in a buffer of an element whose row and column are a runtime and a constant part.
+    /// Byte offset in a buffer of an element whose row and column each have a runtime and a constant part.
     ///
-    /// The swizzle is linear over F2: where the two parts share no bits below its reach, their sum is
-    /// their XOR and the constant part is swizzled at compile time.
+    /// The swizzle is linear over F2. If the two parts share no bits below its reach, their sum is their XOR, and the constant
+    /// part is swizzled at compile time.
     pub(super) fn shared_offset(
         &self,
         layout: &SharedLayout,

@@ -1,4 +1,4 @@
-//! Copies of tiles from global to shared memory: chunks of rows, dealt to threads in turn.
+//! Copies of tiles from global to shared memory. Chunks of rows are distributed over the threads in turn.
 
 use super::coords::Masked;
 use super::global::{AxisStride, View};
@@ -9,7 +9,7 @@ use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
-/// What all chunks of a copy share.
+/// Data that all chunks of a copy share.
 struct Copy<'c> {
     atom: CopyAtom,
     /// Bytes of a chunk.
@@ -30,14 +30,14 @@ impl Copy<'_> {
         self.buffer.layout.cols / self.per
     }
 
-    /// Rounds of a row, where it takes all threads a whole number of them.
+    /// Rounds of a row, if all threads take a whole number of rounds for it.
     fn row_rounds(&self, threads: u32) -> Option<u32> {
         let in_row = self.in_row();
         (in_row > 0 && in_row.is_multiple_of(threads)).then(|| in_row / threads)
     }
 
-    /// Rounds of a group, at most [`COPIED_AT_ONCE`]: whole rows or an equal part of each row, so that the steps from a
-    /// group's first chunk are those of every group. A row of which no part is large has groups without steps.
+    /// Rounds of a group, at most [`COPIED_AT_ONCE`]. A group is whole rows or an equal part of each row, so that the steps
+    /// from a group's first chunk are the same in every group. A row without a large equal part has groups without steps.
     fn group_rounds(&self, threads: u32) -> u32 {
         match self.row_rounds(threads) {
             Some(row) if row <= COPIED_AT_ONCE => COPIED_AT_ONCE / row * row,
@@ -49,8 +49,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Rows and columns from a thread's first chunk, where a group of so many rounds begins, to the one `i` rounds later;
-    /// `None` where they are not the same from each group's.
+    /// Rows and columns from a thread's first chunk in a group of this many rounds to the chunk `i` rounds later; `None` if
+    /// they are not the same in every group.
     fn step(&self, i: u32, group: u32, threads: u32) -> Option<(u32, u32)> {
         if threads.is_multiple_of(self.in_row()) {
             return Some((i * (threads / self.in_row()), 0));
@@ -62,14 +62,15 @@ impl Copy<'_> {
     }
 }
 
-/// Chunks of a thread, whose addresses are made from one another.
+/// Chunks of a thread, whose addresses are computed from one another.
 struct Run<'c> {
     /// Row and column of the first.
     row: Masked<'c>,
     col: Masked<'c>,
-    /// The row in which the last one lay, counted from the first's, and where the first's column of it comes from.
+    /// The row of the last chunk, counted from the first's, and the source of the first chunk's column of it.
     row_starts: (u32, PointerValue<'c>),
-    /// Addresses in shared memory, by what the swizzle sees of the distance from the first; with the rest of it, in bytes.
+    /// Addresses in shared memory, keyed by the part of the distance from the first that the swizzle sees, with the remaining
+    /// bytes.
     made: Vec<(u32, u32, PointerValue<'c>)>,
 }
 
@@ -77,7 +78,7 @@ struct Run<'c> {
 struct Chunk<'c> {
     from: PointerValue<'c>,
     to: PointerValue<'c>,
-    /// It lies in the tensor; `None` if all do.
+    /// True if it is inside the tensor; `None` if all are.
     real: Option<IntValue<'c>>,
 }
 
@@ -104,7 +105,7 @@ impl<'c> Emitter<'c, '_> {
         self.copy_in_groups(&c, group, rounds.div_ceil(group))
     }
 
-    /// A loop over groups of so many chunks of each thread.
+    /// A loop over groups of this many chunks of each thread.
     fn copy_in_groups(&mut self, c: &Copy<'c>, group: u32, groups: u32) -> R<()> {
         let step = self.k.threads * group;
         self.loops += 1;
@@ -116,8 +117,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// So many chunks of each thread from a first one on, which is one of the first or comes so many groups later: what
-    /// passes through registers is loaded before any is stored.
+    /// This many chunks of each thread, from a first one on. The first one is among the first chunks, or a number of groups
+    /// later. Chunks that pass through registers are all loaded before any of them is stored.
     fn copy_group(&mut self, c: &Copy<'c>, (first, later): (IntValue<'c>, u32), count: u32) -> R<()> {
         let threads = self.k.threads;
         let last = later * count * threads + threads - 1;
@@ -185,7 +186,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Where the chunks from one on come from; its number is at most `last`.
+    /// The sources of the chunks from one on. Its number is at most `last`.
     fn run(&self, c: &Copy<'c>, first: IntValue<'c>, last: u32) -> R<Run<'c>> {
         let in_row = c.in_row();
         let row = self.b.build_int_unsigned_div(first, self.i32(i64::from(in_row)), "")?;
@@ -213,7 +214,7 @@ impl<'c> Emitter<'c, '_> {
         self.offset_pointer(c.view.dtype, c.view.origin, offset)
     }
 
-    /// The chunk that lies so many rows and columns further on than the first of a run.
+    /// The chunk that is this many rows and columns after the first of a run.
     fn chunk(&mut self, c: &Copy<'c>, run: &mut Run<'c>, (rows, cols): (u32, u32)) -> R<Chunk<'c>> {
         let layout = &c.buffer.layout;
         let moved = |e: &Self, at: Masked<'c>, by: u32| -> R<IntValue<'c>> {
@@ -250,7 +251,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(Chunk { from, to, real })
     }
 
-    /// An address so many positions along an axis further on.
+    /// An address this many positions further along an axis.
     fn further(&self, dtype: DType, at: PointerValue<'c>, stride: AxisStride<'c>, by: u32) -> R<PointerValue<'c>> {
         if by == 0 {
             return Ok(at);
@@ -264,7 +265,7 @@ impl<'c> Emitter<'c, '_> {
         self.offset_pointer(dtype, at, elements)
     }
 
-    /// Whether a chunk lies inside the tile and inside the tensor; a chunk never straddles an end.
+    /// True if a chunk is inside the tile and inside the tensor. A chunk never crosses an end.
     fn chunk_is_real(&mut self, c: &Copy<'c>, coords: &[(IntValue<'c>, u32)]) -> R<Option<IntValue<'c>>> {
         let mut real: Option<IntValue<'c>> = None;
         let mut coords = coords.iter();
@@ -299,7 +300,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(real)
     }
 
-    /// Both of two conditions, of which either may always hold.
+    /// Both of two conditions, each of which may always hold.
     fn both(&self, p: Option<IntValue<'c>>, q: Option<IntValue<'c>>) -> R<Option<IntValue<'c>>> {
         Ok(match (p, q) {
             (Some(p), Some(q)) => Some(self.b.build_and(p, q, "")?),

@@ -189,7 +189,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_load(f32t, element, "")?)
     }
 
-    /// The same registers, opaque to the optimiser; 16-bit ones stay in pairs.
+    /// The same registers, opaque to the optimiser. 16-bit ones stay in pairs.
     fn forget(&self, regs: &Regs<'c>, dtype: DType) -> R<Regs<'c>> {
         let per = if dtype.is_half() && regs.len().is_multiple_of(2) { 2 } else { 1 };
         if dtype.bytes() * per != 4 {
@@ -297,7 +297,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// Integer quotient or remainder; 0 where the divisor is 0, and wrapped where the quotient is too large.
+    /// Integer quotient or remainder. It is 0 if the divisor is 0, and wraps if the quotient is too large.
     fn guarded_division(&self, a: IntValue<'c>, b: IntValue<'c>, remainder: bool) -> R<IntValue<'c>> {
         let zero = b.get_type().const_zero();
         let one = b.get_type().const_int(1, false);
@@ -349,7 +349,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_int_compare(p, x.into_int_value(), y.into_int_value(), "")?)
     }
 
-    /// Converts registers; pairs of f32 become 16-bit pairs in one instruction.
+    /// Converts registers. Pairs of f32 become 16-bit pairs in one instruction.
     pub(super) fn cast_all(&self, a: &Regs<'c>, from: DType, to: DType) -> R<Regs<'c>> {
         if from == DType::F32 && to.is_half() && a.len().is_multiple_of(2) {
             let wide = self.cx.f32_type().vec_type(2);
@@ -367,7 +367,7 @@ impl<'c> Emitter<'c, '_> {
         a.iter().map(|&x| self.cast(x, from, to)).collect()
     }
 
-    /// An integer as f32 whose later rounding to 16 bits is as good as one rounding of the integer: rounded to odd.
+    /// An integer as f32, rounded to odd, so that a later rounding to 16 bits gives the same as rounding the integer once.
     fn odd_float(&self, i: IntValue<'c>) -> R<FloatValue<'c>> {
         let f32t = self.cx.f32_type();
         let name = if i.get_type().get_bit_width() == 64 { "llvm.nvvm.ll2f.rz" } else { "llvm.nvvm.i2f.rz" };

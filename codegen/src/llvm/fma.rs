@@ -31,7 +31,7 @@ impl<'c> Emitter<'c, '_> {
         (0..run).map(|i| Ok(self.b.build_extract_element(v, self.i32(i64::from(i)), "")?)).collect()
     }
 
-    /// f32 and f64: fused multiply-adds, four k at a time in a loop. k runs upward for every element.
+    /// f32 and f64: fused multiply-adds, four k at a time in a loop. k ascends for every element.
     pub(super) fn fma(
         &mut self,
         a: &SharedRef,
@@ -79,7 +79,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// A position of `run` neighbours along M or N kept inside the buffer; layouts may be padded beyond it.
+    /// A position of `run` neighbours along M or N, clamped to the buffer, because layouts may be padded beyond it.
     fn inside_operand(
         &self,
         r: &SharedRef,

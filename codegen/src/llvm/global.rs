@@ -19,16 +19,16 @@ struct Bound<'c> {
     axis: u8,
     /// Runtime position of tile index 0, for spans that may start outside.
     start: Option<IntValue<'c>>,
-    /// Number of real elements, or with `start` the size of the dim.
+    /// Number of real elements; with `start`, the size of the dim.
     limit: IntValue<'c>,
-    /// A constant limit: registers below it need no check.
+    /// A constant limit. Registers below it need no check.
     known: Option<u32>,
     thread: Masked<'c>,
-    /// So many elements from a multiple of it on are all real, or none is.
+    /// A run length: of this many elements from a multiple of it on, either all are real or none is.
     grain: u32,
 }
 
-/// Predicates of a tile's elements, made once per axis and register coordinate.
+/// Predicates of a tile's elements, computed once per axis and register coordinate.
 pub(super) struct Masks<'c> {
     bounds: Vec<Bound<'c>>,
     made: BTreeMap<(u8, u32), IntValue<'c>>,
@@ -39,7 +39,7 @@ pub(super) struct Masks<'c> {
 /// The tensor side of an access.
 pub(super) struct View<'c> {
     pub(super) dtype: DType,
-    /// The kernel does not write the tensor.
+    /// True if the kernel does not write the tensor.
     pub(super) read_only: bool,
     pub(super) base: PointerValue<'c>,
     /// Address of the tile's element 0.
@@ -120,7 +120,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(unsafe { self.b.build_gep(element(self.cx, dtype), base, &[elements], "")? })
     }
 
-    /// The checks that a tile's slices ask for, by tile axis.
+    /// The checks that a tile's slices need, by tile axis.
     pub(super) fn checks(&self, param: Param, slices: &[Slice]) -> R<Vec<(u8, Slice, Dim)>> {
         let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
             return Err(CompileError::bug("a scalar has no elements"));
@@ -136,7 +136,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// The masks of a tile in a layout: ragged ends of dims and padding of the layout.
+    /// The masks of a tile in a layout: ragged ends of dims, and padding of the layout.
     pub(super) fn masks(&mut self, layout: &Fragment, checks: &[(u8, Slice, Dim)]) -> R<Masks<'c>> {
         let mut masks = Masks { bounds: Vec::new(), made: BTreeMap::new(), all: None };
         for &(axis, slice, dim) in checks {
@@ -173,8 +173,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(masks)
     }
 
-    /// How many elements of a tile, from its first accessed one on, lie in the dim, at most those accessed; not above 0
-    /// if none does, `None` if all do.
+    /// The number of accessed elements of a tile that are in the dim, counted from the first accessed one. It is at most 0 if
+    /// none is; `None` if all are.
     pub(super) fn tile_limit(&self, slice: Slice, dim: Dim) -> R<Option<IntValue<'c>>> {
         let Slice::Tile { index, size, offset: _, len, reach } = slice else {
             return Err(CompileError::bug("a limit of what is no tile"));
@@ -203,7 +203,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Whether a register's element is real; `None` if it always is.
+    /// True if a register's element is real; `None` if it always is.
     pub(super) fn mask(&mut self, masks: &mut Masks<'c>, layout: &Fragment, reg: u32) -> R<Option<IntValue<'c>>> {
         let coord = layout.reg_coord(reg);
         let mut all = masks.all;
@@ -249,7 +249,7 @@ impl<'c> Emitter<'c, '_> {
         self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(fixed as u64, true))
     }
 
-    /// Address of a register's element, but for a constant number of elements.
+    /// Address of a register's element, without a constant number of elements.
     fn element_address(
         &mut self,
         view: &View<'c>,
@@ -346,7 +346,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// A load under a predicate, or with a word to the L2 cache: of `place.1` bytes, `place.0` bytes past an address.
+    /// A load under a predicate, or with an L2 cache hint: `place.1` bytes, at `place.0` bytes past an address.
     pub(super) fn load_masked(
         &mut self,
         ty: inkwell::types::BasicTypeEnum<'c>,
@@ -458,7 +458,7 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// Elements that an access moves at once, and the extents that it stays within.
+/// Elements that an access moves at once, and the extents within which it stays.
 pub(super) fn vectors(form: &AccessKind, dtype: DType) -> R<(u32, &[u32])> {
     match form {
         AccessKind::Vector { bytes, within } => Ok((bytes / dtype.bytes(), within.as_deref().unwrap_or_default())),

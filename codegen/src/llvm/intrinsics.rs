@@ -1,4 +1,4 @@
-//! Inline PTX, and intrinsics by what they do: copies, barriers, exchanges between lanes, accesses of global memory.
+//! Inline PTX, and intrinsics named by their purpose: copies, barriers, exchanges between lanes, accesses of global memory.
 
 use super::{Emitter, R, struct_of};
 use crate::error::CompileError;
@@ -13,17 +13,17 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, Fun
 pub(super) struct WordAccess {
     /// 1, 2 or 4.
     pub words: u32,
-    /// One word of 16 bits instead of words of 32.
+    /// True for one word of 16 bits instead of words of 32 bits.
     pub narrow: bool,
     /// Bytes past the address.
     pub offset: i64,
-    /// Nothing writes the tensor during the launch.
+    /// True if nothing writes the tensor during the launch.
     pub read_only: bool,
     /// What the L2 cache does with the lines.
     pub cache: Cache,
 }
 
-/// An intrinsic by name; LLVM attaches its attributes.
+/// An intrinsic by name. LLVM adds its attributes.
 pub(super) fn declare<'c>(module: &Module<'c>, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
     module.get_function(name).unwrap_or_else(|| module.add_function(name, ty, None))
 }
@@ -68,7 +68,7 @@ impl<'c> Emitter<'c, '_> {
         self.call_void("llvm.nvvm.cp.async.wait.group", &[self.i32(i64::from(pending)).into()])
     }
 
-    /// Copies `bytes` (4, 8 or 16) from global to shared memory, of which the first `real` exist; the rest are zero.
+    /// Copies `bytes` (4, 8 or 16) from global to shared memory. The first `real` come from memory, and the rest are zero.
     pub(super) fn cp_async(
         &self,
         bytes: u32,
@@ -129,7 +129,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// The same number, of which the optimiser knows nothing: what depends on it stays where it is.
+    /// The same number, opaque to the optimiser, so that values that depend on it stay where they are.
     pub(super) fn opaque(&self, x: IntValue<'c>) -> R<IntValue<'c>> {
         let i32t = self.i32_type();
         let ty = i32t.fn_type(&[i32t.into()], false);
@@ -145,7 +145,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_indirect_call(ty, asm, &[x.into()], "")?.try_as_basic_value().unwrap_basic().into_int_value())
     }
 
-    /// An L2 policy; made once, at the kernel's entry.
+    /// An L2 policy, created once at the kernel's entry.
     fn cache_policy(&mut self, cache: Cache) -> R<IntValue<'c>> {
         if let Some((_, policy)) = self.policies.iter().find(|(c, _)| *c == cache) {
             return Ok(*policy);
@@ -170,11 +170,12 @@ impl<'c> Emitter<'c, '_> {
         Ok(policy)
     }
 
-    /// Loads the words of one access of global memory by an instruction of its own: LLVM has no load with a predicate or
-    /// an L2 policy. Where the predicate fails nothing is read and the words are 0: a load that were sent elsewhere could
-    /// meet another thread's store, or memory that is not there.
+    /// Loads the words of one access of global memory by inline PTX, because LLVM has no load with a predicate or an L2 policy.
+    /// Where the predicate is false, nothing is read and the words are 0. A load from a substitute address could race with
+    /// another thread's store, or hit unmapped memory.
     ///
-    /// A load that drops its lines stays where it is: it is there to read again what registers would else have to hold.
+    /// A load that evicts its lines first stays where it is. Its purpose is to read a value again that registers would
+    /// otherwise have to hold.
     pub(super) fn load_words(
         &mut self,
         at: PointerValue<'c>,
@@ -247,7 +248,7 @@ impl<'c> Emitter<'c, '_> {
         call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
     }
 
-    /// Stores 32-bit (or one 16-bit) words where the predicate holds.
+    /// Stores 32-bit words (or one 16-bit word) where the predicate holds.
     pub(super) fn store_if(&self, p: IntValue<'c>, space: &str, to: PointerValue<'c>, words: &[IntValue<'c>]) -> R<()> {
         let bits = words.first().map_or(32, |w| w.get_type().get_bit_width());
         let (suffix, reg) = match (words.len(), bits) {

@@ -1,4 +1,4 @@
-//! Places in the user's source, as debug locations that become `.loc` lines.
+//! Source locations, as LLVM debug locations that become `.loc` lines.
 
 use inkwell::builder::Builder;
 use inkwell::context::Context;
@@ -8,15 +8,15 @@ use inkwell::debug_info::{
 use inkwell::module::Module;
 use inkwell::values::FunctionValue;
 
-/// Attaches places to a function's instructions.
+/// Attaches source locations to a function's instructions.
 pub(super) struct Lines<'c> {
-    /// Held until the module is whole.
+    /// Kept until the module is complete.
     builder: DebugInfoBuilder<'c>,
     scope: DISubprogram<'c>,
 }
 
 impl<'c> Lines<'c> {
-    /// Lines of a function whose kernel stands in a file.
+    /// Lines of a function whose kernel has a source file.
     pub(super) fn new(module: &Module<'c>, function: FunctionValue<'c>, file: &str) -> Lines<'c> {
         let (builder, unit) = module.create_debug_info_builder(
             true,
@@ -54,7 +54,7 @@ impl<'c> Lines<'c> {
         Lines { builder, scope }
     }
 
-    /// The place of the instructions built next.
+    /// The location of the instructions that are built next.
     pub(super) fn at(&self, cx: &'c Context, b: &Builder<'c>, line: u32, column: u32) {
         let scope = self.scope.as_debug_info_scope();
         b.set_current_debug_location(self.builder.create_debug_location(cx, line, column, scope, None));

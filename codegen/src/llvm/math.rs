@@ -9,7 +9,7 @@ use inkwell::FloatPredicate;
 use inkwell::builder::BuilderError;
 use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
 
-/// Emits arithmetic; keeps the first error, after which values mean nothing.
+/// Emits arithmetic. Keeps the first error, after which values have no meaning.
 struct Expand<'e, 'c, 'k> {
     e: &'e Emitter<'c, 'k>,
     error: Option<CompileError>,

@@ -7,15 +7,15 @@ use crate::gpu::{AccessKind, SharedRef, Side, Value};
 use crate::layout::{Fragment, Mode};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
-/// Addresses made for a load, by runtime position and what the swizzle sees of the constant position; with each the rest
-/// of its constant position, in bytes.
+/// Addresses computed for a load, keyed by the runtime position and the part of the constant position that the swizzle sees.
+/// Each has the rest of its constant position, in bytes.
 type Addresses<'c> = Vec<((IntValue<'c>, u32), (u32, PointerValue<'c>))>;
 
-/// How an operand `[outer, k]`, where `outer` is M or N, lies in shared memory.
+/// The position of an operand `[outer, k]` in shared memory, where `outer` is M or N.
 struct Source<'r, 'c> {
     from: &'r SharedRef,
     side: Side,
-    /// Bytes further on.
+    /// An offset in bytes.
     further: Option<IntValue<'c>>,
 }
 
@@ -56,14 +56,14 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// A warp's position along M or N, and the last one of any warp.
+    /// A warp's position along M or N, and the last position of any warp.
     fn warp_place(&mut self, layout: &Fragment, outer: u8) -> R<(Masked<'c>, u32)> {
         let mut warps = layout.clone();
         warps.threads.splice(..2, [Mode::replicated(32)]);
         Ok((self.thread_coord(&warps, outer)?, warps.max_thread_coord(outer)))
     }
 
-    /// Positions along M or N that the buffer has from the rectangle's first on.
+    /// The number of positions along M or N in the buffer, from the rectangle's first on.
     fn extent(&self, source: &Source<'_, 'c>) -> u32 {
         let l = &self.k.buffers[source.from.buffer].layout;
         if source.is_k_contiguous() { l.rows - source.from.origin.0 } else { l.cols - source.from.origin.1 }
@@ -85,7 +85,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(words)
     }
 
-    /// Elements, each by a read of its own.
+    /// Elements, each read on its own.
     fn load_by_elements(&mut self, source: &Source<'_, 'c>, layout: &Fragment) -> R<Regs<'c>> {
         let outer = source.side.outer();
         let (warp, most) = self.warp_place(layout, outer)?;
@@ -106,8 +106,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// Row and column that this lane addresses within the four 8x8 blocks of an `ldmatrix.x4`. `by_rows`:
-    /// blocks 0 and 1 differ in the row, else in the column.
+    /// Row and column that this lane addresses within the four 8x8 blocks of an `ldmatrix.x4`. Blocks 0 and 1 differ in the row
+    /// if `by_rows` is set, and otherwise in the column.
     pub(super) fn lane_place(&mut self, by_rows: bool) -> R<(Masked<'c>, Masked<'c>)> {
         let rest = Mode::replicated(self.k.threads / 32);
         let (first, second) = if by_rows { (0, 1) } else { (1, 0) };
@@ -123,7 +123,7 @@ impl<'c> Emitter<'c, '_> {
         self.scale_add(a, 1, b)
     }
 
-    /// Keeps a runtime block position inside the buffer: warps beyond the last block repeat it.
+    /// Clamps a runtime block position to the buffer: warps beyond the last block repeat it.
     fn clamp(&self, at: Masked<'c>, fixed: u32, most: u32, extent: u32) -> R<(Masked<'c>, u32)> {
         if most + fixed + 16 <= extent.next_multiple_of(16) {
             return Ok((at, fixed));
@@ -135,7 +135,7 @@ impl<'c> Emitter<'c, '_> {
         Ok((Masked { value, bits: !15 }, 0))
     }
 
-    /// Four 8x8 blocks at a 16x16 position of an operand. If K does not lie along the buffer's rows they are read transposed.
+    /// Four 8x8 blocks at a 16x16 position of an operand. They are read transposed unless K runs along the buffer's rows.
     fn load_blocks(
         &mut self,
         made: &mut Addresses<'c>,

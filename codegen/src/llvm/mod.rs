@@ -1,4 +1,4 @@
-//! GPU IR to an LLVM module. A fragment becomes flat SSA scalars, one per register.
+//! From GPU IR to an LLVM module. A fragment becomes flat SSA scalars, one per register.
 
 mod control;
 mod coords;
@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use start::start;
 
-/// The result of emission or why it failed.
+/// The result of emission, or why it failed.
 type R<T> = Result<T, CompileError>;
 
 impl From<inkwell::builder::BuilderError> for CompileError {
@@ -67,21 +67,21 @@ struct Emitter<'c, 'k> {
     dims: BTreeMap<Dim, IntValue<'c>>,
     strides: BTreeMap<(Param, u8), IntValue<'c>>,
     tables: BTreeMap<Table, PointerValue<'c>>,
-    /// The first block, where policies are made.
+    /// The first block, where policies are created.
     entry: BasicBlock<'c>,
     shared_base: PointerValue<'c>,
     coords: ThreadCoords<'c>,
-    /// The L2 policies made so far.
+    /// The L2 policies created so far.
     policies: Vec<(Cache, IntValue<'c>)>,
     lines: Option<Lines<'c>>,
     /// Number of loops around the insertion point.
     loops: u32,
-    /// In a long loop, the scalars from around it.
+    /// In a long loop: the scalars from outside of it.
     numbers: Option<Vec<gpu::Value>>,
 }
 
-/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides,
-/// counts of the grid's axes but the slowest.
+/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides, and counts of all axes of
+/// the grid but the slowest.
 pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     let mut out = Vec::new();
     for (p, data) in k.params.iter() {
@@ -107,7 +107,7 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     out
 }
 
-/// Emits a kernel into a module; with the name of its source file, the places that its instructions come from too.
+/// Emits a kernel into a module. With the name of its source file, emits the source locations of its instructions too.
 pub(crate) fn emit<'c>(
     cx: &'c Context,
     module: &Module<'c>,
@@ -285,7 +285,7 @@ impl<'c> Emitter<'c, '_> {
         matches!(&self.k.insts[inst], Op::Mma { atom, .. } if atom.row().asynchronous)
     }
 
-    /// Emits a block's instructions up to its yield; returns the values yielded.
+    /// Emits a block's instructions up to its yield. Returns the yielded values.
     fn block(&mut self, block: gpu::Block) -> R<Vec<Regs<'c>>> {
         for &inst in &self.k.blocks[block].insts {
             if let Some(lines) = &self.lines {
@@ -360,7 +360,7 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// Checks that a struct type is what callers expect; keeps `BasicType` in scope for helpers.
+/// Checks that a struct type is the expected one. Keeps `BasicType` in scope for helpers.
 fn struct_of<'c>(cx: &'c Context, field: impl BasicType<'c>, n: usize) -> inkwell::types::StructType<'c> {
     cx.struct_type(&vec![field.as_basic_type_enum(); n], false)
 }

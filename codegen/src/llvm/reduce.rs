@@ -38,7 +38,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(out)
     }
 
-    /// Reduces pairwise: short chains, and sums whose error grows with the logarithm.
+    /// Reduces pairwise, which gives short chains, and sums whose error grows with the logarithm of their length.
     fn tree(&mut self, op: BinaryOp, dtype: DType, mut v: Vec<BasicValueEnum<'c>>) -> R<BasicValueEnum<'c>> {
         while v.len() > 1 {
             let mut next = Vec::with_capacity(v.len().div_ceil(2));

@@ -1,4 +1,4 @@
-//! Shared memory: fragments to and from buffers.
+//! Shared memory: loads and stores of fragments.
 
 use super::coords::Masked;
 use super::global::{VectorOf, vectors};
@@ -40,8 +40,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_int_add(shared, self.i32(i64::from(base)), "")?)
     }
 
-    /// An address in shared memory. The offset is the pointer and the base the index: hundreds of addresses on one
-    /// base would make LLVM's strength reduction compare each with each, which took nine tenths of a compilation.
+    /// An address in shared memory. The offset is the pointer, and the base the index. With hundreds of addresses on one base,
+    /// LLVM's strength reduction compares all pairs, which took nine tenths of a compilation.
     fn shared_address(&self, offset: IntValue<'c>) -> R<PointerValue<'c>> {
         let space = self.cx.ptr_type(AddressSpace::from(SHARED));
         let at = self.b.build_int_to_ptr(offset, space, "")?;
@@ -51,8 +51,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(unsafe { self.b.build_gep(self.cx.i8_type(), at, &[base], "")? })
     }
 
-    /// Row and column in the buffer of a tile coordinate, thread and register parts apart. Tiles of
-    /// other ranks than 2 lie in rows of their last axis.
+    /// Row and column in the buffer of a tile coordinate, with separate thread and register parts. A tile whose rank is not 2
+    /// is stored as rows of its last axis.
     fn place(&mut self, at: &SharedRef, layout: &Fragment, reg: u32) -> R<[(Masked<'c>, u32); 2]> {
         let coord = layout.reg_coord(reg);
         let none = Masked { value: self.i32(0), bits: 0 };
@@ -70,8 +70,7 @@ impl<'c> Emitter<'c, '_> {
         Ok([(row.0, row.1 + at.origin.0), (col.0, col.1 + at.origin.1)])
     }
 
-    /// Whether a register's coordinates lie inside the tile; `None` if they always do. Axes other than
-    /// the padded ones cost nothing.
+    /// True if a register's coordinates are inside the tile; `None` if they always are. Only padded axes cost anything.
     fn inside(&mut self, layout: &Fragment, reg: u32, extents: &[u32]) -> R<Option<IntValue<'c>>> {
         let coord = layout.reg_coord(reg);
         let mut all: Option<IntValue<'c>> = None;

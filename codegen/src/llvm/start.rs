@@ -1,4 +1,4 @@
-//! Readies LLVM for the process.
+//! Initialises LLVM for the process.
 
 use inkwell::targets::{InitializationConfig, Target};
 use std::ffi::CStr;
@@ -6,12 +6,12 @@ use std::sync::Once;
 
 static START: Once = Once::new();
 
-/// Of the passes that NVPTX runs before it selects instructions, those that cost most of its time and change no
-/// instruction that ptxas makes: they look for common bases among addresses, pair by pair, and three times for what
-/// [`PASSES`](crate::ptx) has found. The last is switched off by name, wherever it stands.
+/// Options that switch off passes of NVPTX before instruction selection. These passes cost most of its time and change no
+/// instruction that ptxas emits. They look for common bases among addresses, pair by pair, and three times for what
+/// [`PASSES`](crate::ptx) has found already. The last one is switched off by name, wherever it runs.
 const NO_PASSES: &CStr = c"-opt-disable=slsr,nary-reassociate,early-cse";
 
-/// Readies LLVM once per process. Shared-memory pointers are 32 bits wide.
+/// Initialises LLVM once per process. Shared-memory pointers are 32 bits wide.
 pub(crate) fn start() {
     START.call_once(|| {
         Target::initialize_nvptx(&InitializationConfig::default());

@@ -1,4 +1,4 @@
-//! Short expansions on the hardware's approximate instructions, for results rounded to 16 bits.
+//! Short expansions with the hardware's approximate instructions, for results that are rounded to 16 bits.
 
 use super::coefficients as c;
 use super::{Arith, MAGIC, poly};
@@ -8,11 +8,10 @@ use std::f32::consts::{FRAC_1_PI, LOG2_E};
 
 /// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
-/// NaN gives NaN. Arguments and results below 2^-126 count as zero where an approximate instruction
-/// meets them. exp and sigmoid are within 2^-17, exp2, sqrt and rsqrt within 2^-22; sin and cos are bounded up to 2^20. gelu
-/// and its slope are bounded absolutely below 2^-10 (2^-24).
-/// x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has none: `lg2.approx` is off by 2^-22 near 1, where log
-/// is that small.
+/// NaN gives NaN. An approximate instruction treats arguments and results below 2^-126 as zero. exp and sigmoid are within
+/// 2^-17, exp2, sqrt and rsqrt within 2^-22; sin and cos are bounded up to 2^20. gelu and its slope are bounded absolutely
+/// below 2^-10 (2^-24). x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has no such form, because `lg2.approx`
+/// is off by 2^-22 near 1, where log is that small.
 ///
 /// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 14, cos 16, gelu 11, gelu_slope 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
@@ -32,7 +31,7 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     })
 }
 
-/// True if a function of such elements has an approximate form; those of 16 bits are computed in f32.
+/// True if a function on elements of this type has an approximate form. 16-bit elements are computed in f32.
 pub fn has_approximate(op: UnaryOp, dtype: DType) -> bool {
     !op.row().exact && op != UnaryOp::Log && is_single(dtype)
 }
@@ -53,7 +52,7 @@ fn exp<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.approx_ex2(z)
 }
 
-/// x near 0, else 1 - 2 / (1 + 2^(2 x log2 e)), right at both ends without a clamp.
+/// x near 0, otherwise 1 - 2 / (1 + 2^(2 x log2 e)), which is correct at both ends without a clamp.
 fn tanh<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (k, one, minus_two) = (a.f(2.0 * LOG2_E), a.f(1.0), a.f(-2.0));
     let z = a.mul(x, k);
@@ -67,7 +66,7 @@ fn tanh<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.select(is_small, x, y)
 }
 
-/// 2 x / sqrt(pi) near 0, else 1 - 2^Q(|x|) with the sign of x; Q falls without end, so no clamp.
+/// 2 x / sqrt(pi) near 0, otherwise 1 - 2^Q(|x|) with the sign of x. Q falls without limit, so no clamp is needed.
 fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let one = a.f(1.0);
     let t = a.abs(x);
@@ -91,8 +90,8 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.approx_rcp(d)
 }
 
-/// max(x, 0) - t 2^Q(t) with t = |x|; 2^Q is what a normal variable has beyond t. Past the clamp, which keeps infinity
-/// from meeting 0, 2^Q is 0. Against -0 the maximum is -0 for -0, so that it stays.
+/// max(x, 0) - t 2^Q(t) with t = |x|, where 2^Q is the tail probability of a normal variable beyond t. The clamp avoids
+/// infinity times 0; past it, 2^Q is 0. The maximum is taken with -0, so that -0 stays -0.
 fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (limit, zero) = (a.f(c::GELU_SHORT_END), a.f(-0.0));
     let t = a.abs(x);
@@ -104,7 +103,7 @@ fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.fma(t, e, above)
 }
 
-/// (root - t) 2^Q(t) with t = |x| for a negative x, and 1 less that for others. Past the clamp 2^Q is 0.
+/// (root - t) 2^Q(t) with t = |x| for a negative x, and 1 minus that otherwise. Past the clamp 2^Q is 0.
 fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (limit, zero, one, root) = (a.f(c::GELU_SHORT_END), a.f(0.0), a.f(1.0), a.f(c::SLOPE_ROOT_HI));
     let t = a.abs(x);
@@ -141,8 +140,8 @@ fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
     a.mul(p, r)
 }
 
-/// An odd polynomial of degree 7 in x - n pi. Relative 2^-14 for |x| <= 2^20; past that a number between about -1 and 1 with no
-/// bound on its error. Of ±inf NaN.
+/// An odd polynomial of degree 7 in x - n pi. Its relative error is 2^-14 for |x| <= 2^20. Past that, the result is between
+/// about -1 and 1 with no bound on its error. ±inf gives NaN.
 fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (inv, magic) = (a.f(FRAC_1_PI), a.f(MAGIC));
     let t = a.fma(x, inv, magic);

@@ -13,12 +13,12 @@ pub struct Count {
 }
 
 impl Count {
-    /// A division or a square root, correctly rounded: an approximation, steps of Newton's method, a test for what they
-    /// do not reach.
+    /// A correctly rounded division or square root: an approximation, steps of Newton's method, and a test for the cases that
+    /// these do not reach.
     pub const ROUNDED: Count = Count { instructions: 9, special: 1 };
 
-    /// The instructions of a function of f32, by its approximate form if it has one and `shortly` holds: 1 where it needs
-    /// no expansion.
+    /// The instructions of a function of f32, in its approximate form if it has one and `shortly` is set; 1 if it needs no
+    /// expansion.
     pub fn of(op: UnaryOp, shortly: bool) -> Count {
         let mut count = Count::default();
         let short = if shortly { approximate(&mut count, op, ()) } else { None };
@@ -34,7 +34,7 @@ impl Count {
     }
 }
 
-/// One instruction each, of the kind that the name tells.
+/// One instruction each, of the kind in the name.
 macro_rules! count {
     ($($name:ident($($arg:ident),+) $cost:expr;)+) => {
         $(fn $name(&mut self, $($arg: ()),+) {
@@ -45,7 +45,7 @@ macro_rules! count {
 
 const ONE: Count = Count { instructions: 1, special: 0 };
 const SPECIAL: Count = Count { instructions: 1, special: 1 };
-/// A sign that an instruction's operand has.
+/// A sign that is part of an instruction's operand.
 const FREE: Count = Count { instructions: 0, special: 0 };
 
 impl Arith for Count {

@@ -2,14 +2,12 @@
 
 use super::Arith;
 
-/// f32 arithmetic with the meaning that [`Arith`] states, and approximate instructions as bad as
-/// their bounds allow.
+/// f32 arithmetic with the meaning that [`Arith`] states. Approximate instructions are as inaccurate as their bounds allow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// What share of the documented error the approximate instructions make, and to which side:
-    /// -1 to 1; 0 rounds exactly.
+    /// The fraction of the documented error that the approximate instructions make, with its sign: -1 to 1. 0 rounds exactly.
     pub error: f64,
-    /// Whether the side changes from one such instruction to the next.
+    /// True if the sign changes from one such instruction to the next.
     pub alternating: bool,
 }
 
@@ -22,7 +20,7 @@ fn flush(x: f32) -> f32 {
 }
 
 impl Host {
-    /// The error that the next approximate instruction makes, where it may make `bound`.
+    /// The error of the next approximate instruction, whose bound is `bound`.
     fn next_error(&mut self, bound: f64) -> f64 {
         let error = self.error * bound;
         if self.alternating {

@@ -1,14 +1,13 @@
 //! Elementary functions of f32 as straight-line code, written once over [`Arith`].
 //!
-//! The emitter implements [`Arith`] with an instruction per method; [`Host`] implements it with f32
-//! arithmetic of exactly the same meaning, so what the tests measure on the CPU is what the GPU runs.
-//! No expansion branches: pieces are joined by selects, so that code vectorises. No method may be
-//! given fast-math flags: the reductions rely on `(x + c) - c` being what it says.
+//! The emitter implements [`Arith`] with one instruction per method. [`Host`] implements it with f32 arithmetic of exactly the
+//! same meaning, so the tests on the CPU measure what the GPU runs. Expansions do not branch: pieces are joined by selects, so
+//! that code vectorises. No method may have fast-math flags, because the reductions rely on the exact value of `(x + c) - c`.
 //!
-//! Two families. [`precise`] keeps within 2 ulp of the true value over all of f32 (sin and cos: up to
-//! [`SIN_COS_DOMAIN`]) and needs IEEE denormals. [`approximate`] keeps a relative error below 2^-14
-//! with the hardware's approximate instructions, exponentials, roots and the logistic function one below 2^-17, and is for results that are rounded to 16 bits.
-//! Measured errors are in the documentation of the two; tests/math.rs asserts the bounds and the lengths.
+//! There are two families. [`precise`] stays within 2 ulp of the true value over all of f32 (sin and cos: up to
+//! [`SIN_COS_DOMAIN`]) and needs IEEE denormals. [`approximate`] uses the hardware's approximate instructions, and is for
+//! results that are rounded to 16 bits. Its relative error is below 2^-14, and for exponentials, roots and the logistic
+//! function below 2^-17. Measured errors are in the documentation of both; tests/math.rs asserts the bounds and the lengths.
 //!
 //! Coefficients come from `fit.py` in this directory.
 #![warn(clippy::too_many_lines)]
@@ -98,8 +97,8 @@ pub trait Arith {
     fn approx_sqrt(&mut self, x: Self::F) -> Self::F;
 }
 
-/// 1.5 * 2^23. `x + MAGIC` has round(x) in its low bits, and subtracting `MAGIC` again gives it as a
-/// float, for |x| < 2^22; two full-rate instructions where `rint` and a conversion are quarter-rate.
+/// 1.5 * 2^23. For |x| < 2^22, `x + MAGIC` has round(x) in its low bits, and subtracting `MAGIC` again gives it as a float.
+/// These are two full-rate instructions, while `rint` and a conversion are quarter-rate.
 const MAGIC: f32 = 12_582_912.0;
 
 /// `sum coefficients[k] * x^k` by Horner's rule.

@@ -9,7 +9,7 @@ pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 
 /// `op(x)` within 2 ulp, or `None` if `op` is one instruction and needs no expansion.
 ///
-/// NaN gives NaN. Results that overflow are infinite, and denormal arguments and results are right.
+/// NaN gives NaN. Results that overflow are infinite, and denormal arguments and results are handled correctly.
 ///
 /// | op | largest error over all f32, ulp | operations |
 /// |---|---|---|
@@ -58,7 +58,7 @@ fn exp_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
 
 /// `(p, t)`: exp(x) = p * 2^n with p in [0.7, 1.42] and n in the low bits of `t`. For |x| < 2^20.
 ///
-/// The reduced argument, then a polynomial of degree 6.
+/// Reduces the argument, then applies a polynomial of degree 6.
 fn exp_parts<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
     let (r, t) = exp_reduced(a, x);
     let q = poly(a, r, &c::EXP);
@@ -80,7 +80,7 @@ fn exp2_parts<A: Arith>(a: &mut A, x: A::F, q: &[f32]) -> (A::F, A::I) {
     (p, t)
 }
 
-/// `base * 2^n` with n in the low bits of `t`; the sum of n and the exponent of `base` in [-126, 127].
+/// `base * 2^n` with n in the low bits of `t`. The sum of n and the exponent of `base` is in [-126, 127].
 fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
     let n = a.shl(t, 23);
     let base = a.i(base.to_bits() as i32);
@@ -88,7 +88,7 @@ fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
     a.from_bits(s)
 }
 
-/// `p * 2^n` for n in [-252, 254], in two exact steps of which only the last may round.
+/// `p * 2^n` for n in [-252, 254], in two exact steps, of which only the last may round.
 fn scale<A: Arith>(a: &mut A, p: A::F, t: A::I) -> A::F {
     let half = a.ashr(t, 1);
     let rest = a.isub(t, half);
@@ -204,8 +204,8 @@ fn erf<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.copysign(y, x)
 }
 
-/// y = 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|): nothing overflows.
-/// What the roundings of d = 1 + e and of the quotient lost is put back, with 1 - e / 2 for 1 / d.
+/// y = 1 / (1 + e) or e / (1 + e) by the sign of x, with e = exp(-|x|), so nothing overflows. A correction adds what the
+/// roundings of d = 1 + e and of the quotient lost, with 1 - e / 2 in place of 1 / d.
 fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (zero, one) = (a.f(0.0), a.f(1.0));
     let t = a.abs(x);
@@ -228,8 +228,8 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.fma(rest, k, y)
 }
 
-/// `(q, lost)` of q = t / (t + 3), the second what rounding lost of the first, so that the error of the approximate reciprocal
-/// does not count.
+/// `(q, lost)` for q = t / (t + 3). `lost` is the rounding error of `q`, so that the error of the approximate reciprocal does
+/// not count.
 fn ratio<A: Arith>(a: &mut A, t: A::F) -> (A::F, A::F) {
     let shift = a.f(c::GELU_SHIFT);
     let d = a.add(t, shift);
@@ -240,8 +240,8 @@ fn ratio<A: Arith>(a: &mut A, t: A::F) -> (A::F, A::F) {
     (q, a.mul(lost, inverse))
 }
 
-/// `first G(q - centre) exp(-t^2 / 2)` for a polynomial G. Of `first`, q, G, their product and t^2 there are two parts, the
-/// second what rounding lost of the first.
+/// `first G(q - centre) exp(-t^2 / 2)` for a polynomial G. `first`, q, G, their product and t^2 each have two parts. The second
+/// part is the rounding error of the first.
 fn beneath_bell<A: Arith>(
     a: &mut A,
     t: A::F,
@@ -279,8 +279,8 @@ fn beneath_bell<A: Arith>(
     scale(a, y, n)
 }
 
-/// max(x, 0) - T with T = t Phi(-t) = q G(q) exp(-t^2 / 2), where t = |x|, q = t / (t + 3) and G is a polynomial of
-/// degree 10 for the scaled erfc. Past the clamp T is 0. Against -0 the maximum is -0 for -0, so that it stays.
+/// max(x, 0) - T with T = t Phi(-t) = q G(q) exp(-t^2 / 2), where t = |x|, q = t / (t + 3) and G is a polynomial of degree 10
+/// for the scaled erfc. Past the clamp T is 0. The maximum is taken with -0, so that -0 stays -0.
 fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (limit, zero) = (a.f(c::GELU_END), a.f(-0.0));
     let t = a.abs(x);
@@ -291,8 +291,8 @@ fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     a.sub(above, y)
 }
 
-/// T for a negative x and 1 - T for others, with T = Phi(-t) - t phi(t) = (root - t) G(q) exp(-t^2 / 2), where t = |x|,
-/// q = t / (t + 3) and G is a polynomial of degree 9. The root has two parts, so that T keeps its digits beside it.
+/// T for a negative x and 1 - T for others, with T = Phi(-t) - t phi(t) = (root - t) G(q) exp(-t^2 / 2), where t = |x|, q = t /
+/// (t + 3) and G is a polynomial of degree 9. The root has two parts, so that T is accurate near it.
 fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (limit, zero, one) = (a.f(c::SLOPE_END), a.f(0.0), a.f(1.0));
     let (hi, lo) = (a.f(c::SLOPE_ROOT_HI), a.f(c::SLOPE_ROOT_LO));
@@ -351,8 +351,8 @@ fn sin_reduced<A: Arith>(a: &mut A, x: A::F, n: A::F, t: A::F) -> A::F {
     a.from_bits(y)
 }
 
-/// n = round(x / pi), x - n pi by a three-part pi and FMA, an odd polynomial of degree 11 on [-pi/2, pi/2].
-/// Past [`SIN_COS_DOMAIN`] the result is a number in [-1, 1] with no bound on its error; of ±inf NaN.
+/// n = round(x / pi), x - n pi by a three-part pi and FMA, an odd polynomial of degree 11 on [-pi/2, pi/2]. Past
+/// [`SIN_COS_DOMAIN`] the result is a number in [-1, 1] with no bound on its error. ±inf gives NaN.
 fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let (inv, magic) = (a.f(std::f32::consts::FRAC_1_PI), a.f(MAGIC));
     let t = a.fma(x, inv, magic);

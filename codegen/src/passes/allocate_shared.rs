@@ -1,4 +1,4 @@
-//! `allocate_shared`: gives every shared buffer an offset; buffers never live at once may overlap.
+//! `allocate_shared`: gives every shared buffer an offset. Buffers that are never live at once may overlap.
 //!
 //! Needs: no `convert.layout`. Establishes: offsets, and the kernel's total within the machine's limit.
 //! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
@@ -23,7 +23,7 @@ struct Walk {
     lives: SecondaryMap<Buffer, Life>,
 }
 
-/// The buffers that an operation reads, and those that it writes; a ring's protocol reads all of the ring's.
+/// The buffers that an operation reads, and those that it writes. A ring's protocol reads all buffers of the ring.
 pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
     match op {
         Op::Acquire(ring, _) | Op::Wait(ring, _) => (k.rings[*ring].buffers.clone(), vec![]),
@@ -68,7 +68,7 @@ impl Walk {
     }
 }
 
-/// True if the first access of a buffer in a block is not a write of it outside any branch.
+/// True unless the first access of a buffer in a block is a write outside any branch.
 fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     for &inst in &k.blocks[block].insts {
         match &k.insts[inst] {
@@ -101,7 +101,7 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     })
 }
 
-/// A single buffer that no CTA has room for is the config's fault; the verifier would call it a defect of the pass.
+/// A single buffer that is too large for any CTA is the config's fault. The verifier would report it as a defect of the pass.
 pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, machine);
     k.buffers.values().try_for_each(|b| {
@@ -110,7 +110,7 @@ pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), 
     })
 }
 
-/// Places all buffers, largest first, each at the lowest offset that no living neighbour holds.
+/// Places all buffers, largest first, each at the lowest offset that no live neighbour occupies.
 pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let machine = cx.machine;
     let mut walk = Walk { position: 0, lives: SecondaryMap::new() };

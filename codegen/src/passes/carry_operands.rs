@@ -1,9 +1,8 @@
-//! `carry_operands`: the first operands of a loop's products are loaded at the end of the iteration before.
+//! `carry_operands`: loads the first operands of a loop's products at the end of the iteration before.
 //!
-//! Needs: products in steps, rings that run ahead. Establishes: a loop that does nothing but multiply waits for its next stage
-//! and loads the operands of its first step while the last step of this one is multiplied. Never: moves a refill; holds
-//! operands where the body computes tiles besides, or has no registers for them. Refuses: nothing.
-//! Constructs: removes nothing; adds nothing.
+//! Needs: products in steps, rings that run ahead. Establishes: a loop that only multiplies waits for its next stage, and loads
+//! the operands of its first step, during the last step of this iteration. Never: moves a refill; holds operands if the body
+//! computes other tiles, or has no registers for them. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! ```text
 //!                                          wait 0; %p = if lo < hi { load.matrix .. } else 0
@@ -17,23 +16,24 @@
 //!                                          }
 //! ```
 //!
-//! All threads meet at a wait; without this the tensor cores have nothing to do from the last step of an iteration to the
-//! first operands of the next one.
+//! All threads meet at a wait. Without this pass, the tensor cores are idle from the last step of an iteration until the first
+//! operands of the next one arrive.
 //!
 //! # Promise
 //! The same products over the same elements in the same order; a stage is read only after it is waited for, and released
 //! after it is read.
 //!
 //! # Argument
-//! What is moved is a wait, whose number the index decides, and loads through its token or of buffers that the loop does not
-//! write. It stands once before the loop for the first index, and once in each iteration for the index after: so each iteration
-//! finds what it found before. The wait behind the last iteration is for an iteration that is not there: its group of copies is
-//! an empty one that the refills commit, so that it counts as any other, and its loads are guarded, for the stage may never
-//! have been filled. The release moves up to behind the last reader of its token. The refill of iteration `i` goes to the stage
-//! of `i - 1`, released before the wait for `i`, where all threads met, as before.
+//! The pass moves a wait, whose number depends on the index, and loads through its token or from buffers that the loop does not
+//! write. They are placed once before the loop for the first index, and once in each iteration for the next index. So each
+//! iteration finds the same operands as before. The wait after the last iteration is for an iteration that does not exist. Its
+//! group of copies is an empty one that the refills commit, so it counts like any other. Its loads are guarded, because the
+//! stage may never have been filled. The release moves up to directly after the last reader of its token. The refill of
+//! iteration `i` goes to the stage of `i - 1`, which is released before the wait for `i`, where all threads meet, as before.
 //!
 //! # Breaks it
-//! Loops of no iterations and of fewer than stages; bounds that data decide: tests/agreement/pipelines.rs, ahead.rs.
+//! Loops without iterations, and with fewer iterations than stages; bounds that depend on data: tests/agreement/pipelines.rs,
+//! ahead.rs.
 
 use crate::analysis::{peak_registers, words};
 use crate::context::Cx;
@@ -66,7 +66,7 @@ pub fn carry_operands(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
     Ok(())
 }
 
-/// What stands in a loop before its first product.
+/// The part of a loop before its first product.
 struct Head {
     body: Block,
     bounds: (Value, Value),
@@ -76,7 +76,7 @@ struct Head {
     loads: Vec<Inst>,
     /// Instructions of the body before the first product.
     len: usize,
-    /// The place behind the last reader of the stage.
+    /// The position after the last reader of the stage.
     free: usize,
     release: usize,
 }
@@ -168,7 +168,7 @@ impl Head {
         k.blocks[block].insts.splice(at..at, before);
     }
 
-    /// The wait for another index and, if that is below `hi`, the loads behind it: the token and the operands, or `others`.
+    /// The wait for another index and, if that is below `hi`, the loads after it: the token and the operands, or `others`.
     fn place(
         &self,
         k: &mut Kernel,
@@ -209,7 +209,7 @@ impl Head {
     }
 }
 
-/// True for what a loop of products consists of: steps, loads of operands, scalars, and its ring.
+/// True for the operations of a loop of products: steps, loads of operands, scalars, and its ring.
 fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
     let blocks = |b: Block| k.blocks[b].insts.iter().all(|&i| only_multiplies(k, i));
     match k.insts[inst] {

@@ -1,15 +1,15 @@
 //! `check_registers`: refuses a config whose tiles would not fit in registers.
 //!
-//! Needs: lowered tiles. Establishes: an estimate within what a thread may have. Never: changes anything. Refuses: an
-//! estimate above it. Constructs: removes nothing; adds nothing.
+//! Needs: lowered tiles. Establishes: an estimate within the limit of a thread. Never: changes anything. Refuses: an estimate
+//! above it. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
-//! A config is accepted or refused with a reason; no kernel is changed by it, and none that is refused runs.
+//! A config is accepted, or refused with a reason. No kernel is changed, and no refused kernel runs.
 //!
 //! # Argument
-//! The estimate is that of `analysis/registers.rs`, whose head says what it is worth and that a kernel which it would refuse is
-//! estimated in order besides. It runs before buffers get addresses:
-//! what `allocate_shared` and `insert_barriers` add takes no registers of tiles.
+//! The estimate is that of `analysis/registers.rs`. Its header describes its accuracy, and the second estimate, in order, for a
+//! kernel that would be refused. The pass runs before buffers get addresses, because what `allocate_shared` and
+//! `insert_barriers` add takes no registers for tiles.
 //!
 //! # Breaks it
 //! A config of large tiles by few warps: tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten
@@ -22,7 +22,7 @@ use crate::gpu::Kernel;
 use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 
-/// Refuses a kernel whose tiles need more of a thread's registers than they may have.
+/// Refuses a kernel whose tiles need more registers of a thread than they may take.
 pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, cx.machine);
     let limit = limits.of_tiles();

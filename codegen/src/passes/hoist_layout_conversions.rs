@@ -1,18 +1,18 @@
-//! `hoist_layout_conversions`: a change of layout that is the same in each iteration of a loop stands before it.
+//! `hoist_layout_conversions`: moves a change of layout that is the same in each iteration to before the loop.
 //!
-//! Needs: lowered tiles. Establishes: no loop's body converts a small tile from outside the loop. Never: moves what more than a
-//! few registers hold, or anything out of a branch. Refuses: nothing. Constructs: removes nothing; adds nothing.
+//! Needs: lowered tiles. Establishes: no loop's body converts a small tile from outside the loop. Never: moves a tile of more
+//! than a few registers, or anything out of a branch. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
-//! The same values; a loop that runs no iteration converts for nothing.
+//! The same values. If a loop runs no iteration, the conversion was unnecessary.
 //!
 //! # Argument
-//! A `convert.layout` reads its operand alone, and writes scratch that no other instruction sees. What is moved reads a value that
-//! is there before the loop, so it can stand before it, and all that reads the result stands behind it still.
+//! A `convert.layout` reads only its operand, and writes scratch memory that no other instruction sees. A moved conversion
+//! reads a value that exists before the loop, so it can be placed there, and all readers of the result still come after it.
 //!
 //! # Breaks it
-//! A convert of what the loop carries: the case `of_carried` leaves it where it is. Columns of weights in a loop over a
-//! memory's hidden dim are moved: the kernels of `ops/src/omega`.
+//! A conversion of a carried value: the case `of_carried` leaves it where it is. Columns of weights in a loop over a memory's
+//! hidden dim are moved: the kernels of `ops/src/omega`.
 
 use crate::analysis::words;
 use crate::context::Cx;
@@ -20,10 +20,10 @@ use crate::error::CompileError;
 use crate::gpu::{Block, Inst, Kernel, Op, Value};
 use std::collections::BTreeSet;
 
-/// Registers of a thread that a tile may take which is kept through a loop to spare a way through shared memory.
+/// Registers of a thread that a tile may take if it is kept through a loop to avoid a round trip through shared memory.
 const FEW: u32 = 8;
 
-/// Moves the converts of every loop.
+/// Moves the conversions of every loop.
 pub fn hoist_layout_conversions(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
     for role in k.roles.values().map(|r| r.body).collect::<Vec<_>>() {
         hoist(k, role);
@@ -31,7 +31,7 @@ pub fn hoist_layout_conversions(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Moves what stands in the loops of a block to before them, the innermost first.
+/// Moves conversions from the loops of a block to before them, the innermost first.
 fn hoist(k: &mut Kernel, block: Block) {
     let mut out: Vec<Inst> = Vec::new();
     for inst in std::mem::take(&mut k.blocks[block].insts) {
@@ -46,7 +46,7 @@ fn hoist(k: &mut Kernel, block: Block) {
     k.blocks[block].insts = out;
 }
 
-/// Takes out of a loop's body the converts of what it does not define.
+/// Removes from a loop's body the conversions of values that it does not define.
 fn take_fixed(k: &mut Kernel, body: Block) -> Vec<Inst> {
     let mut defined: BTreeSet<Value> = k.blocks[body].params.iter().copied().collect();
     for &inst in &k.blocks[body].insts {

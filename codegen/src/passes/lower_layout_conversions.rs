@@ -1,9 +1,9 @@
 //! `lower_layout_conversions`: a change of layout becomes a store to and a load from shared memory.
 //!
-//! Needs: lowered tiles. Establishes: no `convert.layout` is left. Never: merges conversions. Refuses: a tile that no CTA has room
-//! for. Constructs: removes converts; adds nothing.
+//! Needs: lowered tiles. Establishes: no `convert.layout` is left. Never: merges conversions. Refuses: a tile that is too large
+//! for any CTA. Constructs: removes converts; adds nothing.
 //!
-//! A bit is no byte, so bits go as numbers and are compared with 0 where they arrive.
+//! Bits are not addressable, so they are stored as numbers and compared with 0 after the load.
 
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -67,8 +67,8 @@ pub fn lower_layout_conversions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Rows of whole pieces of 16 bytes; shorter ones lie as close as they can be aligned, for then most of them lie in banks of
-/// their own.
+/// Rows have a multiple of 16 bytes. Shorter rows are placed as close as their alignment allows, so that most of them are in
+/// different banks.
 fn scratch(rows: u32, cols: u32, bytes: u32) -> SharedLayout {
     match cols.next_power_of_two() * bytes {
         pitch if pitch < 16 => SharedLayout { rows, cols: pitch / bytes, pitch, swizzle: Swizzle::NONE },
@@ -76,7 +76,8 @@ fn scratch(rows: u32, cols: u32, bytes: u32) -> SharedLayout {
     }
 }
 
-/// What a `convert.layout` moves, and the instruction that becomes its load: bits are made whole numbers first.
+/// The value that a `convert.layout` moves, and the instruction that becomes its load. Bits are converted to whole numbers
+/// first.
 fn as_numbers(k: &mut Kernel, value: Value, convert: Inst, out: &mut Vec<Inst>) -> (Value, Inst) {
     let (dtype, layout) = k.tile(value);
     let to = k.results[convert].first().map(|&v| k.tile(v).1.clone());

@@ -1,9 +1,9 @@
 //! `lower_products`: a product of tensor cores becomes its steps along K.
 //!
-//! Needs: products that are over when they are issued, each with its wait right behind it. Establishes: each product of
-//! tensor cores is one step of its atom, of operands in registers that are loaded right before it. Never: changes the order
-//! in which an accumulator is added to; touches products of fused multiply-adds or of wgmma. Refuses: nothing.
-//! Constructs: removes products; adds nothing.
+//! Needs: synchronous products, each with its wait directly after it. Establishes: each product of tensor cores is one step of
+//! its atom, with operands in registers that are loaded directly before it. Never: changes the order of additions to an
+//! accumulator; touches products of fused multiply-adds or of wgmma. Refuses: nothing. Constructs: removes products; adds
+//! nothing.
 //!
 //! ```text
 //!                                          %a = load.matrix left %A
@@ -14,22 +14,22 @@
 //!                                          ..
 //! ```
 //!
-//! Steps are written out one after the other. A product of very many becomes a loop over groups of steps: more in line is
-//! compiled slowly, and no faster.
+//! Steps are unrolled. A product with very many steps becomes a loop over groups of steps, because unrolling more compiles
+//! slowly and does not run faster.
 //!
 //! # Promise
 //! The same products over the same elements in the same order.
 //!
 //! # Argument
-//! A product over K is the sum of its steps, upward; an atom adds to an accumulator in registers. A step reads as many
-//! elements along K as its atom has: where K ends earlier there is padding, which is 0 in both operands, for buffers are
-//! padded to 16 and what is computed in registers was refilled. In a loop over groups an operand goes on in a straight line,
-//! which the emitter turns into an offset: a group is 64 elements of 16 bits along K, and a swizzle looks at no more of a row
-//! than 128 bytes, or at less than 64 rows.
+//! A product over K is the sum of its steps in ascending order. An atom adds to an accumulator in registers. A step reads as
+//! many elements along K as its atom has. Where K ends earlier, there is padding, which is 0 in both operands: buffers are
+//! padded to 16, and tiles computed in registers were refilled. In a loop over groups, the address of an operand advances
+//! linearly, which the emitter turns into an offset. A group is 64 elements of 16 bits along K, and a swizzle depends on at
+//! most 128 bytes of a row, or on fewer than 64 rows.
 //!
 //! # Breaks it
 //! - K that no step divides: tests/agreement/exchanges.rs::what_lies_in_shared_memory_is_zero_past_the_edge.
-//! - Products of more steps than are in line, of both orders of rows: tests/agreement/grids.rs.
+//! - Products with more steps than are unrolled, with both orders of rows: tests/agreement/grids.rs.
 
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -41,7 +41,7 @@ use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 use std::collections::BTreeMap;
 
-/// Steps of a group, and the instructions of a product above which it becomes a loop over groups.
+/// Steps of a group, and the number of instructions above which a product becomes a loop over groups.
 const STEPS_AT_ONCE: u32 = 4;
 const MOST_IN_LINE: u32 = 512;
 
@@ -116,7 +116,7 @@ impl Product {
         acc.ok_or_else(|| CompileError::bug("a product over nothing"))
     }
 
-    /// True if so many steps are too many to be written out. Parts of a fragment have places of their own, not a running one.
+    /// True if there are too many steps to unroll. Parts of a fragment have fixed positions, so they cannot be in a loop.
     fn is_long(&self, steps: u32) -> bool {
         let instructions = self.layout.reg_count() / 4;
         matches!(self.a, Operand::Shared(_))
@@ -155,7 +155,7 @@ impl Product {
         Ok(self.push(k, op, self.sum(), out))
     }
 
-    /// One step from a place along K on.
+    /// One step, from a position along K on.
     fn step(
         &self,
         k: &mut Kernel,

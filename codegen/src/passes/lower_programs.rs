@@ -1,21 +1,22 @@
 //! `lower_programs`: the order of programs becomes a loop and scalars.
 //!
-//! Needs: nothing. Establishes: each role computes the coordinates of its programs from the number of its CTA; no `programs`
-//! is left. Never: changes which programs there are. Refuses: nothing. Constructs: removes programs; adds nothing.
+//! Needs: nothing. Establishes: each role computes the coordinates of its programs from the number of its CTA; no `programs` is
+//! left. Never: changes the set of programs. Refuses: nothing. Constructs: removes programs; adds nothing.
 //!
 //! # Promise
 //! Every program of the index map is run once, by one CTA.
 //!
 //! # Argument
-//! Programs are numbered. Of a persistent map the CTA of number c among n takes those of numbers c, c + n, .., by a loop of
-//! `udiv(programs - c + n - 1, n)` iterations; of any other map it takes the one of its own number. Quotient and rest by the
-//! axes' extents, last axis first, give each number its own coordinates.
+//! Programs are numbered. In a persistent map, CTA c of n runs the programs c, c + n, .. in a loop of `udiv(programs - c + n -
+//! 1, n)` iterations. In any other map, it runs the program with its own number. Quotients and remainders by the extents of the
+//! axes, last axis first, give each number its own coordinates.
 //!
-//! *Groups.* A group is `width` rows from a multiple of it on, or the rows that are left. It has the numbers that its rows
-//! have one after the other; within it they go down the rows first. Both count its programs once.
+//! *Groups.* A group is `width` rows, starting at a multiple of `width`, or the remaining rows. It has the same numbers as its
+//! rows have one after the other, but within the group they go down the rows first. Both orders count each of its programs
+//! once.
 //!
 //! *Triangles.* Number t is in row i if i (i + 1) / 2 <= t < (i + 1) (i + 2) / 2. The bits of i are found from the highest
-//! down. There are less than 2^31 programs, so i has 16 bits and i (i + 1) fits an unsigned word.
+//! down. There are fewer than 2^31 programs, so i has 16 bits and i (i + 1) fits an unsigned word.
 //!
 //! # Breaks it
 //! - Groups of fewer rows: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
@@ -32,7 +33,7 @@ use std::collections::BTreeMap;
 /// Bits of a row's number in a triangle.
 const ROW_BITS: u32 = 16;
 
-/// Makes every role find its programs.
+/// Makes every role compute its programs.
 pub fn lower_programs(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
     let coords = std::mem::take(&mut k.coords);
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
@@ -67,7 +68,7 @@ struct Walk<'k> {
     out: Vec<Inst>,
     /// Coordinates of axes, as far as they are counted.
     counts: Vec<(GridExtent, Value)>,
-    /// What stands for a coordinate.
+    /// The values that replace coordinates.
     values: BTreeMap<Value, Value>,
 }
 
@@ -86,7 +87,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Lets the coordinates of the program of a number stand for these values, from here on.
+    /// Maps the coordinates of one program to these values, from here on.
     fn stand_in(&mut self, coords: &[Value], program: Value) {
         let found = self.coordinates(program);
         for ((&v, at), axis) in coords.iter().zip(found).zip(self.map.axes().to_vec()) {
@@ -131,7 +132,7 @@ impl Walk<'_> {
         self.out.push(inst);
     }
 
-    /// The coordinates of the program of a number.
+    /// The coordinates of the program with a number.
     fn coordinates(&mut self, program: Value) -> Vec<Value> {
         match self.map.clone() {
             IndexMap::Linear(axes) => self.split(program, &axes),
@@ -160,7 +161,7 @@ impl Walk<'_> {
         found
     }
 
-    /// Row and column of a program of groups of so many rows, by what they would be without groups.
+    /// Row and column of a program in groups of this many rows, from those that it would have without groups.
     fn in_group(
         &mut self,
         width: u32,
@@ -181,7 +182,7 @@ impl Walk<'_> {
         (self.binary(BinaryOp::Add, first, into), column)
     }
 
-    /// The coordinates of a program of a triangle, which is counted row by row.
+    /// The coordinates of a program of a triangle, whose programs are counted row by row.
     fn in_triangle(&mut self, program: Value, axes: &[GridExtent]) -> Vec<Value> {
         let (outer, last) = axes.split_at(axes.len().saturating_sub(2));
         let (mut place, mut found) = (program, Vec::new());
@@ -207,7 +208,7 @@ impl Walk<'_> {
         self.unsigned(UnsignedOp::Div, pairs, two)
     }
 
-    /// The largest row before which no more than `place` programs stand, by a loop over its bits.
+    /// The largest row before which there are at most `place` programs, found by a loop over its bits.
     fn row_of(&mut self, place: Value) -> Value {
         let [lo, hi] = [0, ROW_BITS].map(|x| self.constant(x));
         let inits = vec![lo, self.constant(1 << (ROW_BITS - 1))];
@@ -231,14 +232,14 @@ impl Walk<'_> {
         self.k.results[inst][0]
     }
 
-    /// Quotient and rest.
+    /// Quotient and remainder.
     fn divide(&mut self, a: Value, b: Value) -> (Value, Value) {
         let quotient = self.unsigned(UnsignedOp::Div, a, b);
         let whole = self.binary(BinaryOp::Mul, quotient, b);
         (quotient, self.binary(BinaryOp::Sub, a, whole))
     }
 
-    /// Coordinates of an axis. Counted outside the loop over programs, if there is one.
+    /// Coordinates of an axis, counted outside the loop over programs if there is one.
     fn count(&mut self, axis: GridExtent) -> Value {
         if let Some(&(_, count)) = self.counts.iter().find(|c| c.0 == axis) {
             return count;

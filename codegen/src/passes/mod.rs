@@ -1,4 +1,4 @@
-//! The compiler on one page: the passes of each phase, in order. Each is a file or a folder of its name.
+//! The list of passes, by phase and in order. Each pass is a file or a folder of its name.
 
 mod allocate_shared;
 mod carry_operands;
@@ -46,21 +46,21 @@ pub use split_casts::split_casts;
 pub use split_tiles::split_tiles;
 pub use start_loads::start_loads;
 
-/// A pass: its name, which is its file's, what it does to a kernel, and what of [`Constructs`] it takes out and puts in.
+/// A pass: its name (that of its file), its function, and the [`Constructs`] that it removes and adds.
 #[derive(Debug)]
 pub struct Pass {
     /// As in `passes/NAME.rs`.
     pub name: &'static str,
     /// The pass.
     pub run: fn(&mut Kernel, &mut Cx<'_>) -> Result<(), CompileError>,
-    /// What is in no kernel that it leaves.
+    /// Constructs that no kernel has after the pass.
     pub removes: Constructs,
-    /// What may be in a kernel that it leaves.
+    /// Constructs that a kernel may have after the pass.
     pub adds: Constructs,
 }
 
 impl Pass {
-    /// What may stand in a kernel that it leaves, by what stood in it before.
+    /// The constructs that a kernel may have after the pass, from those that it may have before.
     pub const fn after(&self, before: Constructs) -> Constructs {
         before.without(self.removes).with(self.adds)
     }
@@ -71,10 +71,10 @@ pub(crate) const fn pass(name: &'static str, run: fn(&mut Kernel, &mut Cx<'_>) -
     Pass { name, run, removes: Constructs::NONE, adds: Constructs::NONE }
 }
 
-/// The first pass, which makes the kernel: where each tile lives, and by which instructions it is multiplied.
+/// The first pass, which creates the kernel: where each tile is kept, and by which instructions it is multiplied.
 pub const FIRST: &str = "lower_tiles";
 
-/// What [`FIRST`] leaves.
+/// The constructs after [`FIRST`].
 pub const MADE: Constructs = Constructs::PROGRAMS
     .with(Constructs::TOKENS)
     .with(Constructs::NUMBERED)
@@ -85,7 +85,7 @@ pub const MADE: Constructs = Constructs::PROGRAMS
     .with(Constructs::OPEN_COPIES)
     .with(Constructs::PRODUCTS);
 
-/// What each tile is read by, and what is kept of it.
+/// The instructions that read each tile, and which tiles are kept.
 pub const PLACE: &[Pass] = &[
     Pass { removes: Constructs::OPEN_COPIES, ..pass("select_copy_atoms", select_copy_atoms) },
     pass("split_tiles", split_tiles),
@@ -94,7 +94,7 @@ pub const PLACE: &[Pass] = &[
     Pass { removes: Constructs::PRODUCTS, ..pass("lower_products", lower_products) },
 ];
 
-/// Who does what when.
+/// The order of loads, waits and products.
 pub const SCHEDULE: &[Pass] = &[
     pass("hoist_layout_conversions", hoist_layout_conversions),
     pass("schedule_loops", schedule_loops),
@@ -104,7 +104,7 @@ pub const SCHEDULE: &[Pass] = &[
     pass("carry_operands", carry_operands),
 ];
 
-/// How: memory, order, limits.
+/// Memory, barriers and limits.
 pub const LOWER: &[Pass] = &[
     Pass { removes: Constructs::CONVERTS, ..pass("lower_layout_conversions", lower_layout_conversions) },
     Pass { removes: Constructs::NUMBERED, ..pass("lower_rings", lower_rings) },

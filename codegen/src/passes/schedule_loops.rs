@@ -1,10 +1,10 @@
-//! `schedule_loops`: how many iterations of a loop are on their way at once.
+//! `schedule_loops`: how many iterations of a loop are in flight at once.
 //!
 //! Needs: rings of one stage, filled and waited for in their loop. Establishes: a ring that a pipelined loop fills has the
-//! stages of the schedule, but for one that is filled from where an iteration says. Never: moves anything. Refuses: stages
-//! that no CTA has room for. Constructs: removes nothing; adds nothing.
+//! stages of the schedule, unless the address of its fill is computed in the iteration. Never: moves anything. Refuses: stages
+//! that are too large for any CTA. Constructs: removes nothing; adds nothing.
 //!
-//! The stages are the mark that `expand_loops` obeys: a ring of several stages runs ahead by all but one.
+//! `expand_loops` reads the number of stages: a ring of several stages runs ahead by all but one.
 
 use super::allocate_shared::refuse_large_buffers;
 use crate::context::Cx;
@@ -41,8 +41,8 @@ fn pipelined(op: &Op) -> Option<Block> {
     if let Op::Loop { kind: LoopKind::Pipeline, body, .. } = *op { Some(body) } else { None }
 }
 
-/// The rings that a block fills itself, by the number of the iteration: one that is filled as for the first each time is filled
-/// from where an iteration says, and cannot be before that.
+/// The rings that a block fills itself, by the number of the iteration. A ring that is always filled as in the first iteration
+/// has an address that is computed in the iteration, so it cannot be filled earlier.
 fn filled_in(k: &Kernel, block: Block) -> Vec<Ring> {
     let counts =
         |v: Value| !matches!(k.values[v].def, ValueDef::Result(inst, _) if matches!(k.insts[inst], Op::Const(_)));

@@ -1,16 +1,16 @@
-//! `select_accesses`: by which instructions each load and store moves its fragment.
+//! `select_accesses`: selects the instructions by which each load and store moves its fragment.
 //!
 //! Needs: nothing. Establishes: each load and store of a fragment has a form. Never: moves anything, or changes which elements
 //! are moved. Refuses: nothing. Constructs: removes open-accesses; adds access-kinds.
 //!
-//! Of the forms that can move a fragment, the one that moves most at once: matrix instructions, else the widest vectors.
+//! It selects the form that moves most at once: matrix instructions if possible, otherwise the widest vectors.
 //!
 //! # Promise
 //! The same elements are moved as before, to and from the same registers.
 //!
 //! # Argument
-//! `gpu/access.rs` says which forms move them. Padding of the layout outside of what is `writable` is left out by a predicate,
-//! and where no thread has any, without one.
+//! `gpu/access.rs` says which forms can move a fragment. A predicate leaves out padding of the layout outside of `writable`. It
+//! is omitted if no thread has such padding.
 //!
 //! # Breaks it
 //! As in `gpu/access.rs`.
@@ -37,7 +37,7 @@ fn form(k: &Kernel, inst: Inst) -> Option<AccessKind> {
     })
 }
 
-/// The extents that an access of shared memory stays within, if its layout reaches past them.
+/// The extents within which an access of shared memory stays, if its layout reaches past them.
 fn within(k: &Kernel, inst: Inst) -> Option<Vec<u32>> {
     let (Op::LoadShared(at) | Op::StoreShared { to: at, .. }) = &k.insts[inst] else { return None };
     let layout = k.tile(accessed(k, inst)?).1;

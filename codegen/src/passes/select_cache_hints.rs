@@ -1,18 +1,17 @@
 //! `select_cache_hints`: which loads ask the L2 cache to keep their lines.
 //!
-//! Needs: lowered tiles. Establishes: a kernel that reads one tensor and writes another keeps what it reads in
-//! preference to what it writes, so that written lines leave for DRAM early and in long runs. Never: touches loads of
-//! tensors that the kernel writes, or loads that have a hint already. Refuses: nothing.
-//! Constructs: removes nothing; adds hints.
+//! Needs: lowered tiles. Establishes: a kernel that reads one tensor and writes another prefers to keep the lines it reads, so
+//! that written lines go to DRAM early and in long runs. Never: touches loads of tensors that the kernel writes, or loads that
+//! have a hint already. Refuses: nothing. Constructs: removes nothing; adds hints.
 //!
 //! # Promise
-//! No value changes: a hint says which lines to evict first, and no more.
+//! No value changes. A hint only says which lines to evict first.
 //!
 //! # Argument
 //! `EvictLast` becomes an eviction policy of `ld.global`, which the PTX ISA calls a performance hint. The loads keep their
-//! place, their predicates and their bytes. What does rest on a tensor being read-only is elsewhere: `ld.global.nc`,
-//! loads issued early and loads made again (`split_casts`). These hold because the runtime refuses a launch in which a
-//! written tensor shares a byte with another (tile-interp/src/overlap.rs), and ask the same `is_read_only`.
+//! place, their predicates and their bytes. Other things do depend on a tensor being read-only: `ld.global.nc`, loads that are
+//! issued early, and loads that are repeated (`split_casts`). They are correct because the runtime refuses a launch in which a
+//! written tensor shares a byte with another (tile-interp/src/overlap.rs), and they use the same `is_read_only`.
 //!
 //! # Breaks it
 //! - A tensor that is read and written, loaded early: tests/agreement/wrong_code.rs::in_place_at_any_size.
@@ -23,7 +22,7 @@ use crate::error::CompileError;
 use crate::gpu::{Cache, Kernel, Op};
 use atlas_dsl::ir::Loc;
 
-/// Marks the loads of tensors that are only read.
+/// Marks the loads of read-only tensors.
 pub fn select_cache_hints(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let insts: Vec<_> = k.insts.keys().collect();
     for inst in insts {

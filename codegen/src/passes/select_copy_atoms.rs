@@ -1,16 +1,16 @@
-//! `select_copy_atoms`: by which instruction each copy moves its tile.
+//! `select_copy_atoms`: selects the instruction by which each copy moves its tile.
 //!
-//! Needs: copies without an atom. Establishes: an atom on each: `cp.async` of as many bytes as fit every row, else element by
-//! element. Never: moves anything, or looks at what reads the copy. Refuses: nothing. Constructs: removes open-copies; adds
-//! nothing.
+//! Needs: copies without an atom. Establishes: an atom on each: `cp.async` of the most bytes that fit every row, otherwise
+//! element by element. Never: moves anything, or looks at the readers of the copy. Refuses: nothing. Constructs: removes
+//! open-copies; adds nothing.
 //!
 //! # Promise
-//! The same bytes arrive, in other pieces.
+//! The same bytes arrive, in pieces of another size.
 //!
 //! # Argument
-//! A chunk fits if the base, every stride but the innermost, which is 1, and the first column are multiples of it, and no
-//! edge of the tensor divides one: `access_elements` answers that from what the kernel's signature promises, and the
-//! verifier asks it again (444).
+//! A chunk size fits if the base, the first column and every stride but the innermost (which is 1) are multiples of it, and no
+//! edge of the tensor splits a chunk. `access_elements` decides that from the promises of the kernel's signature, and the
+//! verifier checks it again (444).
 //!
 //! # Breaks it
 //! Rows of an odd pitch, columns that are not contiguous, edges within a chunk: tests/agreement/fitting.rs::

@@ -1,23 +1,22 @@
-//! `select_swizzles`: buffers that are read and written down their columns alone mix in the rows that differ there.
+//! `select_swizzles`: a buffer that is only read and written down its columns gets a swizzle by the row bits that differ there.
 //!
-//! Needs: every access of shared memory in place. Establishes: of the swizzles that mix as many bits into a chunk's
-//! number, such a buffer has one under which its accesses meet in the fewest banks. Never: touches buffers that
-//! matrix instructions read, or that anything reads along rows. Refuses: nothing.
-//! Constructs: removes nothing; adds nothing.
+//! Needs: every access of shared memory in place. Establishes: such a buffer has the swizzle with the fewest bank conflicts,
+//! among those with the same number of bits. Never: touches buffers that matrix instructions read, or that anything reads along
+//! rows. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
-//! A swizzle mixes the lowest bits of a row's number into that of its 16-byte chunks, so that eight rows one below the other
-//! lie in different banks. A thread that stores a transposed tile by vectors has eight such rows itself, and the lanes of a
-//! warp are eight rows apart: all of them in one bank.
+//! The usual swizzle xors the lowest bits of a row's number into the numbers of its 16-byte chunks, so that eight consecutive
+//! rows are in different banks. A thread that stores a transposed tile by vectors holds eight such rows itself, and the lanes
+//! of a warp are eight rows apart. So all lanes hit one bank.
 //!
 //! # Promise
-//! No value changes: a buffer's elements lie in other places, the same for all that touch it.
+//! No value changes. The elements of a buffer have other addresses, which are the same for all accesses.
 //!
 //! # Argument
-//! A swizzle is a permutation of the chunks of a row, whichever bits of the row's number choose it. Copies move whole chunks
-//! of rows, eight of which are in different banks however they are permuted. Everything else asks the buffer's layout.
+//! A swizzle permutes the chunks of a row, whichever bits of the row's number select the permutation. Copies move whole chunks
+//! of rows, and eight of these are in different banks under any permutation. Everything else uses the buffer's layout.
 //!
 //! # Breaks it
-//! A transpose of ragged and padded tiles in the simulator: the problems of ops/src/transpose.rs. That it pays:
+//! A transpose of ragged and padded tiles in the simulator: the problems of ops/src/transpose.rs. The gain is in
 //! snapshots/bank_conflicts.snap.
 
 use crate::context::Cx;
@@ -27,9 +26,9 @@ use crate::layout::{SharedLayout, Swizzle};
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;
 
-/// Bits of a row's number that are passed over at the most.
+/// The most bits of a row's number that are skipped.
 const MOST_SHIFTED: u32 = 4;
-/// Registers of an access that are looked at: the others lie alike.
+/// Registers of an access that are examined. The others behave alike.
 const REGISTERS: u32 = 8;
 /// Banks of shared memory, each 4 bytes wide.
 const BANKS: u32 = 32;
@@ -53,7 +52,7 @@ pub fn select_swizzles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     Ok(())
 }
 
-/// The loads and stores of a buffer, if all are down columns and no matrix instruction reads it.
+/// The loads and stores of a buffer, if all go down columns and no matrix instruction reads it.
 fn down_columns(k: &Kernel, buffer: Buffer) -> Option<Vec<(Inst, SharedRef)>> {
     let mut found = Vec::new();
     for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
@@ -76,7 +75,7 @@ fn down_columns(k: &Kernel, buffer: Buffer) -> Option<Vec<(Inst, SharedRef)>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Cycles that a warp's access takes by its first registers, under a layout of its buffer.
+/// The cycles of a warp's access by its first registers, under a layout of its buffer.
 fn banks_met(k: &Kernel, inst: Inst, at: SharedRef, layout: SharedLayout) -> u32 {
     let Some((dtype, fragment)) = accessed(k, inst).and_then(|v| k.values[v].ty.tile()) else { return 0 };
     if fragment.shape.len() != 2 {

@@ -1,9 +1,8 @@
-//! `split_casts`: a tile widened from 16 bits that would live across a reduction is widened again after it.
+//! `split_casts`: a tile that was widened from 16 bits and would be live across a reduction is widened again after it.
 //!
-//! Needs: lowered tiles. Establishes: across a reduction of the same block only the narrow tile is kept, at half
-//! the registers, so that more CTAs are resident and keep memory busy. Never: touches tiles that few
-//! registers hold, or that only loops or branches use. Refuses: nothing.
-//! Constructs: removes nothing; adds hints.
+//! Needs: lowered tiles. Establishes: across a reduction of the same block, only the narrow tile is kept, in half the
+//! registers, so that more CTAs are resident and keep memory busy. Never: touches tiles of few registers, or tiles that only
+//! loops or branches use. Refuses: nothing. Constructs: removes nothing; adds hints.
 //!
 //! ```text
 //! %x = cast %n            %x = cast %n
@@ -19,7 +18,7 @@ use crate::gpu::{Block, Cache, Inst, Kernel, Op, Type, Value, ValueDef};
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeMap;
 
-/// Registers from which on it pays.
+/// The number of registers from which it pays.
 const WORTHWHILE: u32 = 16;
 
 /// Splits the casts of every block.
@@ -87,8 +86,8 @@ fn split(k: &mut Kernel, block: Block) {
     k.blocks[block].insts = out;
 }
 
-/// How the narrow tile is had after the reduction: loaded again if this block loads it and nothing has written it, else kept. What
-/// is loaded outside of a loop would be loaded in each of its iterations.
+/// The source of the narrow tile after the reduction. It is loaded again if this block loads it and nothing has written it, and
+/// otherwise kept. A tile from outside of a loop would be loaded again in each iteration.
 fn remake(k: &Kernel, narrow: Value, here: &[Inst]) -> Op {
     let ValueDef::Result(def, _) = k.values[narrow].def else { return Op::Rematerialize(narrow) };
     if let Op::LoadGlobal { param, slices, .. } = &k.insts[def]

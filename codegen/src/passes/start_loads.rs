@@ -1,23 +1,23 @@
-//! `start_loads`: within a block, what reads inputs starts first.
+//! `start_loads`: starts loads of inputs first within a block.
 //!
-//! Needs: copies waited for right behind their commit, but for those of loops, which run ahead. Establishes: the loads of a
-//! block that need nothing but scalars stand at its head, then the first fills of its first pipelined loop; a copy is waited
-//! for where it is first read. Never: holds more than a few registers, or more than shared memory, for loads that wait for their
-//! use; moves a load over a loop, or one of a tensor that the kernel writes. Refuses: nothing. Constructs: removes nothing; adds nothing.
+//! Needs: copies that are waited for directly after their commit, except those of loops that run ahead. Establishes: loads that
+//! only need scalars are at the head of their block, followed by the first fills of its first pipelined loop; a copy is waited
+//! for where it is first read. Never: holds more than a few registers, or more than shared memory, for early loads; moves a
+//! load over a loop, or a load of a tensor that the kernel writes. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
-//! The same loads and copies of the same places.
+//! The same loads and copies from the same addresses.
 //!
 //! # Argument
-//! What is moved reads tensors that the kernel does not write, at places that scalars decide, which go along. Fills of rings
-//! of one stage are moved out of no loop, and each such ring is filled once, so its stage is free from the start; those of a
-//! loop's ring are moved together, in their order, before its first wait. A wait moves down to the first reader of its token,
-//! at most to the next loop, so that a loop inside waits for nothing that came before it. Groups of copies are counted by
-//! what is committed between a commit and its wait, by the pass that orders memory, after this one.
+//! Moved loads read tensors that the kernel does not write, at addresses that depend on scalars, which are moved too. Fills of
+//! rings of one stage are not moved out of loops, and each such ring is filled once, so its stage is free from the start. Fills
+//! of a loop's ring are moved together, in their order, to before its first wait. A wait moves down to the first reader of its
+//! token, at most to the next loop, so that an inner loop does not wait for earlier copies. Groups of copies are counted by the
+//! commits between a commit and its wait, which `insert_barriers` does after this pass.
 //!
 //! # Breaks it
 //! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
-//! Copies counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
+//! Copies that are counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
 use crate::analysis::words;
 use crate::arch::Machine;
@@ -29,7 +29,7 @@ use crate::gpu_ops;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 
-/// 32-bit registers of one thread that loads issued ahead of their use may hold.
+/// 32-bit registers of a thread that early loads may hold.
 const AHEAD_BUDGET: u32 = 64;
 
 /// Starts the loads of every block.
@@ -52,7 +52,7 @@ fn body_of_loop(op: &Op) -> Option<Block> {
     if let Op::Loop { body, .. } = *op { Some(body) } else { None }
 }
 
-/// The instructions of a block, what may start first at its head.
+/// The instructions of a block, with those that may start first at its head.
 fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     // In a loop the fills of its own ring stand first, and what they wait for.
     let fixed = if in_loop { own_rings(k, &insts) } else { 0 };
@@ -86,17 +86,17 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     insts[..fixed].iter().copied().chain(head.moved.iter().copied()).chain(rest).collect()
 }
 
-/// What goes to the head of a block.
+/// The instructions that go to the head of a block.
 struct Head<'k> {
     k: &'k Kernel,
     insts: &'k [Inst],
-    /// So many stay first in any case.
+    /// The number of instructions that stay first in any case.
     fixed: usize,
     moved: Vec<Inst>,
 }
 
 impl Head<'_> {
-    /// Takes a unit, after the scalars that it needs, if it reads inputs at places that scalars decide.
+    /// Takes a unit, after the scalars that it needs, if it reads inputs at addresses that depend on scalars.
     fn take(&mut self, unit: &[Inst]) -> bool {
         let mut reads = Vec::new();
         unit.iter().for_each(|&i| visit_deep(self.k, i, &mut |v| reads.push(v)));
@@ -113,7 +113,7 @@ impl Head<'_> {
     }
 }
 
-/// True if what an instruction and its blocks read of global memory is not written by the kernel.
+/// True if the kernel does not write the global memory that an instruction and its blocks read.
 fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     match &k.insts[inst] {
         Op::LoadGlobal { param, .. } | Op::Copy { param, .. } => k.params[*param].kind.is_read_only(),
@@ -125,12 +125,12 @@ fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     }
 }
 
-/// A guarded fill, or the commit behind it.
+/// A guarded fill, or the commit after it.
 fn is_fill(k: &Kernel, inst: Inst) -> bool {
     matches!(k.insts[inst], Op::Commit(_, None)) || is_guarded_copy(k, inst)
 }
 
-/// How many instructions at the head of a loop's body fill its own rings: up to their last wait or commit.
+/// The number of instructions at the head of a loop's body that fill its own rings, up to their last wait or commit.
 fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
     let waited: BTreeSet<Ring> =
         insts.iter().filter_map(|&i| if let Op::Wait(ring, _) = k.insts[i] { Some(ring) } else { None }).collect();
@@ -138,8 +138,8 @@ fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
     insts.iter().rposition(of_ring).map_or(0, |at| at + 1)
 }
 
-/// True if a load is one of several of one tile: column ranges are read where they are used, and what is read again is
-/// read again so that it need not be kept.
+/// True if a load is one of several loads of one tile. Column ranges are read where they are used, and a repeated load exists
+/// so that the tile need not be kept.
 fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slices: &[Slice]) -> bool {
     let place = |slices: &[Slice]| -> Vec<Option<Value>> {
         let coordinate = |s: &Slice| match *s {
@@ -159,7 +159,7 @@ fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slic
     })
 }
 
-/// Moves each wait down to where its token is first read, or to the next loop.
+/// Moves each wait down to the first reader of its token, or to the next loop.
 fn wait_late(k: &Kernel, insts: Vec<Inst>) -> Vec<Inst> {
     let mut out = Vec::with_capacity(insts.len());
     let mut waits: Vec<Inst> = Vec::new();

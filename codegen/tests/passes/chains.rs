@@ -1,4 +1,4 @@
-//! Long chains of operations: no pass walks them by recursion, which a thread's stack would not hold.
+//! Long chains of operations: no pass walks them by recursion, because that would overflow a thread's stack.
 
 use atlas_codegen::Target;
 use atlas_codegen::analysis::WorkFormula;
@@ -7,10 +7,10 @@ use atlas_codegen::pipeline::run;
 use atlas_dsl::{Schedule, parse_kernel, verify};
 use std::fmt::Write;
 
-/// What threads have by default.
+/// The default stack of threads.
 const STACK: usize = 2 << 20;
 
-/// A kernel of one row of 128 elements, which `%r` is at the end of its body.
+/// A kernel of one row of 128 elements. Its body has to define the result `%r`.
 fn of_rows(body: &str) -> String {
     format!(
         "kernel @chain(%x: f32[N], %y: out f32[N], %s: i32)\ndims N: ?16\ngrid (%n) = (tiles(N, 128)) {{\n\
@@ -28,8 +28,8 @@ fn chain(steps: usize, line: impl Fn(usize) -> &'static str) -> String {
     text
 }
 
-/// Compiles a kernel, with LLVM where that is there, and counts its work, on the stack of a thread. Gives how many element-wise
-/// operations there are then.
+/// Compiles a kernel (with LLVM if it is there) and counts its work, on the stack of a thread. Returns the number of
+/// element-wise operations.
 fn compiles(name: &str, text: String) -> usize {
     on_a_thread(name, move || {
         let lowered = lowered(&text);
@@ -39,7 +39,7 @@ fn compiles(name: &str, text: String) -> usize {
     })
 }
 
-/// What the passes leave of a kernel.
+/// A kernel after the passes.
 fn lowered(text: &str) -> VerifiedKernel<Lowered> {
     let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
     let target: Target = "sm_80".parse().unwrap();
@@ -72,7 +72,7 @@ fn element_wise_chains_are_as_long_as_a_kernel() {
     }
 }
 
-/// Chains of what changes a tile's shape, and of reductions.
+/// Chains of shape changes, and of reductions.
 #[test]
 fn chains_of_shapes_are_as_long_as_a_kernel() {
     let row = chain(4000, |i| ["%v@ = reshape %v$ : f32[1, 128]", "%v@ = reshape %v$ : f32[128]"][i % 2]);
@@ -86,7 +86,7 @@ fn chains_of_shapes_are_as_long_as_a_kernel() {
     compiles("folds", of_rows(&(folds + "%r = neg %v500")));
 }
 
-/// What lives nowhere, and the bounds of a loop.
+/// Values without a home, and the bounds of a loop.
 #[test]
 fn chains_of_numbers_are_as_long_as_a_kernel() {
     let counted = chain(4000, |i| ["%i@ = add %i$, %i0", "%i@ = mul %i$, %i0"][i % 2]);
@@ -101,7 +101,7 @@ fn chains_of_numbers_are_as_long_as_a_kernel() {
     compiles("a bound", of_rows(&format!("%b0 = scalar %s\n{bound}{looped}")));
 }
 
-/// A product that is too wide for the registers is made by ranges of columns, with all that is computed of it.
+/// A product that is too wide for the registers is computed by ranges of columns, with everything that depends on it.
 #[test]
 fn a_long_chain_is_made_by_ranges_of_columns() {
     let signs = chain(4000, |i| ["%v@ = abs %v$", "%v@ = neg %v$"][i % 2]);

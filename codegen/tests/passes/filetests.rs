@@ -1,8 +1,8 @@
 //! One pass at a time, from text to text: `tests/cases/passes/PASS/NAME.gpu`, or `.tile` for the pass that makes kernels.
 //!
-//! The first line of a case is `// pass NAME; schedule stages=4 warps=8; target sm_90; with roles grids`, of which all but
-//! the name may be left out; `with` names features that no phase has yet. Then the kernel, a line `---`, and the kernel that the pass leaves, or `// refused: part of the reason`.
-//! `ATLAS_BLESS=1` rewrites what follows the line.
+//! The first line of a case is `// pass NAME; schedule stages=4 warps=8; target sm_90; with roles grids`, where all parts but
+//! the name may be left out. `with` names constructs that no phase has yet. Then come the kernel, a line `---`, and the kernel
+//! after the pass, or `// refused: part of the reason`. `ATLAS_BLESS=1` rewrites what follows the line.
 
 use super::{header, page, root};
 use atlas_codegen::gpu::{Constructs, Kernel, parse_gpu, verify_constructs, verify_gpu};
@@ -18,7 +18,7 @@ struct Case<'t> {
     pass: &'t str,
     schedule: Schedule,
     platform: Option<Platform>,
-    /// Constructs that stand in it besides those of the pipeline.
+    /// Constructs that it has in addition to those of the pipeline.
     with: Constructs,
     input: &'t str,
     expected: &'t str,
@@ -27,11 +27,11 @@ struct Case<'t> {
 /// What a pass did with a case.
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
-    /// Left this text, unlike the one that it was given.
+    /// It changed the kernel to this text.
     Changed(String),
-    /// Left the text as it was.
+    /// It changed nothing.
     Unchanged(String),
-    /// Refused the config, for a reason.
+    /// It refused the config, with a reason.
     Refused(String),
 }
 
@@ -68,7 +68,7 @@ fn read(text: &str) -> Result<Case<'_>, String> {
     Ok(case)
 }
 
-/// The pass of a name, and what may stand in a kernel before it.
+/// The pass with a name, and the constructs that a kernel may have before it.
 fn pass(name: &str) -> Result<(&'static Pass, Constructs), String> {
     let mut before = page()[0].2;
     for pass in [PLACE, SCHEDULE, LOWER].into_iter().flatten() {
@@ -80,7 +80,7 @@ fn pass(name: &str) -> Result<(&'static Pass, Constructs), String> {
     Err(format!("there is no pass `{name}`"))
 }
 
-/// The verifiers' word on a kernel at some place of the page.
+/// Verifies a kernel at some place in the list of passes.
 fn verified(when: &str, k: &Kernel, features: Constructs) -> Result<(), String> {
     verify_gpu(k).and_then(|()| verify_constructs(k, features)).map_err(|d| format!("{when} the pass: {d}"))
 }
@@ -130,7 +130,7 @@ fn run(case: &Case<'_>) -> Result<Outcome, String> {
     }
 }
 
-/// What is wrong with a case; what its pass did, if nothing is.
+/// The effect of a case's pass, or what is wrong with the case.
 fn check(text: &str) -> Result<(String, Outcome), String> {
     let case = read(text)?;
     let outcome = run(&case)?;
@@ -143,7 +143,7 @@ fn check(text: &str) -> Result<(String, Outcome), String> {
     Ok((case.pass.to_owned(), outcome))
 }
 
-/// The case with what its pass does now. One that holds stays: a part of a reason is enough.
+/// The case with the current result of its pass. A case that still holds is not changed, because a part of a reason is enough.
 fn blessed(text: &str) -> Result<String, String> {
     if check(text).is_ok() {
         return Ok(text.to_owned());
@@ -188,8 +188,8 @@ fn each_case_comes_out_as_written() {
     assert!(failures.is_empty(), "{}\n`ATLAS_BLESS=1` accepts what the passes do now", failures.join("\n"));
 }
 
-/// A pass that changes something has a case that shows it, one that it leaves alone, and one that it refuses; its header
-/// says which of these it cannot have.
+/// Every pass has a case that it changes, one that it leaves alone, and one that it refuses. Its header says which of these it
+/// cannot have.
 #[test]
 fn each_pass_has_its_cases() {
     let done: Vec<(String, Outcome)> = cases().values().filter_map(|text| check(text).ok()).collect();

@@ -1,4 +1,4 @@
-//! The work that is counted of kernels: trips of loops above all.
+//! The counted work of kernels, above all trips of loops.
 
 use atlas_codegen::analysis::{Work, WorkFormula, WorkTable};
 use atlas_codegen::pipeline::run;
@@ -28,7 +28,7 @@ fn in_pairs(bounds: &str) -> String {
     )
 }
 
-/// Trips of a loop of [`in_pairs`], by what it reads.
+/// The trips of a loop of [`in_pairs`], measured by its reads.
 fn trips(bounds: &str, n: u64) -> f64 {
     at(&in_pairs(bounds), &[n]).reads[0].bytes / 64.0 - 1.0
 }
@@ -87,7 +87,8 @@ fn loops_in_loops_and_quotients_are_counted() {
     }
 }
 
-/// What i32 cannot hold has wrapped, and is not known; so many loops in loops that their trips are past counting are a number.
+/// A number that i32 cannot hold has wrapped, and is not known. Loops nested so deep that their trips overflow still give a
+/// number.
 #[test]
 fn what_wraps_is_not_known() {
     let mut square = String::from("%from = add %zero, %zero : i32\n%n = tiles(N, 1) : i32\n%to0 = add %n, %zero : i32");
@@ -126,7 +127,8 @@ fn deep(body: &str) -> Result<WorkFormula, CompileError> {
     of_text(&text)
 }
 
-/// Each loop starts with what is known to be zero and leaves what is not, so that all around it are walked again.
+/// Each loop starts with a value that is known to be zero and yields one that is not, so that all loops around it are walked
+/// again.
 #[test]
 fn loops_in_loops_are_not_walked_by_powers_of_two() {
     const DEPTH: usize = 40;
@@ -147,7 +149,7 @@ fn loops_in_loops_are_not_walked_by_powers_of_two() {
     }
 }
 
-/// What stands deeper than a stack can hold is not known, and breaks nothing.
+/// A value that is nested deeper than a stack can hold is not known, and breaks nothing.
 #[test]
 fn a_bound_of_very_many_operations_is_not_known() {
     let mut body = String::from("%one = splat 1 : i32\n%b0 = add %to, %one : i32\n");
@@ -158,7 +160,7 @@ fn a_bound_of_very_many_operations_is_not_known() {
     deep(&body).expect("a kernel that no GPU refuses");
 }
 
-/// What a kernel reads of memory and the caller gives limits a loop no more than it says.
+/// Data in memory and numbers from the caller limit a loop no more than they should.
 #[test]
 fn what_is_not_known_of_a_bound_does_not_end_a_loop() {
     let read = "%any = load %z[%i] : i32\n%else = load %z[%j] : i32\n%p = scalar %s : i32\n%n = tiles(N, 1) : i32\n";
@@ -188,7 +190,7 @@ fn what_is_not_known_of_a_bound_does_not_end_a_loop() {
     }
 }
 
-/// Numbers of 64 bits are as long as that.
+/// 64-bit numbers do not wrap at 32 bits.
 #[test]
 fn wide_numbers_do_not_wrap_where_narrow_ones_do() {
     let n = 16 << 20;
@@ -203,7 +205,7 @@ fn wide_numbers_do_not_wrap_where_narrow_ones_do() {
     assert_ne!(trips(&of("i32"), n), all);
 }
 
-/// However many stages a loop has, it reads as much; in a loop whose loads run ahead too.
+/// A loop reads the same amount with any number of stages, also if its loads run ahead.
 #[test]
 fn stages_do_not_change_what_is_read() {
     let text = "kernel @mlp(%x: bf16[M, D] strides [?8, 1] align 16, %w: bf16[H, D] strides [?8, 1] align 16, \

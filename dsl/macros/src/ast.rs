@@ -1,4 +1,4 @@
-//! The syntax of `atlas_kernel!`: what was written, each node with its place.
+//! The syntax of `atlas_kernel!`: the source as written, each node with its location.
 
 use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate, Setting};
@@ -20,7 +20,7 @@ pub(crate) struct TileFn {
     pub(crate) name: Ident,
     pub(crate) params: Vec<Ident>,
     pub(crate) body: Vec<Stmt>,
-    /// The body could not be read; it was reported.
+    /// The body could not be read, and that was reported.
     pub(crate) broken: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Kernel {
     /// `require { H % J == 0 }`
     pub(crate) requires: Vec<Expr>,
     pub(crate) body: Vec<Stmt>,
-    /// The signature or the body could not be read; it was reported.
+    /// The signature or the body could not be read, and that was reported.
     pub(crate) broken: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum Stmt {
     Grid { coords: Vec<Ident>, axes: Vec<Axis>, body: Vec<Stmt>, place: SourceRange },
     /// `for i in .. { .. }`
     Loop { index: Ident, kind: LoopKind, range: Range, body: Vec<Stmt>, place: SourceRange },
-    /// An expression; only `store(..)` does something. `last` if no semicolon follows.
+    /// An expression. Only `store(..)` has an effect. `last` is set if no semicolon follows.
     Expr { value: Expr, last: bool },
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum Axis {
     Points(Ident),
     /// `tiles(N, BN)`
     Tiles { dim: Ident, size: Expr },
-    /// `pairs(tiles(N, BN))`, of two coordinates.
+    /// `pairs(tiles(N, BN))`, with two coordinates.
     Pairs { dim: Ident, size: Expr },
 }
 
@@ -127,9 +127,9 @@ pub(crate) enum ExprKind {
     Compare(Predicate, Box<Expr>, Box<Expr>),
     /// `zeros::<f32>([BN, D])`
     Call { name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
-    /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and what it is given.
+    /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and its arguments.
     Derivative { mode: Mode, of: Ident, args: Vec<Expr> },
-    /// `(a, b)`, what a tile fn gives back.
+    /// `(a, b)`, the results of a tile fn.
     Tuple(Vec<Expr>),
     /// `x.cast::<f32>()`
     Method { receiver: Box<Expr>, name: Ident, generics: Vec<Ident>, args: Vec<Expr> },

@@ -1,18 +1,18 @@
-//! How a loop's body combines what it carries with a tile, and the number that this leaves as it is.
+//! How a loop's body combines a carried value with a tile, and the neutral number of that combination.
 
 use crate::symbolic::{Edge, Elem};
 use crate::tree::{Expr, ExprKind, LocalId, Stmt};
 use atlas_vocabulary::{BinaryOp, DType};
 
-/// How a carried name is combined in every place that assigns it: by which operation, and with what.
+/// How all assignments of a carried name combine it: the operation and the other operand.
 #[derive(Clone, Copy)]
 pub(crate) struct Combined<'t> {
     op: BinaryOp,
-    /// What is combined with it, if only one place does.
+    /// The other operand, if there is only one assignment.
     with: Option<&'t Expr>,
 }
 
-/// How a loop's body combines a name with what it computes, if that is one operation that a number leaves as it is.
+/// How a loop's body combines a name with what it computes, if it does so by one operation that has a neutral element.
 pub(crate) fn combined(body: &[Stmt], name: LocalId) -> Option<Combined<'_>> {
     let mut found: Option<Combined<'_>> = None;
     for stmt in body {
@@ -36,7 +36,7 @@ pub(crate) fn combined(body: &[Stmt], name: LocalId) -> Option<Combined<'_>> {
     found
 }
 
-/// `c + x`, or `x + c` where the sides may be exchanged.
+/// `c + x`, or `x + c` if the operation is commutative.
 fn of_two<'t>(op: BinaryOp, [a, b]: [&'t Expr; 2], name: LocalId) -> Option<Combined<'t>> {
     let is = |e: &Expr| matches!(e.kind, ExprKind::Local(id) if id == name);
     let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div);
@@ -47,7 +47,7 @@ fn of_two<'t>(op: BinaryOp, [a, b]: [&'t Expr; 2], name: LocalId) -> Option<Comb
     }
 }
 
-/// The operation that has the same neutral element.
+/// The operation with the same neutral element.
 fn kind(op: BinaryOp) -> BinaryOp {
     match op {
         BinaryOp::Sub => BinaryOp::Add,
@@ -56,7 +56,7 @@ fn kind(op: BinaryOp) -> BinaryOp {
     }
 }
 
-/// The number that an operation leaves the other operand by, as it is written for an element type.
+/// The neutral element of an operation, as it is written for an element type.
 pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
     let int = match elem {
         Elem::Fixed(d) if d.is_int() => Some(*d),
@@ -77,7 +77,7 @@ pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
     })
 }
 
-/// The end of an advice to say what stands past an edge of a tile that `name` carries out of its loop.
+/// The end of a hint: what to write past an edge of a tile that `name` carries out of its loop.
 pub(crate) fn stands_past_the_end(how: Option<Combined<'_>>, edge: &Edge, elem: &Elem, name: &str) -> String {
     let right = || format!(": `.or(..)` with the number that leaves `{name}` right");
     let Some(how) = how else { return right() };
@@ -99,7 +99,7 @@ pub(crate) fn stands_past_the_end(how: Option<Combined<'_>>, edge: &Edge, elem: 
     format!(": `(..).or({number})` around all that {meets} `{name}`")
 }
 
-/// True if what is combined is the load of an edge as it stands, or a product along another axis.
+/// True if the other operand is an unchanged load with an edge, or a product along another axis.
 fn is_whole(e: &Expr, edge: &Edge) -> bool {
     let is_load =
         format!("{:?} {:?}", e.place.start, e.place.end) == format!("{:?} {:?}", edge.place.start, edge.place.end);

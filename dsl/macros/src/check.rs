@@ -1,4 +1,4 @@
-//! Symbolic checking: element types and extents of every expression, by name, before any size is known.
+//! Symbolic checking: element types and extents of every expression, as names, before any size is known.
 //!
 //! Tile fns are checked at each call, with the types of its arguments.
 
@@ -113,7 +113,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Reports, and gives the type that silences what follows.
+    /// Reports a mistake, and gives the type that silences follow-up errors.
     pub(crate) fn mistake(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) -> Ty {
         self.error(code, place, message);
         Ty::unknown()
@@ -181,12 +181,12 @@ impl<'a> Checker<'a> {
         Ty { depth, ..ty }
     }
 
-    /// The number that a name of the grid or of a loop is.
+    /// The number behind a name of the grid or of a loop.
     pub(crate) fn local_number(&self, local: usize) -> Number {
         Number::Formula(format!("%{local}"))
     }
 
-    /// The coordinate of tiles that a number is as it stands, or but for something that is added.
+    /// The tile coordinate that a number is, as it stands or with something added to it.
     fn tile_number(&self, e: &Expr) -> Option<Coordinate> {
         match &e.kind {
             ExprKind::Local(id) => {
@@ -201,7 +201,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The number that an expression is. That of a call is not followed.
+    /// The number that an expression denotes. Calls are not followed.
     fn number_of(&mut self, e: &Expr) -> Number {
         match &e.kind {
             ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
@@ -326,13 +326,13 @@ impl<'a> Checker<'a> {
         shape.iter().map(|e| Size::of(e, Some(self.kernel))).collect()
     }
 
-    /// A call of a tile fn: its body, checked with the types of the arguments.
+    /// A call of a tile fn: checks its body with the types of the arguments.
     fn call(&mut self, index: usize, args: &[Expr]) -> Vec<Ty> {
         let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
         self.call_with(index, types)
     }
 
-    /// Each version of a function that stands under `cfg`s is checked; Rust takes one, so all give the same type.
+    /// Checks each version of a function that has versions under `cfg`s. Rust picks one, so all must give the same type.
     pub(crate) fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
         let fns = self.fns;
         let mut versions = TileFn::versions(fns, index).map(|f| (f, self.call_version(f, types.clone())));

@@ -1,4 +1,4 @@
-//! Derivatives of functions: what they are of, and their types.
+//! Derivatives of functions: what can be differentiated, and the types of the results.
 
 use crate::ast::Mode;
 use crate::check::Checker;
@@ -6,8 +6,8 @@ use crate::symbolic::Ty;
 use crate::tree::{Callee, Expr, ExprKind, Stmt, TileFn};
 
 impl Checker<'_> {
-    /// Partial derivatives have the extents and the edges of the function's result and the element types of its arguments; a
-    /// derivative along tangents is as the result, with the edges of the tangents that it is made of.
+    /// A partial derivative has the extents and the edges of the function's result, and the element type of its argument. A
+    /// derivative along tangents has the type of the result, with the edges of the tangents.
     pub(crate) fn derivative(&mut self, e: &Expr) -> Vec<Ty> {
         let ExprKind::Derivative { mode, of, args, tangents } = &e.kind else { return vec![] };
         let name = mode.name();
@@ -57,7 +57,7 @@ impl Checker<'_> {
     }
 }
 
-/// What of a tile fn reads more than one element for one of its result.
+/// The operation of a tile fn that reads more than one element for one element of its result.
 fn not_elementwise(index: usize, fns: &[TileFn]) -> Option<&'static str> {
     let value = |s: &'_ Stmt| match s {
         Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => contracts(value, fns),

@@ -1,4 +1,4 @@
-//! Loops: their bounds, what they carry, and what may not leave them.
+//! Loops: their bounds, the values that they carry, and the values that may not leave them.
 
 use crate::carried::{combined, stands_past_the_end};
 use crate::check::Checker;
@@ -92,7 +92,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Adds the edges that the body leaves to what it carries; true if there are new ones. Those that the loop moves
+    /// Adds the edges that the body leaves to those of the carried names. True if there are new ones. Edges that the loop moves
     /// are mistakes.
     fn carry_edges(&mut self, l: &Loop, entered: &mut [Ty]) -> bool {
         let mut grown = false;
@@ -122,7 +122,7 @@ impl Checker<'_> {
     }
 }
 
-/// What a loop's body is given of a name that it assigns.
+/// The type, at the start of a loop's body, of a name that the body assigns.
 fn carried_in(before: &Ty, depth: usize) -> Ty {
     let mut ty = Ty { coordinate: None, number: Number::Unknown, depth, ..before.clone() };
     // A number carried in is an f32 scalar.

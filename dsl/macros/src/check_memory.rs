@@ -1,4 +1,4 @@
-//! Loads and stores: what an index cuts out of a tensor, and that no program touches what another one writes.
+//! Loads and stores: the part of a tensor that an index selects, and the rule that no program touches what another one writes.
 
 use crate::carried::neutral;
 use crate::check::Checker;
@@ -11,17 +11,18 @@ use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use std::fmt::Display;
 
-/// What an index cuts out of a tensor.
+/// The part of a tensor that an index selects.
 struct Region {
     ty: Ty,
-    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
+    /// Grid axes, each with the axis of the tensor on which its coordinate picks an element or a tile.
     coordinates: Vec<(usize, usize)>,
     /// Elements of dims that the index picks.
     points: Vec<(usize, Number)>,
 }
 
 impl Checker<'_> {
-    /// Checks a store. Gives which axis of the value each axis of the place is, where they differ and their names say it.
+    /// Checks a store. If the ranks differ and the names of extents say it, returns the axis of the value for each axis of the
+    /// place.
     pub(crate) fn store(
         &mut self,
         param: usize,
@@ -104,7 +105,7 @@ impl Checker<'_> {
         if found.is_literal() || from.len() == to.len() { None } else { stored_axes(from, to) }
     }
 
-    /// The dim that an axis of a tile runs along, if that is known.
+    /// The dim along which an axis of a tile runs, if that is known.
     pub(crate) fn dim_along(&self, ty: &Ty, axis: usize) -> Option<String> {
         if let Some(edge) = ty.edges.iter().find(|e| e.axis == axis && !e.repeats) {
             return Some(edge.cut.dim_name.clone());
@@ -122,7 +123,7 @@ impl Checker<'_> {
         ty
     }
 
-    /// What an index cuts out of a tensor.
+    /// The part of a tensor that an index selects.
     fn access(&mut self, param: usize, index: &[Index], place: SourceRange) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
         let ParamKind::Tensor { dims, .. } = &p.kind else {
@@ -195,7 +196,7 @@ impl Checker<'_> {
         Region { ty, coordinates: axes, points }
     }
 
-    /// The number of a tile, taken for that of an element.
+    /// Reports the number of a tile that is used as the number of an element.
     fn number_of_a_tile(&mut self, tiles: &Coordinate, place: SourceRange) {
         let name = &tiles.name;
         let size = tiles.tile.as_ref().map_or(String::new(), Size::to_string);
@@ -220,7 +221,7 @@ impl Checker<'_> {
         ty
     }
 
-    /// Programs write apart if all stores have each grid coordinate on one common axis; a load that has it there too
+    /// Programs write disjoint regions if all stores have each grid coordinate on one common axis. A load that has it there too
     /// sees what its own program writes.
     pub(crate) fn regions(&mut self) {
         let accesses = std::mem::take(&mut self.accesses);
@@ -265,8 +266,8 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// Whether an axis is of a grid of pairs, and all stores have both coordinates of a pair on two axes in common, in one
-    /// order or the other. Loads that have not are reported.
+    /// True if an axis belongs to a grid of pairs, and all stores use both coordinates of a pair on two common axes, in either
+    /// order. Loads that do not are reported.
     fn apart_in_pairs(&mut self, axis: usize, stores: &[&Access], loads: &[&Access]) -> bool {
         let axes = &self.kernel.axes;
         let Some(last) = axes.len().checked_sub(1).filter(|&last| axes[last].up_to && axis + 1 >= last) else {
@@ -288,7 +289,7 @@ impl Checker<'_> {
         true
     }
 
-    /// What to write where stores mirror each other and the grid counts each pair twice.
+    /// What to write if stores mirror each other and the grid counts each pair twice.
     fn once_a_pair(&self) -> String {
         let [.., a, b] = &self.kernel.axes[..] else { return String::new() };
         match (&a.size, &b.size) {
@@ -305,8 +306,8 @@ impl Checker<'_> {
     }
 }
 
-/// An edge of a stored tile that the store's own index surely does not leave out, and the axis of the store's tile that
-/// it meets, if it is one.
+/// An edge of a stored tile that the store's own index certainly does not leave out, and the matching axis of the store's tile,
+/// if there is one.
 fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<(&'t Edge, Option<usize>)> {
     let (from, to) = (value.shape.as_deref()?, target.shape.as_deref()?);
     // Axes of the value to those of the store's tile, which may lack axes of one element.
@@ -342,7 +343,7 @@ fn index_text(k: &Kernel, index: &[Index]) -> String {
     index.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What to write instead of what is no scalar i32.
+/// What to write instead of a value that is not a scalar i32.
 pub(crate) fn not_one_i32(ty: &Ty) -> String {
     match &ty.shape {
         Some(shape) if !shape.is_empty() => {
@@ -356,7 +357,7 @@ pub(crate) fn not_one_i32(ty: &Ty) -> String {
     }
 }
 
-/// What to write where a tile of another element type is stored, and what that loses.
+/// What to write if a tile of another element type is stored, and what that loses.
 fn stored_as(found: &Ty, wanted: &Elem) -> String {
     if let Some(mend) = whole_of_numbers(found, wanted) {
         return format!("it {mend}");

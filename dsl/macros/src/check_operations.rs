@@ -1,4 +1,4 @@
-//! Operations on tiles: element types that meet, extents that broadcast, axes that are reduced.
+//! Operations on tiles: matching element types, broadcast extents, reduced axes.
 
 use crate::check::Checker;
 use crate::error::SourceRange;
@@ -22,7 +22,7 @@ impl Checker<'_> {
         Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem.clone(), to) }.with_edges_of(&[&ty])
     }
 
-    /// `5 / 2` of literals, which is 2 for a reader of Rust and 2.5 for one of mathematics; and what divides by 0.
+    /// `5 / 2` of literals, which is 2 in Rust and 2.5 in mathematics, and divisions by 0.
     pub(crate) fn whole_quotient(&mut self, op: BinaryOp, a: &Expr, b: &Expr, place: SourceRange) -> Option<Ty> {
         let whole = |e: &Expr| match e.kind {
             ExprKind::Literal { value, whole: true } => Some(value),
@@ -83,7 +83,7 @@ impl Checker<'_> {
         Ty { coordinate: None, ..ty }
     }
 
-    /// Two operands that meet: one element type, extents that broadcast.
+    /// Two operands: one element type, extents that broadcast.
     pub(crate) fn together(
         &mut self,
         what: &str,
@@ -259,15 +259,15 @@ impl Checker<'_> {
     }
 }
 
-/// What an f32 that numbers alone made is to be where whole numbers are wanted: a cast of it would be one of what an f32 has
-/// rounded already.
+/// What to write for an f32 that was made from numbers only, where whole numbers are wanted. A cast of it would convert a value
+/// that f32 has rounded already.
 pub(crate) fn whole_of_numbers(found: &Ty, wanted: &Elem) -> Option<String> {
     let Elem::Fixed(to @ (DType::I32 | DType::I64)) = wanted else { return None };
     let mend = format!("is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0");
     (found.of_numbers && found.elem == Elem::Fixed(DType::F32)).then_some(mend)
 }
 
-/// How two operands of different types are made one.
+/// How to convert two operands of different types to one.
 fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     for (number, name, other) in [(x, x_name, y), (y, y_name, x)] {
         if let Some(mend) = whole_of_numbers(number, &other.elem) {

@@ -1,4 +1,4 @@
-//! Collects spanned errors, so that one compile reports every mistake, and spells suggestions.
+//! Collects errors with their spans, so that one compilation reports every mistake, and writes suggestions.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -54,7 +54,7 @@ impl Errors {
         }
     }
 
-    /// How many mistakes there are; equal counts before and after a step mean that it found none.
+    /// The number of mistakes. Equal counts before and after a step mean that it found none.
     pub(crate) fn count(&self) -> usize {
         self.list.len()
     }

@@ -1,6 +1,7 @@
-//! Resolved kernels to Rust that calls `Builder`, one `let` per operation.
+//! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
+use crate::expand_docs::{doc_text, documented_parameters};
 use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
@@ -11,7 +12,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 
-/// Rust for every item. Kernels with mistakes become stubs, so that what names them still resolves.
+/// Rust for every item. Kernels with mistakes become stubs, so that names of them still resolve.
 pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     for f in &file.fns {
@@ -52,6 +53,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let text = name.unraw().to_string();
     let doc = doc_text(&k.ast.attrs);
     let attrs = &k.ast.attrs;
+    let parameters = documented_parameters(k);
     let types = k.ast.types.iter().map(|t| {
         let name = t.name.to_string();
         quote!(#root::TypeParamDef { name: #name, allowed: &[#root::DType::Bf16, #root::DType::F16, #root::DType::F32] })
@@ -104,6 +106,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     let register = (!k.broken).then(|| register(name, root));
     quote! {
         #(#attrs)*
+        #parameters
         #[allow(non_upper_case_globals, reason = "a kernel is used like a function")]
         #vis static #name: #root::KernelDef = {
             #register
@@ -124,7 +127,7 @@ fn kernel(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
     }
 }
 
-/// The registration of a kernel. It stands inside its static, so that whatever leaves that one out leaves it out too.
+/// The registration of a kernel. It is inside the kernel's static, so that it is left out wherever the static is.
 pub(crate) fn register(name: &Ident, root: &TokenStream) -> TokenStream {
     quote! {
         #[allow(deprecated, reason = "what a user deprecates is still registered")]
@@ -186,7 +189,7 @@ fn quantity(q: &Quantity, root: &TokenStream) -> TokenStream {
     }
 }
 
-/// What an axis of the grid is counted by.
+/// How an axis of the grid is counted.
 fn grid_size(size: Option<&Extent>, root: &TokenStream) -> TokenStream {
     match size {
         None => quote!(#root::GridSize::Point),
@@ -217,19 +220,6 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
 
 fn axis_span(k: &Kernel, coord: LocalId) -> Span {
     k.locals[coord].name.span()
-}
-
-pub(crate) fn doc_text(attrs: &[syn::Attribute]) -> String {
-    let line = |a: &syn::Attribute| match &a.meta {
-        syn::Meta::NameValue(m) if m.path.is_ident("doc") => match &m.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(s), .. }) => Some(s.value()),
-            _ => None,
-        },
-        _ => None,
-    };
-    let lines: Vec<String> =
-        attrs.iter().filter_map(line).map(|l| l.strip_prefix(' ').unwrap_or(&l).to_owned()).collect();
-    lines.join("\n").trim_end().to_owned()
 }
 
 /// A number; a literal token carries no sign.
@@ -299,7 +289,7 @@ impl Writer<'_> {
         format_ident!("__atlas_{}_{}", id, name.unraw(), span = name.span())
     }
 
-    /// `let temp = call;`, giving the temp.
+    /// `let temp = call;`, returning the temp.
     pub(crate) fn bind(&mut self, call: TokenStream, out: &mut TokenStream) -> TokenStream {
         let temp = format_ident!("__atlas_t{}", self.temps);
         self.temps += 1;
@@ -433,7 +423,7 @@ impl Writer<'_> {
         quote!(__atlas_b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
     }
 
-    /// What a function gives: an operand, or a list of them.
+    /// The results of a function: an operand, or a list of operands.
     fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
         match &e.kind {
             ExprKind::CallFn { index, args } => {
@@ -446,7 +436,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The name of a tile fn where it is called.
+    /// The name of a tile fn at a call.
     pub(crate) fn called(&self, index: usize, token: Span) -> Ident {
         let mut name = self.file.fns[index].ast.name.clone();
         name.set_span(token);

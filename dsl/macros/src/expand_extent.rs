@@ -7,7 +7,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 
 impl Writer<'_> {
-    /// The u32 that an extent stands for.
+    /// The u32 value of an extent.
     pub(crate) fn extent(&mut self, e: &Extent, span: Span, out: &mut TokenStream) -> TokenStream {
         match e {
             Extent::Number(n) => quote!(#n),
@@ -27,7 +27,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The i64 that an extent, or a part of one, stands for: a part may be 0 or less.
+    /// The i64 value of an extent or of a part of one. A part may be 0 or less.
     fn whole_number(&mut self, e: &Extent, span: Span, out: &mut TokenStream) -> TokenStream {
         let root = self.root;
         match e {

@@ -1,4 +1,4 @@
-//! `fuse!`: names of kernels to a fusion, which `atlas_dsl::fuse` makes one kernel of.
+//! `fuse!`: from names of kernels to a fusion, which `atlas_dsl::fuse` turns into one kernel.
 
 use crate::error::Errors;
 use crate::parse::named_crate;
@@ -120,7 +120,7 @@ fn check(fused: &Fused, errors: &mut Errors) {
 
 fn expand(fused: &Fused, root: &TokenStream) -> TokenStream {
     let Fused { attrs, vis, name, options, parts } = fused;
-    let (text, doc) = (name.unraw().to_string(), crate::expand::doc_text(attrs));
+    let (text, doc) = (name.unraw().to_string(), crate::expand_docs::doc_text(attrs));
     let keep = options.iter().any(|o| o == "keep_f32");
     let parts = parts.iter().map(|part| {
         let kernel = part.kernel.to_token_stream();

@@ -1,15 +1,15 @@
-//! `atlas_kernel!`: checks a kernel as Rust compiles and expands to calls of the Tile IR builder.
+//! `atlas_kernel!`: checks a kernel while Rust compiles, and expands to calls of the Tile IR builder.
 //!
 //! | file | does |
 //! |---|---|
-//! | `parse`, `ast` | tokens to syntax, through `syn` |
-//! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
-//! | `check*`, `carried`, `symbolic` | element types, extents and edges, by name; who writes what |
-//! | `expand` | Rust that calls the builder |
-//! | `fuse` | `fuse!`, which names kernels and sees none |
+//! | `parse`, `ast` | from tokens to syntax, through `syn` |
+//! | `signature`, `resolve*`, `tree` | resolves names, counts arguments, finds unused names |
+//! | `check*`, `carried`, `symbolic` | checks element types, extents and edges as names, and which program writes what |
+//! | `expand*` | Rust that calls the builder; what a kernel keeps of its doc comment |
+//! | `fuse` | `fuse!`, which only has the names of kernels |
 //! | `error` | every mistake, at the user's tokens |
 //!
-//! Codes. Where a mistake is also one of Tile IR, it has the code that it has there (ATL1xx, ATL2xx).
+//! Codes. A mistake that is also one of Tile IR has the same code as there (ATL1xx, ATL2xx).
 //!
 //! | code | mistake |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | 003 | unknown name |
 //! | 004 | a name declared twice |
 //! | 005 | unknown function or method |
-//! | 020 | Rust that is no part of the language |
+//! | 020 | Rust that is not part of the language |
 //! | 021 | number of arguments |
 //! | 022 | unknown element type or bound; an element type where none is wanted |
 //! | 023 | knob without usable values |
@@ -26,12 +26,12 @@
 //! | 025 | assignment to a name that is not `mut` |
 //! | 026 | grid loop missing, repeated or malformed |
 //! | 027 | unknown dim |
-//! | 028 | tile size that is no knob |
+//! | 028 | tile size that is not a knob |
 //! | 029 | recursion |
 //! | 030 | unknown precision |
 //! | 031 | dim, tensor or tile in a place of another kind |
 //! | 119 | coordinate of one dim as the index of another |
-//! | 120 | `or` with what is no constant |
+//! | 120 | `or` without a constant |
 #![warn(clippy::too_many_lines)]
 
 mod ast;
@@ -44,6 +44,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_derivative;
+mod expand_docs;
 mod expand_extent;
 mod fuse;
 mod names;
@@ -74,7 +75,7 @@ pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     declared(input.into(), root).into()
 }
 
-/// What `atlas_kernel!` emits: an error for each mistake, then the items.
+/// The output of `atlas_kernel!`: an error for each mistake, then the items.
 fn declared(input: TokenStream, root: impl FnOnce(Option<syn::Path>) -> TokenStream) -> TokenStream {
     let mut errors = error::Errors::default();
     let (named, items) = parse::parse(input, &mut errors);
@@ -85,14 +86,15 @@ fn declared(input: TokenStream, root: impl FnOnce(Option<syn::Path>) -> TokenStr
     out
 }
 
-/// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
+/// Declares kernels that are made from several kernels in sequence: `pub kernel forward = features >> read(r = x) >> norm;`.
 /// `dsl/LANGUAGE.md` says which can be fused.
 #[proc_macro]
 pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     fuse::fuse(input.into()).into()
 }
 
-/// The path of what emitted code calls, in the crate that is being compiled; `named` is what `#![crate = path]` says.
+/// The path, in the crate that is being compiled, of the items that emitted code uses. `named` is the path in `#![crate =
+/// path]`.
 fn root(named: Option<syn::Path>) -> TokenStream {
     if let Some(path) = named {
         return quote!(#path::__macro);
@@ -125,7 +127,7 @@ mod tests {
     use proc_macro2::{TokenStream, TokenTree};
     use quote::quote;
 
-    /// The codes of the errors that the kernels of a Rust text give.
+    /// The codes of the errors that the kernels in a Rust text give.
     fn codes(text: &str) -> Vec<String> {
         let tokens: Vec<TokenTree> = text.parse::<TokenStream>().unwrap().into_iter().collect();
         let kernels = tokens.windows(3).filter_map(|w| match w {
@@ -141,7 +143,7 @@ mod tests {
         errors.filter_map(|e| Some(e.split_once("ATL")?.1[..3].to_owned())).collect()
     }
 
-    /// A block of the language page that is marked with a code fails with it, and every other one has no mistake.
+    /// A block of the language page that is marked with a code fails with that code. Every other block has no mistake.
     #[test]
     fn blocks_of_the_language_page_are_what_they_say() {
         let page = include_str!("../../LANGUAGE.md");

@@ -1,4 +1,4 @@
-//! Names that are not known here: how other languages' are written, and what may have been meant.
+//! Unknown names: the translation of names from other languages, and suggestions of similar names.
 
 use atlas_vocabulary::distance;
 
@@ -9,10 +9,11 @@ const SILU: &str = "`x * sigmoid(x)`";
 const ELU: &str = "`select(x > 0, x, exp(x) - 1)`, with the factors of your formula";
 const SELECT: &str = "`select(condition, a, b)`";
 const NOTHING: &str = "";
-/// By `gelu`, which keeps its digits below 0.
+/// By `gelu`, which is accurate below 0.
 const ERFC: &str = "`select(x > 0.5, gelu(-1.4142135623730951 * x) * (-1.4142135623730951 / x), 1 - erf(x))`, in f32 right to 5 digits";
 
-/// How what other languages call so is written here; [`NOTHING`] where it cannot be, so that no near name is proposed.
+/// How an operation of another language is written here; [`NOTHING`] if it cannot be written, so that no similar name is
+/// suggested.
 const WRITTEN: [(&str, &str); 62] = [
     ("acos", NOTHING),
     ("all", "`min(condition.cast::<i32>(), axis = 1) != 0`"),

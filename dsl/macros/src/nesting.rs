@@ -1,14 +1,14 @@
-//! How deep source nests, found without recursion: what is deeper than a compiler's stack is sure to hold is refused.
+//! The nesting depth of source, found without recursion. Source that might overflow the compiler's stack is refused.
 
 use crate::error::SourceRange;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-/// The deepest that an expression may nest; a sum nests as deep as it has terms.
+/// The deepest nesting of an expression. A sum nests as deep as it has terms.
 pub(crate) const DEEPEST: usize = 300;
-/// So many brackets may stand in each other, and so many signs before a term: `syn` reads these by recursion.
+/// The deepest nesting of brackets, and the most signs before a term: `syn` reads these by recursion.
 const DEEPEST_BRACKETS: usize = 200;
 
-/// Where brackets or signs nest too deep, and what is to be done.
+/// The location where brackets or signs nest too deep, and what to do about it.
 pub(crate) fn deep_brackets(tokens: &TokenStream) -> Option<(Span, String)> {
     let mut open = vec![tokens.clone().into_iter()];
     let mut signs = 0;
@@ -40,7 +40,7 @@ pub(crate) fn deep_brackets(tokens: &TokenStream) -> Option<(Span, String)> {
     None
 }
 
-/// Where an expression nests deeper than [`DEEPEST`], if it does.
+/// The location where an expression nests deeper than [`DEEPEST`], if it does.
 pub(crate) fn deep_expression(e: &syn::Expr) -> Option<SourceRange> {
     let mut open = vec![(e, 1)];
     while let Some((e, depth)) = open.pop() {
@@ -52,7 +52,7 @@ pub(crate) fn deep_expression(e: &syn::Expr) -> Option<SourceRange> {
     None
 }
 
-/// The expressions that one is made of.
+/// The operands of an expression.
 fn parts(e: &syn::Expr) -> Vec<&syn::Expr> {
     match e {
         syn::Expr::Paren(p) => vec![&p.expr],

@@ -1,4 +1,4 @@
-//! Tokens to syntax, through `syn`. A mistake in one item leaves the others readable.
+//! From tokens to syntax, through `syn`. A mistake in one item does not affect the others.
 
 use crate::ast::{Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, SourceRange};
@@ -55,7 +55,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (Option<syn::Pa
     (root, items)
 }
 
-/// `#![crate = path]`, if the input begins with it: where Atlas is for a crate that has it through another one.
+/// `#![crate = path]`, if the input begins with it: the path of Atlas for a crate that has Atlas through another crate.
 pub(crate) fn named_crate(input: ParseStream<'_>) -> syn::Result<Option<syn::Path>> {
     if !input.peek(Token![#]) || !input.peek2(Token![!]) {
         return Ok(None);
@@ -80,7 +80,7 @@ fn report(e: &syn::Error, errors: &mut Errors) {
     }
 }
 
-/// Skips what is left of a broken item: up to the next item keyword after a brace group.
+/// Skips the rest of a broken item: up to the next item keyword after a brace group.
 fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
     let mut after_body = false;
     while !input.is_empty() {
@@ -97,7 +97,7 @@ fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
     Ok(())
 }
 
-/// Reads one item. `started` holds a kernel whose name was read, should the rest fail.
+/// Reads one item. `started` holds a kernel whose name was read, in case the rest fails.
 fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>) -> syn::Result<Item> {
     let attrs = Attribute::parse_outer(input)?;
     let vis: Visibility = input.parse()?;
@@ -296,7 +296,7 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
     }
 }
 
-/// What a `let` binds: one name, or one for each tile that a function gives.
+/// The names that a `let` binds: one, or one for each tile that a function gives.
 fn bound(pat: &syn::Pat, value: Option<Expr>, errors: &mut Errors) -> Option<Stmt> {
     let name = |pat: &syn::Pat| match pat {
         syn::Pat::Ident(p) if p.subpat.is_none() => Some((p.mutability.is_some(), p.ident.clone())),
@@ -338,7 +338,7 @@ fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
     name
 }
 
-/// What stands in the group without delimiters that a `$x:expr` of a user's macro leaves.
+/// The content of the group without delimiters that a `$x:expr` of a user's macro leaves.
 fn ungrouped(e: &syn::Expr) -> &syn::Expr {
     if let syn::Expr::Group(g) = e { ungrouped(&g.expr) } else { e }
 }
@@ -366,7 +366,7 @@ fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
     }
 }
 
-/// A called name that is given no types.
+/// The name of a call without type arguments.
 pub(crate) fn plain_callee(f: &syn::Expr) -> Option<Ident> {
     callee(f).filter(|(_, types)| types.is_empty()).map(|(name, _)| name)
 }
@@ -391,7 +391,7 @@ fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut E
     read.into_iter().collect()
 }
 
-/// What a call is given: expressions, or `name = value`, which `syn` reads as an assignment.
+/// The arguments of a call: expressions, or `name = value`, which `syn` reads as an assignment.
 fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
     let argument = |e: &syn::Expr, errors: &mut Errors| match e {
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
@@ -414,7 +414,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
     nested(e, errors)
 }
 
-/// An expression within one that is no deeper than a stack holds.
+/// Reads an expression inside another one, unless it nests deeper than a stack holds.
 fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
     let place = SourceRange::of(e);
     let mut token = place.start;

@@ -1,9 +1,9 @@
-//! What is done to tokens before `syn` reads them: names, indices, and what macros of the user's leave around statements.
+//! Prepares tokens for `syn`: names, indices, and the groups that a user's macros leave around statements.
 
 use crate::error::Errors;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-/// Writes `r#x` as `x`, which is the same name, but for words that are no names otherwise, such as `r#type`.
+/// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
 pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
     if !has_raw_names(&tokens) {
         return tokens;
@@ -29,7 +29,7 @@ fn has_raw_names(tokens: &TokenStream) -> bool {
     })
 }
 
-/// `x` of `r#x`, where that is a name too. `gen` is a word since Rust 2024, of which `syn` does not know.
+/// `x` of `r#x`, if `x` is a name too. `gen` is a keyword since Rust 2024, which `syn` does not know.
 fn plain_name(name: &Ident) -> Option<Ident> {
     let text = name.to_string();
     let plain = text.strip_prefix("r#").filter(|plain| *plain != "gen")?;
@@ -45,8 +45,8 @@ fn rebuilt(group: &Group, inner: TokenStream) -> TokenTree {
 
 /// A body as `syn` can read it.
 ///
-/// `x[g, n, ..]`, which is no Rust expression, becomes `x[(g, n, ..)]`. A `$s:stmt` of a macro of the user's comes in a group
-/// without delimiters, in which `syn` finds expressions alone: a `let`, and a lone `;`, is taken out.
+/// `x[g, n, ..]`, which is no Rust expression, becomes `x[(g, n, ..)]`. A `$s:stmt` of a user's macro comes in a group without
+/// delimiters, in which `syn` only accepts expressions. So a `let` and a lone `;` are taken out of the group.
 pub(crate) fn readable(tokens: TokenStream) -> TokenStream {
     let mut out: Vec<TokenTree> = Vec::new();
     for tree in tokens {
@@ -77,7 +77,7 @@ pub(crate) fn readable(tokens: TokenStream) -> TokenStream {
     out.into_iter().collect()
 }
 
-/// True for what is a statement and surely no expression.
+/// True for tokens that are certainly a statement and not an expression.
 fn is_statement(tokens: &TokenStream) -> bool {
     match tokens.clone().into_iter().next() {
         Some(TokenTree::Ident(first)) => first == "let",
@@ -86,7 +86,8 @@ fn is_statement(tokens: &TokenStream) -> bool {
     }
 }
 
-/// Reports every attribute. Statements are one kernel's: what a `cfg` leaves out would be checked and counted all the same.
+/// Reports every attribute. A kernel's statements are checked as a whole: a statement that a `cfg` leaves out would still be
+/// checked and counted.
 pub(crate) fn refuse_attributes(tokens: &TokenStream, errors: &mut Errors) {
     let mut hash: Option<Span> = None;
     for tree in tokens.clone() {
@@ -120,7 +121,7 @@ fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
     errors.push(20, crate::error::SourceRange { start, end: group.span_close() }, message);
 }
 
-/// The word that tokens begin with, also where they are a `$m:meta` of a macro of the user's.
+/// The word with which tokens begin, even if they are a `$m:meta` of a user's macro.
 fn first_word(tokens: TokenStream) -> String {
     match tokens.into_iter().next() {
         Some(TokenTree::Group(group)) => first_word(group.stream()),

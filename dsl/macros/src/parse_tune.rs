@@ -6,7 +6,7 @@ use proc_macro2::{Ident, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Token, bracketed};
 
-/// Values of a knob. More would be no tune space.
+/// The most values of a knob.
 const MOST_VALUES: u32 = 1024;
 
 /// `BN: [64, 128]`, `stages: 2..=4` or `order: [linear, groups(8)]`.

@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-/// The one name that a type is, also where it is a `$t:ty` of a user's macro.
+/// The name of a type, even if it is a `$t:ty` of a user's macro.
 pub(crate) fn type_name(ty: &syn::Type) -> Option<Ident> {
     match ty {
         syn::Type::Path(p) if p.qself.is_none() => p.path.get_ident().cloned(),

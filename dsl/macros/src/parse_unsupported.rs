@@ -1,9 +1,9 @@
-//! Rust that is no part of the language, and what to write instead.
+//! Rust that is not part of the language, and what to write instead.
 
 use crate::error::{Errors, SourceRange};
 use crate::parse_type::type_name;
 
-/// Reports Rust that is no part of the language, and what to write instead.
+/// Reports Rust that is not part of the language, and what to write instead.
 pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
     let whole = SourceRange::of(e);
     if let syn::Expr::Cast(c) = e

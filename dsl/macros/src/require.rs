@@ -6,7 +6,7 @@ use crate::names::did_you_mean;
 use crate::tree::{Dim, Quantity, Requirement};
 use atlas_vocabulary::BinaryOp;
 
-/// A condition as written; `None` after a mistake, which is reported.
+/// A condition as written; `None` after a mistake that was reported.
 pub(crate) fn requirement(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option<Requirement> {
     match &e.kind {
         ExprKind::Compare(is, left, right) => {

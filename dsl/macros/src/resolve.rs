@@ -1,4 +1,4 @@
-//! Scopes and statements: names become params, dims, tune knobs, coordinates, lets and tile fns.
+//! Scopes and statements: resolves names to parameters, dims, knobs, coordinates, lets and tile fns.
 
 use crate::ast;
 use crate::error::{Errors, SourceRange};
@@ -14,16 +14,16 @@ use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
 use syn::ext::IdentExt;
 
-/// A tile fn's name, its parameters and how many tiles it gives, known before any body is read.
+/// A tile fn's name, its parameters and the number of tiles that it gives, known before any body is read.
 pub(crate) struct FnSignature {
     pub(crate) name: Ident,
     pub(crate) params: Vec<String>,
     pub(crate) results: usize,
-    /// It stands under a `cfg`, as another one of its name may.
+    /// It is under a `cfg`, and so may be another one of its name.
     conditional: bool,
 }
 
-/// True if attributes may leave out what they stand before.
+/// True if attributes may leave out the item after them.
 fn is_conditional(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr"))
 }
@@ -83,7 +83,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
     File { fns, kernels }
 }
 
-/// Where a tile fn calls itself, if it does, and the first fn on the way.
+/// The location where a tile fn calls itself, if it does, and the first fn on the way.
 fn recursion(fns: &[TileFn], start: usize) -> Option<(Span, usize)> {
     fns[start].calls.iter().copied().find_map(|(first, span)| {
         let (mut todo, mut seen) = (vec![first], vec![false; fns.len()]);
@@ -211,7 +211,7 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
     Kernel { ast, params, dims, locals, axes, requires, body, broken }
 }
 
-/// Scopes and what is used of the signature, while a body is resolved.
+/// Scopes and the used names of the signature, while a body is resolved.
 pub(crate) struct Resolver<'a> {
     pub(crate) errors: &'a mut Errors,
     pub(crate) fns: &'a [FnSignature],
@@ -274,14 +274,14 @@ impl<'a> Resolver<'a> {
         self.scopes.iter().rev().find_map(|s| s.get(&name).copied())
     }
 
-    /// The tile fn of a name, the first of several under `cfg`s, where it is called.
+    /// The tile fn of a name at a call: the first of several under `cfg`s.
     pub(crate) fn called(&mut self, name: &Ident) -> Option<usize> {
         let all: Vec<usize> = (0..self.fns.len()).filter(|&i| self.fns[i].name == *name).collect();
         self.calls.extend(all.iter().map(|&i| (i, name.span())));
         all.first().copied()
     }
 
-    /// Every name bound here.
+    /// Every name that is in scope.
     pub(crate) fn bound_names(&self) -> Vec<String> {
         self.scopes.iter().flat_map(|s| s.keys().cloned()).collect()
     }
@@ -381,7 +381,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The value of a `let`, and the local of this name outside of the loop if it is computed from that.
+    /// The value of a `let`, and the local of the same name outside of the loop, if the value is computed from it.
     fn let_value(&mut self, name: &Ident, value: &ast::Expr) -> (Expr, Option<LocalId>) {
         let (Some(before), Some(&(first, _))) = (self.lookup(name), self.loops.last()) else {
             return (self.expr(value), None);
@@ -463,7 +463,7 @@ impl<'a> Resolver<'a> {
         Some(Stmt::Loop(Box::new(Loop { kind, index, range: range?, carried, body, place })))
     }
 
-    /// A dim by name; reports a name that is none.
+    /// A dim by name. Reports a name that is not a dim.
     pub(crate) fn dim(&mut self, name: &Ident) -> Option<usize> {
         let found = self.dims.iter().position(|d| d.name == *name);
         if found.is_none() {
@@ -481,7 +481,7 @@ impl<'a> Resolver<'a> {
         found
     }
 
-    /// A knob by name; marks it used.
+    /// A knob by name, which is marked as used.
     pub(crate) fn knob(&mut self, name: &Ident) -> Option<usize> {
         let i = self.kernel?.tune.iter().position(|k| k.name == *name)?;
         self.knob_used[i] = true;

@@ -1,4 +1,4 @@
-//! What brackets mean: places in tensors, and elements of tables.
+//! Brackets: slices of tensors and elements of tables.
 
 use crate::ast;
 use crate::names::did_you_mean;
@@ -86,7 +86,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `TABLE[i][j]`; every other index is a mistake.
+    /// `TABLE[i][j]`. Every other index is a mistake.
     pub(crate) fn table(&mut self, base: &ast::Expr, index: &[ast::Expr]) -> Option<ExprKind> {
         let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
         let mut base = base;

@@ -7,7 +7,7 @@ use crate::resolve_expr::{elementwise, functions, unary_named};
 use crate::tree::{Callee, Expr, ExprKind};
 
 impl Resolver<'_> {
-    /// A derivative, and how many tiles that is.
+    /// A derivative, and the number of tiles that it gives.
     pub(crate) fn derivative(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
         let ast::ExprKind::Derivative { mode, of, args } = &e.kind else { return None };
         let (mode, name) = (*mode, mode.name());

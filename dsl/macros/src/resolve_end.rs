@@ -1,4 +1,4 @@
-//! What a body lacks: names that nothing reads, a grid loop, a store.
+//! Checks at the end of a body: unused names, a missing grid loop, a missing store.
 
 use crate::ast;
 use crate::resolve::Resolver;
@@ -65,12 +65,12 @@ impl Resolver<'_> {
         }
     }
 
-    /// A local that hides this one in a loop: the last, which is the one that the body ends with.
+    /// A local that hides this one in a loop. The last one counts, because the body ends with it.
     fn hidden(&self, id: LocalId) -> Option<LocalId> {
         self.locals.iter().rposition(|l| l.hides == Some(id))
     }
 
-    /// Reports a body without a grid loop, and what it could be.
+    /// Reports a body without a grid loop, and suggests one.
     pub(crate) fn report_no_grid(&mut self, kernel: &ast::Kernel) {
         let looped = kernel.body.iter().find_map(|s| match s {
             ast::Stmt::Loop { index, range: ast::Range::Tiles { dim, size, .. }, .. } => Some((index, dim, size)),
@@ -101,7 +101,7 @@ impl Resolver<'_> {
         self.errors.push(26, kernel.name.span(), message);
     }
 
-    /// Reports a body that stores nothing, and what it could store.
+    /// Reports a body that stores nothing, and suggests a store.
     pub(crate) fn report_no_store(&mut self, kernel: &ast::Kernel, axes: &[Axis]) {
         let place = |name: &str, dims: &[usize]| {
             let index = |d: &usize| {

@@ -1,4 +1,4 @@
-//! Expressions: calls become operations, arguments are counted, names are looked up.
+//! Expressions: resolves calls to operations, counts arguments, looks up names.
 
 use crate::ast;
 use crate::error::SourceRange;
@@ -11,7 +11,7 @@ use proc_macro2::Ident;
 use std::cell::OnceCell;
 use syn::ExprPath;
 
-/// What is written as a function besides the element-wise operations of the vocabulary.
+/// Functions other than the element-wise operations of the vocabulary.
 const FORMS: [&str; 21] = [
     "load",
     "store",
@@ -36,7 +36,7 @@ const FORMS: [&str; 21] = [
     "jvp",
 ];
 
-/// The same of methods.
+/// Methods other than those.
 const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
 
 pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
@@ -61,13 +61,13 @@ pub(crate) fn is_const_name(name: &Ident) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase)
 }
 
-/// A const by its name alone.
+/// A const that is given by its name only.
 pub(crate) fn const_path(name: &Ident) -> ExprPath {
     ExprPath { attrs: vec![], qself: None, path: name.clone().into() }
 }
 
 impl Resolver<'_> {
-    /// An expression; a mistake is reported and gives [`ExprKind::Bad`].
+    /// An expression. A mistake is reported and gives [`ExprKind::Bad`].
     pub(crate) fn expr(&mut self, e: &ast::Expr) -> Expr {
         let kind = self.expr_kind(e).unwrap_or(ExprKind::Bad);
         Expr { kind, place: e.place, token: e.token }
@@ -209,7 +209,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// Reports element types given to what takes none.
+    /// Reports element types given to an operation that takes none.
     pub(crate) fn no_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
         let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
         let known = functions().chain(METHODS).any(|f| *name == f) || self.fns.iter().any(|f| f.name == *name);
@@ -323,7 +323,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// What gives one tile, as an expression.
+    /// An expression that gives one tile.
     fn one_of(&mut self, kind: ExprKind, results: usize, e: &ast::Expr) -> Option<ExprKind> {
         if results == 1 {
             return Some(kind);
@@ -334,7 +334,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// What gives as many tiles as names are bound to them.
+    /// An expression that gives as many tiles as names are bound to them.
     pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
         let (kind, results) = match &e.kind {
             ast::ExprKind::Derivative { .. } => self.derivative(e)?,
@@ -368,7 +368,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// `sum(x)`, `sum(x, axis = 1)` and the same of `max` and `min`; `max(x, y)`, which is element-wise.
+    /// `sum(x)` and `sum(x, axis = 1)`; the same of `max` and `min`; and `max(x, y)`, which is element-wise.
     fn reduce(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
         let op = ReduceOp::from_name(&name.to_string())?;
         match (args, op.row().elementwise) {

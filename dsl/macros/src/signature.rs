@@ -75,12 +75,12 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
     }
 }
 
-/// The knob of a name.
+/// The knob with a name.
 fn knob<'k>(ast: &'k ast::Kernel, name: &str) -> Option<&'k ast::Knob> {
     ast.tune.iter().find(|knob| knob.name == name)
 }
 
-/// Checks the order of programs, by the axes of the grid.
+/// Checks the order of programs against the axes of the grid.
 pub(crate) fn check_order(ast: &ast::Kernel, axes: usize, errors: &mut Errors) {
     let Some(knob) = knob(ast, "order") else { return };
     let groups = |value: &&Setting| matches!(value, Setting::Order(Some(Order::Groups(_))));
@@ -147,7 +147,7 @@ pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, 
     (params, dims)
 }
 
-/// Reports a parameter that has the name of a dim, a tile size or a type: a body would mean either one by it.
+/// Reports a parameter with the name of a dim, a tile size or a type, because a body could mean either.
 fn shared_name(ast: &ast::Kernel, name: &Ident, dims: &[Dim], errors: &mut Errors) {
     let other = if dims.iter().any(|d| d.name == *name) {
         "a dim"
@@ -179,7 +179,7 @@ fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {
     }
 }
 
-/// The dtype that a name stands for; reports a name that is none.
+/// The dtype with a name. Reports a name that is not a dtype.
 pub(crate) fn dtype_ref(kernel: Option<&ast::Kernel>, name: &Ident, errors: &mut Errors) -> Option<DTypeRef> {
     let types = kernel.map_or(&[][..], |k| &k.types);
     if let Some(i) = types.iter().position(|t| t.name == *name) {

@@ -1,4 +1,4 @@
-//! Types before sizes are known: element types by parameter, extents by name.
+//! Types before sizes are known: element types by type parameter, extents by name.
 
 use crate::error::SourceRange;
 use crate::tree::{DTypeRef, Extent, Kernel};
@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 /// The element type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Elem {
-    /// A number that takes the type of what it meets; its value, if it is written here.
+    /// A number that takes the type of the other operand, with its value if it is written here.
     Literal(Option<f64>),
     Fixed(DType),
     /// A type parameter: its index and name.
@@ -27,12 +27,12 @@ impl Elem {
         }
     }
 
-    /// True unless it surely is no float.
+    /// True unless it is certainly not a float.
     pub(crate) fn may_be_float(&self) -> bool {
         !matches!(self, Elem::Fixed(d) if !d.is_float())
     }
 
-    /// True unless it surely is no integer.
+    /// True unless it is certainly not an integer.
     pub(crate) fn may_be_int(&self) -> bool {
         match self {
             Elem::Fixed(d) => d.is_int(),
@@ -41,7 +41,7 @@ impl Elem {
         }
     }
 
-    /// True unless an operation surely does not take it.
+    /// True unless an operation certainly does not take it.
     pub(crate) fn may_be(&self, takes: Takes) -> bool {
         match takes {
             Takes::Bool => self.is_bool() || *self == Elem::Unknown,
@@ -51,7 +51,7 @@ impl Elem {
         }
     }
 
-    /// Why a value of this type cannot be a number, if it surely cannot.
+    /// Why a value of this type cannot be a number, if it certainly cannot.
     pub(crate) fn refuses(&self, x: f64) -> Option<String> {
         let why = match self {
             Elem::Fixed(DType::I32 | DType::I64) if x.fract() != 0.0 => "is not a whole number",
@@ -67,7 +67,7 @@ impl Elem {
         Some(why.to_owned())
     }
 
-    /// An order of types in which one is better converted to a later one.
+    /// An order of types: a type is better converted to one that is later in the order.
     pub(crate) fn width(&self) -> u8 {
         match self {
             Elem::Literal(_) | Elem::Unknown | Elem::Fixed(DType::Bool) => 0,
@@ -79,7 +79,7 @@ impl Elem {
         }
     }
 
-    /// True if it surely is bool.
+    /// True if it is certainly bool.
     pub(crate) fn is_bool(&self) -> bool {
         *self == Elem::Fixed(DType::Bool)
     }
@@ -93,7 +93,7 @@ impl Elem {
         }
     }
 
-    /// True if a value of one type may stand where the other is wanted.
+    /// True if a value of one type may be used where the other is wanted.
     pub(crate) fn agrees(&self, other: &Elem) -> bool {
         use Elem::{Literal, Unknown};
         matches!((self, other), (Literal(_) | Unknown, _) | (_, Literal(_) | Unknown)) || self == other
@@ -120,7 +120,7 @@ pub(crate) enum Size {
         name: String,
         only: Option<u32>,
     },
-    /// A const or arithmetic, which may equal anything.
+    /// A const or arithmetic, which may equal any extent.
     Open(String),
     Unknown,
 }
@@ -151,12 +151,12 @@ impl Size {
         }
     }
 
-    /// The whole of a dim.
+    /// A whole dim.
     pub(crate) fn dim(i: usize, k: &Kernel) -> Size {
         Size::Named { name: k.dims[i].name.to_string(), only: None }
     }
 
-    /// True unless the two surely differ in some config.
+    /// True unless the two certainly differ in some config.
     pub(crate) fn agrees(&self, other: &Size) -> bool {
         match (self, other) {
             (Size::Unknown | Size::Open(_), _) | (_, Size::Unknown | Size::Open(_)) => true,
@@ -189,9 +189,9 @@ impl Display for Size {
 pub(crate) struct Coordinate {
     /// As the user named it.
     pub(crate) name: String,
-    /// The dim it counts along.
+    /// The dim along which it counts.
     pub(crate) dim: usize,
-    /// The grid axis that it is, if it is no loop index.
+    /// Its grid axis, if it is not a loop index.
     pub(crate) axis: Option<usize>,
     /// The size of its tiles; `None` if it counts elements.
     pub(crate) tile: Option<Size>,
@@ -203,15 +203,15 @@ pub(crate) struct Cut {
     /// The dim that is sliced, by index and by name.
     pub(crate) dim: usize,
     pub(crate) dim_name: String,
-    /// What it begins with: the number of a tile, or of an element.
+    /// Its start: the number of a tile, or of an element.
     pub(crate) start: Number,
-    /// Its elements.
+    /// The number of its elements.
     pub(crate) len: Size,
     pub(crate) is_tile: bool,
 }
 
 impl Cut {
-    /// True if two cuts, seen from one place, may pick the same elements.
+    /// True if two cuts may pick the same elements when read at one place.
     pub(crate) fn may_equal(&self, other: &Cut) -> bool {
         self.dim == other.dim
             && self.is_tile == other.is_tile
@@ -220,12 +220,12 @@ impl Cut {
     }
 }
 
-/// What is known of an integer scalar: equal texts are equal numbers.
+/// What is known of an integer scalar. Equal texts are equal numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Number {
-    /// A formula of coordinates and parameters too.
+    /// A formula that may contain coordinates and parameters.
     Formula(String),
-    /// A number that is written here, or that the config and the sizes of dims decide.
+    /// A number that is written here, or that depends only on the config and the sizes of dims.
     Sized(String),
     Unknown,
 }
@@ -239,9 +239,8 @@ impl Number {
         }
     }
 
-    /// The number that an operation makes of others. `formulas` numbers the formulas met so far, by which a formula names
-    /// those that it is made of: spelled out, one that uses each of its parts twice would be as long as there are ways to
-    /// its leaves.
+    /// The number that results from an operation on others. `formulas` numbers the formulas met so far, and a formula refers to
+    /// its parts by these numbers. Spelled out, a formula that uses each of its parts twice would grow exponentially.
     pub(crate) fn made_of(op: &str, operands: &[&Number], formulas: &mut BTreeMap<String, usize>) -> Number {
         let mut texts = Vec::new();
         let mut sized = true;
@@ -265,9 +264,9 @@ pub(crate) struct Edge {
     pub(crate) axis: usize,
     /// The axis repeats one element of the cut.
     pub(crate) repeats: bool,
-    /// How many loops the place of the slice is inside of: 0 if no loop moves it.
+    /// The number of loops around the slice whose index it uses: 0 if no loop moves it.
     pub(crate) depth: usize,
-    /// The other dim of a tile, if a `dot` contracts that one and leaves this one.
+    /// The other dim of a tile, if a `dot` contracts that one and keeps this one.
     pub(crate) contracted: Option<String>,
     /// The load, as written and as a short text.
     pub(crate) place: SourceRange,
@@ -278,8 +277,8 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// True if both are of one axis of one load. A place alone does not say so: all that a repetition of a macro of the user's
-    /// writes stands at one.
+    /// True if both belong to the same axis of the same load. The location is not enough, because everything that a repetition
+    /// in a user's macro writes has the same location.
     pub(crate) fn same(&self, other: &Edge) -> bool {
         let place = |e: &Edge| format!("{:?} {:?}", e.place.start, e.place.end);
         (self.axis, self.repeats, self.depth) == (other.axis, other.repeats, other.depth)
@@ -295,19 +294,19 @@ pub(crate) struct Ty {
     /// `None` after a mistake.
     pub(crate) shape: Option<Vec<Size>>,
     pub(crate) coordinate: Option<Coordinate>,
-    /// The coordinate of tiles that it is made of by sums alone: no place in a dim.
+    /// The tile coordinate from which it is computed by sums only. It is not a position in a dim.
     pub(crate) tile_number: Option<Coordinate>,
-    /// The number that it is, if it is a scalar of integers.
+    /// The number that it is, if it is an integer scalar.
     pub(crate) number: Number,
     pub(crate) edges: Vec<Edge>,
-    /// It is f32 only because numbers that met no type are.
+    /// It is f32 only because it was made from numbers without a type.
     pub(crate) of_numbers: bool,
-    /// How many loops the value is computed inside of.
+    /// The number of loops around the computation of the value.
     pub(crate) depth: usize,
 }
 
 impl Ty {
-    /// After a mistake: agrees with everything.
+    /// The type after a mistake, which agrees with everything.
     pub(crate) fn unknown() -> Ty {
         Ty { shape: None, ..Ty::tile(Elem::Unknown, vec![]) }
     }
@@ -354,7 +353,7 @@ impl Ty {
         self
     }
 
-    /// The same tile with the edges of those axes alone that `to` gives a new place.
+    /// The same tile, with only the edges of the axes to which `to` gives a new position.
     pub(crate) fn with_moved_edges(mut self, to: impl Fn(usize) -> Option<usize>) -> Ty {
         let moved = |e: Edge| to(e.axis).map(|axis| Edge { axis, ..e });
         self.edges = std::mem::take(&mut self.edges).into_iter().filter_map(moved).collect();
@@ -405,16 +404,17 @@ pub(crate) fn broadcasts_to(shape: &[Size], target: &[Size]) -> bool {
     shape.len() <= target.len() && shape.iter().rev().zip(target.iter().rev()).all(|(s, t)| s.is_one() || s.agrees(t))
 }
 
-/// True if a tile of extents `shape` can be stored to a place of extents `target`: they are equal, or differ in rank
-/// by axes of extent 1.
+/// True if a tile of extents `shape` can be stored to a place of extents `target`: they are equal, or the ranks differ by axes
+/// of extent 1.
 pub(crate) fn stores_to(shape: &[Size], target: &[Size]) -> bool {
     let agree = |a: &[Size], b: &[Size]| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.agrees(y));
     let core = |s: &[Size]| s.iter().filter(|e| !e.is_one()).cloned().collect::<Vec<_>>();
     agree(shape, target) || (shape.len() != target.len() && agree(&core(shape), &core(target)))
 }
 
-/// Which axis of a tile of extents `shape` each axis of the place is where it is stored; none for an axis of extent 1 that
-/// the tile lacks. By names: what a config makes 1 is no axis that comes or goes. `None` if names do not say it.
+/// For each axis of a store's place, the axis of the tile of extents `shape`; `None` for an axis of extent 1 that the tile does
+/// not have. Names of extents decide, because an extent that some config makes 1 is still an axis. The result is `None` if
+/// names do not decide it.
 pub(crate) fn stored_axes(shape: &[Size], target: &[Size]) -> Option<Vec<Option<u8>>> {
     fn matched(
         shape: &[Size],
@@ -446,7 +446,7 @@ pub(crate) struct Access {
     pub(crate) param: usize,
     pub(crate) is_store: bool,
     pub(crate) place: SourceRange,
-    /// Grid axes with the axis of the tensor that their coordinate picks an element or a tile of.
+    /// Grid axes, each with the axis of the tensor on which its coordinate picks an element or a tile.
     pub(crate) coordinates: Vec<(usize, usize)>,
 }
 
@@ -455,7 +455,7 @@ impl Access {
         self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
     }
 
-    /// Pairs of axes of the tensor, the first before the second, that the coordinates of two axes of the grid pick tiles of,
+    /// Pairs of axes of the tensor, the first before the second, on which the coordinates of two axes of the grid pick tiles,
     /// in any order.
     pub(crate) fn pair_places(&self, [i, j]: [usize; 2]) -> Vec<[usize; 2]> {
         let of_second = self.places(j);

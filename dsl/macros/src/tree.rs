@@ -1,4 +1,4 @@
-//! Resolved kernels: every name replaced by what it means. Read by `check` and `expand`.
+//! Resolved kernels: every name is replaced by what it refers to. `check` and `expand` read them.
 
 use crate::ast;
 use crate::error::SourceRange;
@@ -16,17 +16,17 @@ pub(crate) struct File {
 /// A tile fn.
 pub(crate) struct TileFn {
     pub(crate) ast: ast::TileFn,
-    /// The first ones are the parameters.
+    /// The locals. The first ones are the parameters.
     pub(crate) locals: Vec<Local>,
     pub(crate) body: Vec<Stmt>,
-    /// What it gives back.
+    /// Its results.
     pub(crate) tail: Vec<Expr>,
-    /// Indices of the tile fns that it calls, and where.
+    /// Indices of the tile fns that it calls, with the locations of the calls.
     pub(crate) calls: Vec<(usize, Span)>,
 }
 
 impl TileFn {
-    /// The tile fns of the name that an index stands for: one, or those under `cfg`s, of which Rust takes one.
+    /// The tile fns of a name: one, or several under `cfg`s, of which Rust takes one.
     pub(crate) fn versions(fns: &[TileFn], index: usize) -> impl Iterator<Item = &TileFn> {
         fns.iter().filter(move |f| f.ast.name == fns[index].ast.name)
     }
@@ -41,7 +41,7 @@ pub(crate) struct Kernel {
     pub(crate) axes: Vec<Axis>,
     pub(crate) requires: Vec<Requirement>,
     pub(crate) body: Vec<Stmt>,
-    /// It has a mistake: expand to a stub.
+    /// It has a mistake, so it expands to a stub.
     pub(crate) broken: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Requirement {
     pub(crate) right: Quantity,
 }
 
-/// A number made of the sizes of dims, which are indices into [`Kernel::dims`].
+/// A number computed from the sizes of dims, which are indices into [`Kernel::dims`].
 pub(crate) enum Quantity {
     Dim(usize),
     Number(u32),
@@ -96,7 +96,7 @@ pub(crate) struct Local {
     pub(crate) kind: LocalKind,
     pub(crate) used: bool,
     pub(crate) assigned: bool,
-    /// The local of the same name outside of the loop, if a `let` in a loop's body computes its value from that one.
+    /// The local of the same name outside of the loop, if a `let` in a loop's body computes its value from it.
     pub(crate) hides: Option<LocalId>,
 }
 
@@ -115,11 +115,11 @@ pub(crate) struct Axis {
     pub(crate) dim: usize,
     /// `None`: one program per element.
     pub(crate) size: Option<Extent>,
-    /// The second of a pair: the tiles up to the coordinate before.
+    /// The second of a pair, which counts tiles up to the coordinate before.
     pub(crate) up_to: bool,
 }
 
-/// A number of elements that is known whenever a config is.
+/// A number of elements that is known as soon as the config is.
 #[derive(Clone)]
 pub(crate) enum Extent {
     Number(u32),
@@ -142,7 +142,7 @@ pub(crate) enum Stmt {
         value: Expr,
         token: Span,
     },
-    /// Several names for what a function gives; `binds` if they are new ones.
+    /// Several names for the results of a function. `binds` is set if they are new.
     Many {
         locals: Vec<LocalId>,
         binds: bool,
@@ -154,7 +154,7 @@ pub(crate) enum Stmt {
         value: Expr,
         token: Span,
         place: SourceRange,
-        /// Which axis of the value each axis of the place is, as names say it: found by the check where the ranks differ.
+        /// For each axis of the place, the axis of the value, as names give it. The check fills this in if the ranks differ.
         axes: OnceCell<Vec<Option<u8>>>,
     },
     Loop(Box<Loop>),
@@ -165,7 +165,7 @@ pub(crate) struct Loop {
     pub(crate) kind: LoopKind,
     pub(crate) index: LocalId,
     pub(crate) range: Range,
-    /// Outer names that the body assigns, in order of their first assignment.
+    /// Outer names that the body assigns, in the order of their first assignment.
     pub(crate) carried: Vec<LocalId>,
     pub(crate) body: Vec<Stmt>,
     pub(crate) place: SourceRange,
@@ -260,9 +260,9 @@ pub(crate) enum ExprKind {
         mode: ast::Mode,
         of: Callee,
         args: Vec<Expr>,
-        /// Of [`Mode::Forward`], one for each argument.
+        /// The tangents of [`Mode::Forward`], one for each argument.
         tangents: Vec<Expr>,
     },
-    /// Reported.
+    /// A mistake that was reported.
     Bad,
 }

@@ -1,4 +1,4 @@
-//! Kernels and tile fns under `cfg`s: those that Rust takes are built, checked and registered.
+//! Kernels and tile fns under `cfg`s: the ones that Rust keeps are built, checked and registered.
 #![forbid(unsafe_code)]
 #![deny(warnings)]
 

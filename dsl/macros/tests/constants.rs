@@ -1,4 +1,4 @@
-//! Numbers, tables and extents that Rust consts are: each is the one that was named.
+//! Numbers, tables and extents that come from Rust consts: each is the const that was named.
 #![forbid(unsafe_code)]
 
 use atlas_dsl::op::Op;

@@ -1,4 +1,4 @@
-//! Kernels that a user's macro writes, and kernels of crates that have Atlas through another one.
+//! Kernels written by a user's macro, and kernels in crates that have Atlas through another crate.
 #![forbid(unsafe_code)]
 #![deny(deprecated)]
 

@@ -1,4 +1,4 @@
-//! Kernels that are right: each builds for a specialization and a config, and has the expected operations.
+//! Correct kernels: each builds for a specialization and a config, and has the expected operations.
 #![forbid(unsafe_code)]
 
 use atlas_dsl::op::{BinaryOp, LoopKind, Op, ReduceOp, Slice};
@@ -363,7 +363,7 @@ fn a_span_is_an_offset_and_a_length() {
     assert_eq!(count(&k, |op| matches!(op, Op::Binary(BinaryOp::Max, ..))), 1);
 }
 
-/// A record, a bundle or a caller may have any number for a knob.
+/// A record, a bundle or a caller may give any number for a knob.
 #[test]
 fn a_tile_size_beyond_all_bounds_is_refused() {
     for def in registry() {

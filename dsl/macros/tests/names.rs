@@ -1,4 +1,5 @@
-//! Names of a caller's that are also names of emitted Rust, of primitives, or of one another: each kernel is the one written.
+//! Names in a caller's code that collide with names in emitted Rust, with primitives, or with each other: each kernel is still
+//! the one that was written.
 #![forbid(unsafe_code)]
 #![deny(warnings)]
 
@@ -7,7 +8,7 @@ use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, Kernel, KernelDef, Specialization, registry};
 use atlas_macros::{atlas_kernel, fuse};
 
-/// Items of a caller's that hide what Rust has by these names.
+/// Items of a caller that hide items of Rust with the same names.
 #[allow(non_camel_case_types, non_upper_case_globals, dead_code, reason = "they are here to be met by mistake")]
 mod hiding {
     use atlas_macros::atlas_kernel;
@@ -42,7 +43,7 @@ mod hiding {
 const BN_: f32 = 3.0;
 const STEP: f32 = 7.0;
 
-/// Kernels of the names that variables and functions of emitted Rust once had.
+/// Kernels with the names that variables and functions in emitted Rust once had.
 mod emitted {
     use atlas_macros::atlas_kernel;
 

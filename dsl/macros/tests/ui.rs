@@ -1,4 +1,4 @@
-//! Kernels that are wrong: each mistake is reported as Rust compiles, at the user's token.
+//! Wrong kernels: each mistake is reported at the user's token while Rust compiles.
 
 #[test]
 fn mistakes_are_reported_at_the_users_token() {

@@ -87,7 +87,7 @@ impl Builder {
         }
     }
 
-    /// Conversion to another element type; no operation if it has that type already.
+    /// Conversion to another element type. Appends nothing if the operand has that type already.
     pub fn cast(&mut self, loc: Loc, dtype: DType, x: impl Into<Operand>) -> Operand {
         match x.into() {
             Operand::Value(v) if self.kernel.ty(v).dtype == dtype => Operand::Value(v),

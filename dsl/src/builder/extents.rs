@@ -1,11 +1,12 @@
-//! Extents of tiles that a config, dims and Rust consts decide.
+//! Extents of tiles that depend on a config, on dims and on Rust consts.
 
 use super::Builder;
 use crate::ir::Loc;
 use crate::op::BinaryOp;
 
 impl Builder {
-    /// An arithmetic operation in an extent, which is written `text`. A quotient has to be whole, as that of other numbers.
+    /// An arithmetic operation in an extent, which is written `text`. A quotient has to be whole, like that of any two whole
+    /// numbers in a kernel.
     pub fn extent_of(&mut self, loc: Loc, text: &str, op: BinaryOp, a: i64, b: i64) -> i64 {
         let whole = match op {
             BinaryOp::Add => a.checked_add(b),

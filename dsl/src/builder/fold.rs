@@ -34,7 +34,7 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
 
 /// The value of an arithmetic operation of two whole numbers, or why it has none.
 ///
-/// `5 / 2` would be 2 for a reader of Rust and 2.5 for one of mathematics, so it is refused.
+/// `5 / 2` is 2 in Rust and 2.5 in mathematics, so it is refused.
 pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
     let value = match op {
         BinaryOp::Add => x.checked_add(y),

@@ -16,8 +16,8 @@ impl Builder {
         }
     }
 
-    /// A loop. `tile` is the size of the tiles that the index counts, if it counts tiles.
-    /// `body` gets the index and the carried operands and returns the next ones.
+    /// A loop. `tile` is the size of the tiles that the index counts, if it counts tiles. `body` gets the index and the carried
+    /// operands, and returns the operands for the next iteration.
     #[allow(clippy::too_many_arguments, reason = "one argument per part of the loop syntax")]
     pub fn for_loop(
         &mut self,

@@ -1,4 +1,4 @@
-//! Appends operations to a kernel, inferring types; what `atlas_kernel!` expands to.
+//! Appends operations to a kernel and infers their types. `atlas_kernel!` expands to calls of it.
 //!
 //! Mistakes do not stop the builder: a wrong operation records a diagnostic and gives a poison
 //! operand that silences what follows from it. [`Builder::finish`] returns all of them.
@@ -9,7 +9,7 @@
 //! | `elementwise` | operations of one element each |
 //! | `loops` | loops and what they carry |
 //! | `fold` | operations of constants |
-//! | `extents` | extents that a config and consts decide |
+//! | `extents` | extents that depend on a config and on consts |
 //! | `derivative` | derivatives of functions of tiles, in reverse and forward mode |
 //!
 //! The signature, memory, shapes, reductions and products are here.
@@ -39,14 +39,14 @@ use std::collections::BTreeMap;
 /// What a table is: its name in the source, its extents and the bits of its elements.
 type TableKey = (String, Vec<u32>, Vec<u32>);
 
-/// Builds a [`Kernel`]. Every appending method takes the place of the user's token first.
+/// Builds a [`Kernel`]. The first argument of every appending method is the location of the user's token.
 pub struct Builder {
     kernel: Kernel,
-    /// Innermost open block last.
+    /// The open blocks, innermost last.
     open: Vec<Block>,
     /// Scalars that are tile coordinates, and the size of their tiles.
     tile_coords: BTreeMap<Value, u32>,
-    /// By name, extents and elements: consts of one name in two modules are two tables.
+    /// Tables by name, extents and elements. Two consts of one name in two modules are two tables.
     tables: BTreeMap<TableKey, Table>,
     types: Vec<DType>,
     config: Config,
@@ -199,7 +199,7 @@ impl Builder {
         v.into()
     }
 
-    /// The last grid axis, behind tiles of the same: one coordinate per tile up to the coordinate before.
+    /// The last grid axis, after one of the same tiles: one coordinate per tile up to the coordinate before.
     pub fn grid_up_to(&mut self, dim: Dim, size: u32) -> Operand {
         let v = self.kernel.push_grid_axis(GridExtent::UpTo { dim, size });
         self.tile_coords.insert(v, size);
@@ -243,7 +243,7 @@ impl Builder {
         self.splat(loc, 0.0, dtype, shape)
     }
 
-    /// A tile whose every element is `value`, which is infinite only if it is given so.
+    /// A tile whose every element is `value`. An infinity must be given as such.
     pub fn splat(&mut self, loc: Loc, value: f64, dtype: DType, shape: &[u32]) -> Operand {
         if let Some(why) = dtype.overflow(value) {
             self.error(117, loc, format!("the number {} meets {dtype}, but {why}", number(value)));
@@ -265,7 +265,8 @@ impl Builder {
         }
     }
 
-    /// Adds or drops axes of extent 1: says of each axis of the result which axis of the tile it is, if it is no new one.
+    /// Adds or drops axes of extent 1. For each axis of the result, `kept` names the axis of the tile that it is, unless it is
+    /// new.
     pub fn reshape(&mut self, loc: Loc, x: Operand, axes: &[Option<u8>]) -> Operand {
         match x {
             Operand::Value(value) => self.push(loc, Op::Reshape { value, axes: axes.to_vec() }),
@@ -273,7 +274,7 @@ impl Builder {
         }
     }
 
-    /// Transpose of a tile of rank 2; a tile of rank 1 is a row, and becomes a column.
+    /// Transpose of a tile of rank 2. A tile of rank 1 is a row and becomes a column.
     pub fn transpose(&mut self, loc: Loc, x: Operand) -> Operand {
         if let Operand::Value(v) = x
             && self.kernel.ty(v).rank() == 1
@@ -319,15 +320,15 @@ impl Builder {
         }
     }
 
-    /// Stores a tile of the slices' extents, but for axes of extent 1 if the ranks differ: which of them come or go is then
-    /// read off the extents. A literal fills.
+    /// Stores a tile of the slices' extents. If the ranks differ, axes of extent 1 are added or dropped as the extents suggest.
+    /// A literal fills the slices.
     pub fn store(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand) {
         self.store_as(loc, param, index, value, |shape, target| {
             reshape_axes(shape, target).filter(|_| shape.len() != target.len())
         });
     }
 
-    /// The same for a tile of which it is known which axis each axis of the place is, whatever their extents.
+    /// The same for a tile whose axes are known to be certain axes of the place, whatever their extents.
     pub fn store_axes(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand, axes: &[Option<u8>]) {
         self.store_as(loc, param, index, value, |_, _| Some(axes.to_vec()));
     }

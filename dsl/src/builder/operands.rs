@@ -11,11 +11,11 @@ use crate::types::{DType, broadcast_shapes};
 pub enum Operand {
     /// A tile or scalar.
     Value(Value),
-    /// A number, which takes the element type of what it meets.
+    /// A number, which takes the element type of the other operand.
     Literal(f64),
-    /// A whole number, written or counted as one: arithmetic of two of them is that of integers.
+    /// A whole number, written or counted as one. Arithmetic of two of them is that of integers.
     Whole(i64),
-    /// The result of a mistake already reported.
+    /// The result of a mistake that was already reported.
     Poison,
 }
 
@@ -62,7 +62,7 @@ impl From<usize> for Operand {
 }
 
 impl Operand {
-    /// The number that this is, if it is one.
+    /// Its number, if it is one.
     pub fn number(self) -> Option<f64> {
         match self {
             Operand::Literal(x) => Some(x),
@@ -124,7 +124,7 @@ impl Builder {
         }
     }
 
-    /// Two operands as values of one shape: literals become scalars of the other's type, then both broadcast.
+    /// Two operands as values of one shape: a literal becomes a scalar of the other operand's type, then both broadcast.
     pub(super) fn unify(&mut self, loc: Loc, a: Operand, b: Operand) -> Option<(Value, Value)> {
         let (a, b) = match (a, b) {
             (Operand::Value(a), Operand::Value(b)) => (a, b),

@@ -1,4 +1,4 @@
-//! The kernels of a fusion's parts, each built for the dims and knobs that it has in the fused kernel.
+//! Builds the kernels of a fusion's parts, each for the dims and knobs that it has in the fused kernel.
 
 use super::cover::wanted_size;
 use super::graft::{Graft, Grafted};
@@ -13,12 +13,12 @@ use crate::specialization::{DimFact, Specialization};
 use std::rc::Rc;
 
 impl Graft<'_> {
-    /// A part's own dim in the fused kernel.
+    /// The dim of the fused kernel that a part's own dim becomes.
     pub(super) fn dim(&self, part: usize, dim: Dim) -> Dim {
         Dim::from_u32(self.links().parts[part].dims[dim.as_u32() as usize] as u32)
     }
 
-    /// The part's config: its own knobs, as far as the fused kernel's say them.
+    /// The part's config: the values of its own knobs, as far as the fused kernel's knobs give them.
     pub(super) fn own_config(&self, part: usize) -> Config {
         let mut config = Config { schedule: self.config.schedule, ..Config::default() };
         for (knob, used) in self.links().parts[part].def.tune.iter().zip(&self.plan.knobs[part]) {
@@ -57,7 +57,7 @@ impl Graft<'_> {
         Ok(kernel)
     }
 
-    /// The config of a maker: its own knobs, and its grid as the load wants it.
+    /// The config of a maker: its own knobs, and its grid with the tiles that the load wants.
     pub(super) fn covered_config(
         &mut self,
         part: usize,

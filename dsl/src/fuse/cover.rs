@@ -1,12 +1,13 @@
-//! Which tile of its maker a load wants: what each coordinate of the maker's grid has to be.
+//! Which tile of its maker a load wants, that is, the value of each coordinate of the maker's grid. The *maker* is the kernel
+//! that stores the tensor, and the *reader* the one that loads it.
 //!
-//! The maker stores one tile in each program, whose slices name each coordinate of its grid once as an element or a tile
-//! (rule 213). A load that wants tiles of the same size, or elements where the maker stores elements, says what the
-//! coordinates are. A load by a computed start (`span`) moves the maker's tiles: its coordinate, which may then only pick
-//! tiles, stands for the start.
+//! The maker stores one tile in each program. The slices of that store name each grid coordinate once, as an element or a tile
+//! (rule 213). If a load wants tiles of the same size, or elements where the maker stores elements, then its own indices give
+//! the coordinates. A load from a computed start (`span`) shifts the maker's tiles: the start takes the place of the maker's
+//! coordinate, which may then only be used to pick tiles.
 //!
-//! What is read outside of the tensor is 0 there, and what a maker computes for a place outside may be something else. Tiles
-//! carry their edges with them; an element does not, so it must be one that lies inside wherever it is read.
+//! A read outside of the tensor gives 0, but the maker may compute something else there. Tiles carry their edges with them. An
+//! element does not, so an element must lie inside the tensor wherever it is read.
 
 use crate::entity::{Dim, Value};
 use crate::ir::{DimSize, Kernel, ValueDef};
@@ -21,12 +22,12 @@ pub(super) enum MakerCoordinate {
     Index(Value),
     /// The first element of a tile.
     Start(Value),
-    /// Zero: the one tile there is.
+    /// Zero: there is only one tile.
     First,
 }
 
 impl MakerCoordinate {
-    /// The value that says it.
+    /// The value that gives the coordinate.
     pub(super) fn value(&self) -> Option<Value> {
         match *self {
             MakerCoordinate::Index(v) | MakerCoordinate::Start(v) => Some(v),
@@ -35,13 +36,13 @@ impl MakerCoordinate {
     }
 }
 
-/// Why a load is not covered: how the tensor is read and how it is made.
+/// Why a load is not covered: it reads the tensor in another way than the maker stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Uncovered {
     pub(super) axis: usize,
     pub(super) read: String,
     pub(super) made: String,
-    /// Because what it reads outside of the tensor would not be as it was.
+    /// Because a read outside of the tensor would give another value than before.
     pub(super) outside: bool,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Uncovered {
     }
 }
 
-/// The number of elements of a slice, for which the maker's grid would have to have tiles; `None` for one element.
+/// The number of elements of a slice. The maker's grid must have tiles of that size. `None` for one element.
 pub(super) fn wanted_size(slice: Slice, dim: DimSize) -> Option<u32> {
     match (slice, dim) {
         (Slice::At(_), _) => None,
@@ -64,7 +65,7 @@ pub(super) fn wanted_size(slice: Slice, dim: DimSize) -> Option<u32> {
     }
 }
 
-/// True if a slice is all of a dim from its first element, so that who stores the dim whole stores it.
+/// True if a slice is a whole dim from its first element, so that a kernel that stores the dim whole stores it.
 pub(super) fn is_all(reader: &Kernel, slice: Slice, reach: Reach, size: DimSize) -> bool {
     let whole = |n: u32| size == DimSize::Const(n.into());
     match slice {
@@ -77,8 +78,8 @@ pub(super) fn is_all(reader: &Kernel, slice: Slice, reach: Reach, size: DimSize)
     }
 }
 
-/// What the coordinates of a maker are if it stores `stored` and `loaded` is read in `reader`. `dims` are those of the
-/// tensor in `reader`.
+/// The coordinates of a maker that stores `stored`, where `loaded` is read in `reader`. `dims` are those of the tensor in
+/// `reader`.
 pub(super) fn cover(
     maker: &Kernel,
     stored: &[Slice],
@@ -127,7 +128,7 @@ pub(super) fn cover(
     Ok(places)
 }
 
-/// True if a coordinate is only ever the number of a tile.
+/// True if a coordinate is only used as the number of a tile.
 fn picks_tiles_alone(kernel: &Kernel, coord: Value) -> bool {
     kernel.insts.values().all(|op| {
         let mut all = 0;

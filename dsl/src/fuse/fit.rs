@@ -1,4 +1,4 @@
-//! A maker's kernel made to store the tiles that its reader wants, where it can be.
+//! Rewrites a maker's kernel to store the tiles that its reader wants, where that is possible.
 
 use super::cover::{is_all, wanted_size};
 use super::links::Links;
@@ -15,22 +15,22 @@ use crate::reach::Reach;
 use crate::rewrite::compact;
 use std::rc::Rc;
 
-/// Elements of a tile that is worth a remark where a kernel does not fit.
+/// Elements of a tile that is worth mentioning when a kernel does not fit a machine.
 pub(super) const LARGE_TILE: u64 = 1 << 14;
 
-/// How an axis of what a maker stores is made anew.
+/// How an axis of the stored tensor is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// Stored whole, and wanted in tiles; something may be made of the whole axis beside them.
+    /// Stored whole, but wanted in tiles. `beside` is true if values of the whole axis may be computed beside the tiles.
     Narrow { size: u32, beside: bool },
-    /// Stored element by element, and wanted in tiles.
+    /// Stored element by element, but wanted in tiles.
     Widen { size: u32 },
 }
 
-/// How each axis of what a maker stores is to be made anew. `in_loop` says of a slice that a loop of the reader goes over it.
+/// How each axis of the stored tensor has to be rewritten. `in_loop` is true for a slice that a loop of the reader moves.
 ///
-/// What is wanted decides, and not an extent: of one element that may lie outside, a tile of one element has the edge; and an
-/// element of an axis that has one is picked as of any other.
+/// The wanted slice decides, not an extent. A tile of one element that may lie outside has an edge. An element of an axis of
+/// extent 1 is picked like any other.
 pub(super) fn fits(
     maker: &Kernel,
     param: usize,
@@ -54,11 +54,10 @@ pub(super) fn fits(
     Ok(wanted.iter().enumerate().map(of).collect())
 }
 
-/// A maker as far as it was made to fit, and the axes that it could not be made to fit along, with the reasons.
+/// A maker, rewritten as far as possible, and the axes along which that failed, with the reasons.
 pub(super) type Fitted = (Rc<Kernel>, Vec<(usize, String)>);
 
-/// A maker that stores tiles as they are wanted where it stored the whole of an axis, or one element of it; else why it
-/// cannot, of each axis.
+/// A maker that stores the wanted tiles where it stored a whole axis or one element of it. Otherwise the reasons, by axis.
 pub(super) fn fitted(kernel: Rc<Kernel>, param: usize, fits: &[Option<Fit>]) -> Result<Fitted, String> {
     let (mut kernel, mut unfit) = (kernel, Vec::new());
     // Of two axes that are widened the last one goes first: each gets in front of those that are tiles already.
@@ -78,12 +77,12 @@ pub(super) fn fitted(kernel: Rc<Kernel>, param: usize, fits: &[Option<Fit>]) -> 
     Ok((kernel, unfit))
 }
 
-/// Elements of the largest tile of a kernel.
+/// The number of elements of the largest tile of a kernel.
 fn largest_tile(kernel: &Kernel) -> u64 {
     kernel.values.values().map(|v| v.ty.elements()).max().unwrap_or(0)
 }
 
-/// What to say of a maker's tile where the fused kernel fits no machine, and its elements.
+/// What to say of a maker's tile if the fused kernel fits no machine, and its elements.
 pub(super) fn remark(links: &Links, reader: usize, (part, param): (usize, usize), kernel: &Kernel) -> (u64, String) {
     let (maker, reader) = (&links.parts[part], &links.parts[reader].label);
     let (name, elements) = (maker.def.params[param].name(), largest_tile(kernel));
@@ -94,7 +93,8 @@ pub(super) fn remark(links: &Links, reader: usize, (part, param): (usize, usize)
     (elements, text)
 }
 
-/// Why a maker's tile is not made as large as it is wanted: knobs beyond what the maker has, for more than a program holds.
+/// Why a maker's tile is not made as large as wanted: it would need larger knobs than the maker has, and more than a program
+/// holds.
 pub(super) fn too_large(def: &KernelDef, config: &Config, kernel: &Kernel) -> Option<String> {
     let beyond = def.tune.iter().any(|knob| {
         let largest = knob.values.iter().filter_map(|&v| number(v)).max();

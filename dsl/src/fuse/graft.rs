@@ -1,9 +1,10 @@
 //! The operations of all parts of a fusion in one kernel.
 //!
-//! The last part is written out as it stands. Where it loads what another part makes, that part's operations are written
-//! instead, up to its store, with the coordinates of its grid replaced by what the cover says; that part's loads likewise.
-//! They stand in the innermost loop that says where the tile is, so a tile that no loop moves is made once, before the loops;
-//! and a tile that was made in this block, or in one around it, is not made again, nor is what two tiles have in common.
+//! The last part is copied as it is. Where it loads a tensor that another part makes, that part's operations are written
+//! instead of the load, up to its store, with its grid coordinates replaced by those of the cover. The loads of that part are
+//! treated in the same way. The operations are placed in the innermost loop on which the tile's position depends, so a tile
+//! that no loop moves is made once, before the loops. A tile that was made in this block, or in one around it, is not made
+//! again. Neither are operations that two tiles have in common.
 
 use super::cover::{MakerCoordinate, cover};
 use super::fit::{LARGE_TILE, fits, remark, too_large};
@@ -31,7 +32,7 @@ use std::rc::Rc;
 
 pub(super) type Grafted<T> = Result<T, Diagnostics>;
 
-/// The fused kernel, and the tensors that it does not have.
+/// The fused kernel, and the tensors that it eliminated.
 pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Grafted<(Kernel, Vec<Removed>)> {
     let kernel = Builder::new(&plan.head, spec, config).finish()?;
     let body = kernel.body;
@@ -55,19 +56,19 @@ pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Graf
     Ok((kernel, graft.removed))
 }
 
-/// A part as it is written for one tile, and what its names are in the fused kernel.
+/// A part as it is written for one tile, and what its names mean in the fused kernel.
 struct Written {
     part: usize,
     kernel: Rc<Kernel>,
     values: SecondaryMap<Value, PackedOption<Value>>,
     places: Vec<(Value, MakerCoordinate)>,
-    /// Coordinates by which tiles are read that may lie outside the tensor.
+    /// Coordinates of tile reads that may lie outside the tensor.
     astray: Vec<Value>,
-    /// Coordinates of the axes that it is lifted over.
+    /// Coordinates of the axes over which it is lifted.
     lift: Vec<Value>,
 }
 
-/// A tile that was made: of whom, where, and the value.
+/// A tile that was made: its maker, its position and the value.
 struct Made {
     part: usize,
     param: usize,
@@ -81,16 +82,16 @@ pub(super) struct Graft<'p> {
     pub(super) spec: &'p Specialization,
     pub(super) config: &'p Config,
     pub(super) kernel: Kernel,
-    /// Blocks that are being written, innermost last.
+    /// The blocks that are being written, innermost last.
     open: Vec<Block>,
-    /// How many loops a value stands in.
+    /// The number of loops around a value.
     depth: SecondaryMap<Value, u32>,
     made: Vec<Made>,
-    /// Of a tile that was rounded for a tensor that is no more, what was rounded.
+    /// For a tile that was rounded to the type of an eliminated tensor: the value before rounding.
     unrounded: SecondaryMap<Value, PackedOption<Value>>,
     pub(super) built: Vec<(usize, Config, Rc<Kernel>)>,
     shared: Shared,
-    /// Elements of the tile that the kernel's remark is of.
+    /// The number of elements of the tile that the kernel's remark mentions.
     largest: u64,
     removed: Vec<Removed>,
 }
@@ -125,7 +126,7 @@ impl<'p> Graft<'p> {
         Ok(())
     }
 
-    /// Writes a block's operations; with `until`, up to that store, whose value it gives.
+    /// Writes a block's operations. With `until`, stops at that store and returns the value that it stores.
     fn block(&mut self, written: &mut Written, block: Block, until: Option<Inst>) -> Grafted<Option<Value>> {
         let kernel = written.kernel.clone();
         for &inst in &kernel.blocks[block].insts {
@@ -183,7 +184,7 @@ impl<'p> Graft<'p> {
         Ok(None)
     }
 
-    /// A loop of a part, unless the same one stands where its results may be read.
+    /// Writes a loop of a part, unless an equal one exists where its results may be read.
     fn loop_(&mut self, written: &mut Written, inst: Inst, loc: Loc) -> Grafted<Vec<Value>> {
         let kernel = written.kernel.clone();
         let Op::Loop { kind, lo, hi, inits, body } = &kernel.insts[inst] else { return Ok(Vec::new()) };
@@ -227,7 +228,8 @@ impl<'p> Graft<'p> {
         Ok(results)
     }
 
-    /// An operation of a part: the last one's stand where they stood, a maker's once where its results may be read.
+    /// Writes an operation of a part. Those of the last part keep their places. Those of a maker are written once where their
+    /// results may be read.
     fn put(&mut self, written: &Written, inst: Inst, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
         let is_last = written.part + 1 == self.links().parts.len();
         if is_last || matches!(op, Op::Yield(_)) {
@@ -248,7 +250,7 @@ impl<'p> Graft<'p> {
         Ok(results)
     }
 
-    /// What a maker reads must be as it was before the last part wrote it.
+    /// Checks that a maker's inputs are unchanged, because the last part may have written to them.
     fn reads_what_was(&self, part: usize, param: Param, loc: Loc) -> Grafted<()> {
         let is_store = |op: &Op| matches!(op, Op::Store { param: p, .. } if *p == param);
         let name = &self.kernel.params[param].name;
@@ -306,7 +308,7 @@ impl<'p> Graft<'p> {
         })
     }
 
-    /// A table by its elements: parts that name different ones alike keep both.
+    /// A table by its elements. If parts give different tables the same name, both are kept.
     fn table(&mut self, kernel: &Kernel, table: Table, part: usize) -> Table {
         let data = kernel.tables[table].clone();
         let bits = |t: &TableData| t.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
@@ -319,7 +321,7 @@ impl<'p> Graft<'p> {
         self.kernel.tables.push(TableData { name, ..data })
     }
 
-    /// A value in the fused kernel. A coordinate that is always 0 is made where it is used.
+    /// A value in the fused kernel. A coordinate that is always 0 is created where it is used.
     fn value(&mut self, written: &mut Written, v: Value) -> Grafted<Value> {
         if let Some(known) = written.values[v].expand() {
             return Ok(known);
@@ -335,7 +337,7 @@ impl<'p> Graft<'p> {
         }
     }
 
-    /// A tensor's slices in the fused kernel, behind the axes that it is lifted over.
+    /// A tensor's slices in the fused kernel, after the axes over which it is lifted.
     fn slices(&mut self, written: &mut Written, param: Param, slices: &[Slice]) -> Grafted<Vec<Slice>> {
         let part = &self.links().parts[written.part];
         let lifted = part.is_lifted(param.as_u32() as usize);
@@ -362,7 +364,7 @@ impl<'p> Graft<'p> {
         Ok(out)
     }
 
-    /// The tile of what another part makes that a load wants.
+    /// The tile of another part's tensor that a load wants.
     fn made(
         &mut self,
         reader: (usize, usize),
@@ -451,7 +453,8 @@ impl<'p> Graft<'p> {
         Ok(tile)
     }
 
-    /// A maker's tile as its reader's load has it: what the store would have made 0 is 0, and axes come and go.
+    /// A maker's tile as the reader's load sees it: elements that the store would have written as 0 are 0, and axes are added
+    /// or dropped.
     fn tile(&mut self, made: Value, edges: &Edges, axes: &[Option<u8>], loc: Loc) -> Grafted<Value> {
         let tile = self.as_read(made, edges, axes, loc)?;
         if let (true, Some(exact)) = (self.plan.fusion.keep_f32, self.exact(made)) {
@@ -472,7 +475,7 @@ impl<'p> Graft<'p> {
         }
     }
 
-    /// What a rounded tile was before.
+    /// The value of a rounded tile before rounding.
     fn exact(&self, tile: Value) -> Option<Value> {
         match self.kernel.def_op(tile) {
             Some((_, &Op::Cast(to, from))) if to.is_float() && self.kernel.ty(from).dtype == DType::F32 => Some(from),
@@ -517,7 +520,7 @@ impl<'p> Graft<'p> {
         self.removed.push(removed);
     }
 
-    /// Values, and all that they are computed from.
+    /// Values, and everything from which they are computed.
     fn behind(&self, mut left: Vec<Value>) -> BTreeSet<Value> {
         let mut all = BTreeSet::new();
         while let Some(v) = left.pop() {
@@ -528,7 +531,7 @@ impl<'p> Graft<'p> {
         all
     }
 
-    /// Places of the one file that all parts are from; of several files, none.
+    /// Source locations, if all parts are from one file; otherwise none.
     fn loc(&self, part: usize, kernel: &Kernel, inst: Inst) -> Loc {
         let parts = &self.links().parts;
         if parts[part].def.file == self.plan.fusion.file { kernel.locs[inst] } else { Loc::default() }

@@ -1,9 +1,10 @@
-//! What the parts of a fusion mean to each other: who makes which tensor, and which dims and element types are one.
+//! How the parts of a fusion are linked: which part makes which tensor, and which dims and element types are the same.
 //!
-//! A part reads what the part before it makes as its first tensor, unless names say otherwise: an input whose name, after
-//! renaming, is that of a tensor made before is that tensor, if either was renamed. Parameters of one name that no part makes
-//! are one parameter. Dims meet where tensors do, and nowhere else: the `N` of two kernels is one only if they share a
-//! tensor that has it. A kernel of rows takes its rows from a tensor of higher rank, too: it is *lifted* over the axes before.
+//! A part reads the output of the part before it as its first tensor, unless names say otherwise. An input is an earlier part's
+//! tensor if both have the same name after renaming and one of them was renamed. Parameters of the same name that no part makes
+//! are one parameter. Dims are only identified through tensors: the `N` of two kernels is the same dim only if they share a
+//! tensor that has it. A kernel of rows can also take its rows from a tensor of higher rank. It is then *lifted* over the
+//! leading axes.
 
 use super::Fusion;
 use crate::def::{DTypeRef, KernelDef, ParamDef};
@@ -17,33 +18,33 @@ use crate::types::DType;
 pub(super) enum Meaning {
     /// A parameter of the fused kernel, by its name there.
     Outside(String),
-    /// What a parameter of another part, given by both numbers, holds.
+    /// The tensor that a parameter of another part holds; both are given by number.
     Made { part: usize, param: usize },
-    /// Written for another part.
+    /// A tensor that is written for another part.
     Passed,
 }
 
-/// A part and what it means.
+/// A part and the meaning of its names.
 pub(super) struct Linked {
     pub(super) def: &'static KernelDef,
-    /// Its kernel's name, and its number if an earlier part is of the same kernel.
+    /// The name of its kernel, with a number if an earlier part has the same kernel.
     pub(super) label: String,
     pub(super) params: Vec<Meaning>,
     /// The classes of its dims and of its type parameters.
     pub(super) dims: Vec<usize>,
     pub(super) types: Vec<usize>,
-    /// Classes of the axes that are put before those of tensors that begin with the dim `over`.
+    /// Classes of the axes that are prepended to tensors that begin with the dim `over`.
     pub(super) lift: Vec<usize>,
     pub(super) over: Option<usize>,
 }
 
-/// A set of dims that are one.
+/// A set of dims that are the same.
 pub(super) struct DimClass {
     pub(super) name: String,
     pub(super) whole: bool,
 }
 
-/// A set of type parameters that are one.
+/// A set of type parameters that are the same.
 pub(super) struct TypeClass {
     pub(super) name: String,
     pub(super) fixed: Option<DType>,
@@ -115,7 +116,7 @@ pub(super) fn link(fusion: &Fusion) -> Result<Links, Diagnostics> {
     unify(fusion, parts, dim_count, type_count)
 }
 
-/// Says of each parameter what it is.
+/// Decides what each parameter is.
 fn name_params(fusion: &Fusion, parts: &mut [Linked]) -> Result<(), Diagnostics> {
     let last = parts.len() - 1;
     // What was made and waits for a reader: part, parameter, name, whether it was renamed, whether it was read.
@@ -172,7 +173,7 @@ fn name_params(fusion: &Fusion, parts: &mut [Linked]) -> Result<(), Diagnostics>
     }
 }
 
-/// Who reads what whom makes: reader, its parameter, maker, its parameter.
+/// Pairs of a read and a write: reader, its parameter, maker, its parameter.
 fn edges(parts: &[Linked]) -> Vec<[usize; 4]> {
     let of = |(at, part): (usize, &Linked)| {
         let made = part.params.iter().enumerate().filter_map(move |(i, m)| match *m {
@@ -202,7 +203,7 @@ fn lift(parts: &mut [Linked]) -> Result<(), Diagnostics> {
     Err(refuse("the ranks of the tensors between the kernels cannot be brought together"))
 }
 
-/// Lifts a part so that a tensor has the rank wanted.
+/// Lifts a part so that a tensor has the wanted rank.
 fn lift_part(part: &mut Linked, param: usize, wanted: &[usize]) -> Result<(), Diagnostics> {
     let ParamDef::Tensor { name, dims, .. } = &part.def.params[param] else { return Ok(()) };
     let Some(&over) = dims.first() else { return Ok(()) };
@@ -246,14 +247,14 @@ impl Sets {
         x
     }
 
-    /// The smaller one speaks for both.
+    /// The smaller number represents both.
     fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.of(a), self.of(b));
         self.0[a.max(b)] = a.min(b);
     }
 }
 
-/// The element types that the fusion says, as in `first(T = f32)`.
+/// The element types that the fusion states, as in `first(T = f32)`.
 fn told_types(fusion: &Fusion, parts: &[Linked]) -> Result<Vec<(usize, DType)>, Diagnostics> {
     let mut told = Vec::new();
     for (part, names) in parts.iter().zip(fusion.parts.iter().map(|p| p.names)) {
@@ -267,7 +268,7 @@ fn told_types(fusion: &Fusion, parts: &[Linked]) -> Result<Vec<(usize, DType)>, 
     Ok(told)
 }
 
-/// Brings together the dims and the element types of tensors that are one.
+/// Merges the dims and the element types of tensors that are the same.
 fn unify(fusion: &Fusion, mut parts: Vec<Linked>, dim_count: usize, type_count: usize) -> Result<Links, Diagnostics> {
     let (mut dims, mut types) = (Sets((0..dim_count).collect()), Sets((0..type_count).collect()));
     let mut fixed: Vec<(usize, DType)> = told_types(fusion, &parts)?;
@@ -318,7 +319,7 @@ fn unify(fusion: &Fusion, mut parts: Vec<Linked>, dim_count: usize, type_count: 
     Ok(Links { parts, dims: dim_classes, types: type_classes })
 }
 
-/// Each dim and each type parameter is one of a parameter that is left, so that arguments say what it is.
+/// Checks that each dim and each type parameter belongs to a remaining parameter, so that arguments determine it.
 fn all_are_known(parts: &[Linked], dims: &Sets, types: &Sets, fixed: &[(usize, DType)]) -> Result<(), Diagnostics> {
     let outside = |part: &Linked| {
         let left = part.params.iter().enumerate().filter(|(_, m)| matches!(m, Meaning::Outside(_)));
@@ -350,7 +351,7 @@ fn all_are_known(parts: &[Linked], dims: &Sets, types: &Sets, fixed: &[(usize, D
     Ok(())
 }
 
-/// A name that is not taken: the plain one, or one that says whose it is.
+/// A name that is not taken: the plain one, or one with the name of its kernel.
 pub(super) fn free_name(name: &str, label: &str, taken: &[String]) -> String {
     let is_free = |n: &String| !taken.contains(n);
     let candidates = std::iter::once(name.to_owned()).chain(std::iter::once(format!("{label}_{name}")));
@@ -358,7 +359,7 @@ pub(super) fn free_name(name: &str, label: &str, taken: &[String]) -> String {
     candidates.chain(numbered).find(is_free).unwrap_or_default()
 }
 
-/// The sets of dims, by their first appearance in the parameters that are left.
+/// The sets of dims, ordered by first appearance in the remaining parameters.
 fn in_order(parts: &[Linked], sets: &Sets) -> Vec<usize> {
     let mut order = Vec::new();
     for part in parts {
@@ -410,7 +411,7 @@ fn type_classes(
     Ok(classes)
 }
 
-/// Why what a part makes stays a tensor.
+/// Why a tensor between two parts cannot be eliminated.
 pub(super) fn refusal(
     links: &Links,
     reader: usize,
@@ -425,7 +426,7 @@ pub(super) fn refusal(
     Diagnostic::new(code, loc, message).into()
 }
 
-/// True if a part stores to what is called so in the fused kernel, in a loop.
+/// True if a part stores, in a loop, to the parameter of that name in the fused kernel.
 pub(super) fn stores_in_loop(kernel: &Kernel, name: &str, part: &Linked) -> bool {
     kernel.insts.iter().any(|(inst, op)| match op {
         Op::Store { param, .. } => {

@@ -1,4 +1,4 @@
-//! What a kernel stores and loads: the one tile of an output, its edges, and tiles that are read.
+//! What a kernel stores and loads: the single tile of an output, the edges of that tile, and the tiles that are read.
 
 use crate::entity::{Block, Dim, Inst, Param, Value};
 use crate::ir::{GridExtent, Kernel, ParamKind};
@@ -13,7 +13,7 @@ pub(super) fn reaches(kernel: &Kernel, param: Param, slices: &[Slice]) -> Vec<Re
     slices.iter().zip(dims).map(|(&slice, &dim)| reach(kernel, slice, dim)).collect()
 }
 
-/// For each axis of a load the axis that it is of the tile that was stored; none where one element was. The load may have
+/// For each axis of a load, the matching axis of the stored tile. `None` where the store has one element. The load may have
 /// axes before those of the store.
 pub(super) fn axes_read(loaded: &[Slice], stored: &[Slice]) -> Vec<Option<u8>> {
     let before = loaded.len() - stored.len();
@@ -37,7 +37,7 @@ pub(super) fn axis_dim(kernel: &Kernel, param: Param, axis: usize) -> Option<Dim
     }
 }
 
-/// The one store to a parameter, its slices and its value; it stands outside loops.
+/// The only store to a parameter, its slices and its value. It is outside loops.
 pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice], Value), String> {
     if kernel.grid.iter().any(|axis| matches!(axis.extent, GridExtent::UpTo { .. })) {
         return Err("its maker's programs are pairs of tiles".to_owned());
@@ -64,20 +64,20 @@ pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice]
     }
 }
 
-/// Where a tile that a maker stores is not valid, and what its reader would find there.
+/// Where the tile that a maker stores is not valid, and what its reader would find there.
 ///
-/// What reads the tensor finds a number wherever the tensor is, and nothing valid outside. So the tile has the edges that
-/// the slices of the load have, and no others: a store writes 0 for what is not valid and yet inside, which is a number
-/// like any other to the reader.
+/// A reader of the tensor finds a number everywhere inside the tensor, and nothing valid outside. So the tile must have the
+/// edges of the load's slices, and no others. A store writes 0 for an element that is not valid but lies inside, and that 0 is
+/// a number like any other to the reader.
 pub(super) struct Edges {
-    /// Axes of the tile along which what is not valid was stored as 0, or along which one element is read that lies inside,
-    /// though the verifier, which takes no account of sizes, does not know it.
+    /// Axes of the tile where invalid elements were stored as 0, or where one element is read that lies inside although the
+    /// verifier, which does not use sizes, cannot know it.
     pub(super) filled: Vec<u8>,
 }
 
 impl Edges {
-    /// The edges of the value stored by `stored`, of which `loaded` is read; else why it does not have those of the load.
-    /// `is_counted` says of an axis of which one element is read that the verifier knows that it lies inside.
+    /// The edges of the value stored by `stored` if `loaded` is read from it. Otherwise the reason why they are not those of
+    /// the load. `is_counted` is true for an axis of which one element is read, if the verifier knows that it lies inside.
     pub(super) fn of(
         kernel: &Kernel,
         param: usize,
@@ -137,7 +137,7 @@ pub(super) fn coordinate(slice: &Slice) -> Option<Value> {
     }
 }
 
-/// What the operations of a block, and of the loops in it, read that stands outside of it.
+/// Values from outside of a block that its operations, or those of loops in it, read.
 pub(super) fn read_by(kernel: &Kernel, block: Block) -> BTreeSet<Value> {
     let (mut read, mut inside) = (BTreeSet::new(), BTreeSet::new());
     let mut left = vec![block];

@@ -1,9 +1,10 @@
-//! Fusion: kernels that follow each other, made one kernel in which the tensors between them are tiles.
+//! Fusion: makes one kernel of several that run one after the other. The tensors between them become tiles.
 //!
 //! # What it does
-//! The last kernel stands as it is, its grid with it. Where it loads a tile of a tensor that a kernel before it makes, that
-//! kernel's own operations stand instead, for just that tile; and so on backwards. So a tensor disappears where each tile
-//! that is read of it is one tile of its maker, and the maker can be told to make that one: the *cover* (`cover`).
+//! The last kernel keeps its operations and its grid. Where it loads a tile of a tensor that an earlier kernel makes, the
+//! operations of that kernel replace the load, for just that tile. The same is done for the loads of that kernel, and so on
+//! backwards. A tensor can be eliminated if each tile that is read of it is one tile of its maker, and the maker can be told to
+//! make that one. The *cover* says which one (`cover`).
 //!
 //! ```text
 //! maker    for n in tiles(N, B): store(t[n, ..], f(load(x[n, ..])))
@@ -12,32 +13,32 @@
 //! ```
 //!
 //! # Promise
-//! The fused kernel computes, element by element, what the kernels one after the other compute: the same operations on the
-//! same tiles in the same order. The rounding of a tensor that disappeared is kept, unless `keep_f32` says otherwise.
+//! The fused kernel computes, element by element, what the kernels compute one after the other: the same operations on the same
+//! tiles in the same order. The rounding to the type of an eliminated tensor is kept, unless `keep_f32` says otherwise.
 //!
 //! # Why that holds
-//! - A load gives what the maker stored: of one store, in one program, which the cover names, or zeros past the edge. The
-//!   tile in the program differs from what was in memory where it is not valid alone. Rule 227 has it that what a store
-//!   writes is valid but for what its slices leave out, which are the slices that make the load's result not valid, and for
-//!   what the sizes of dims alone decide: there the store writes 0, a number to the reader, and `or` puts it into the tile.
-//!   A maker whose tile has no edge where the tensor has one is refused (232), and so is one whose tile has, along one axis,
-//!   the edge of the tensor and zeros that were stored.
-//! - Kernels without effects but their stores may be computed as often as one likes, and anywhere: the maker's tile is made
-//!   as far outside loops as what picks it allows, and once for each place that it is needed in; what two tiles of one maker
+//! - A load gives what one store of the maker wrote, in the program that the cover names, or zeros past the edge. The tile in
+//!   the program differs from memory only where it is not valid. By rule 227, everything that a store writes is valid, with two
+//!   exceptions. The first is what its slices leave out, and those slices make the load's result invalid too. The second is
+//!   what the sizes of dims alone decide. There the store writes 0, which is a number to the reader, and `or` puts it into the
+//!   tile. A maker whose tile has no edge where the tensor has one is refused (232). So is one whose tile has both the edge of
+//!   the tensor and stored zeros along one axis.
+//! - A kernel has no effects other than its stores, so it may be computed anywhere and any number of times. The maker's tile is
+//!   made as far outside of loops as its coordinates allow, and once for each place that needs it. What two tiles of one maker
 //!   have in common is computed once, where both may read it.
-//! - A maker that reads what it writes is refused, and so is one that would read what the last kernel has written by then.
+//! - A maker that reads what it writes is refused. So is one that would read what the last kernel has already written.
 //!
 //! | file | does |
 //! |---|---|
-//! | `links` | which tensor is made by whom; dims and element types that are one |
+//! | `links` | which kernel makes which tensor; which dims and element types are the same |
 //! | `signature` | the fused kernel's declaration |
-//! | `build` | each part's kernel, for what its dims and knobs are |
+//! | `build` | builds each part's kernel for its dims and knobs |
 //! | `cover` | which tile of its maker a load wants |
-//! | `maker` | what a kernel stores, its edges, and what was stored as 0 |
-//! | `fit`, `narrow`, `widen` | a maker of whole rows, or of single ones, as one of tiles |
+//! | `maker` | what a kernel stores, its edges, and which elements were stored as 0 |
+//! | `fit`, `narrow`, `widen` | rewrites a maker of whole rows, or of single rows, to one of tiles |
 //! | `graft` | the operations of all kernels in one |
-//! | `share` | what of them stands there already, and how much may |
-//! | `rules` | the rules by name, and which of them an edge is |
+//! | `share` | reuses operations that were written before, and bounds how many there may be |
+//! | `rules` | the rules by name, and which one applies to an edge |
 
 mod build;
 mod cover;
@@ -68,11 +69,11 @@ use std::sync::OnceLock;
 pub struct Part {
     /// The kernel.
     pub kernel: &'static dyn Declared,
-    /// New names of its parameters: the old one and the new one.
+    /// New names of its parameters, as pairs of old and new.
     pub names: &'static [(&'static str, &'static str)],
 }
 
-/// Kernels to be made one; the last one writes what is left.
+/// Kernels to be fused. The last one writes the remaining tensors.
 #[derive(Clone, Copy)]
 pub struct Fusion {
     /// The fused kernel's name.
@@ -83,23 +84,23 @@ pub struct Fusion {
     pub file: &'static str,
     /// The kernels, in order.
     pub parts: &'static [Part],
-    /// Do not round to the element type of a tensor that disappears, if its reader widens it to f32 again.
+    /// Skips the rounding to the element type of an eliminated tensor, if its reader converts back to f32.
     pub keep_f32: bool,
 }
 
-/// A kernel made of others: what `fuse!` declares. It is used like any [`KernelDef`].
+/// A kernel made from others, as `fuse!` declares it. It is used like any [`KernelDef`].
 pub struct Fused {
     fusion: Fusion,
     made: OnceLock<(&'static KernelDef, Option<&'static Plan>)>,
 }
 
 impl Fused {
-    /// A kernel made of others.
+    /// Makes a kernel from others.
     pub const fn new(fusion: Fusion) -> Fused {
         Fused { fusion, made: OnceLock::new() }
     }
 
-    /// The declaration; [`KernelDef::refused`] says why there is none. It lives as long as the program.
+    /// The declaration, which lives as long as the program. [`KernelDef::refused`] says why there is no kernel, if so.
     pub fn def(&self) -> &'static KernelDef {
         self.made().0
     }

@@ -1,9 +1,10 @@
-//! A maker of whole rows as a maker of tiles of them, where each element is made of its like alone.
+//! Rewrites a maker of whole rows to a maker of tiles of rows, where each element depends only on elements at the same
+//! position.
 //!
-//! What is stored whole along an axis is computed anew for a tile of the axis: from the store backwards, each operation on
-//! the part that is wanted, down to loads, which then read tiles. What is made of the whole axis, such as a row's norm, stays
-//! as it is, beside the tiles. Where a loop of the reader goes over the tiles it is made once, before the loop; where programs
-//! do, each would make it again, and the maker is left as it is.
+//! A value that is stored whole along an axis is computed for one tile of the axis instead. The walk goes backwards from the
+//! store and restricts each operation to the wanted part, down to loads, which then read tiles. A value of the whole axis, such
+//! as a row's norm, stays as it is, beside the tiles. If a loop of the reader moves over the tiles, that value is computed
+//! once, before the loop. If programs do, each of them would compute it again, so the maker is left as it is.
 
 use super::maker::axis_dim;
 use crate::entity::{Dim, Inst, Value};
@@ -14,8 +15,8 @@ use crate::types::DType;
 use crate::validity::{Constraint, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A kernel that stores tiles of `size` along an axis of a tensor that it stored whole; else why it cannot. With `beside`,
-/// something may be made of the whole axis beside the tiles.
+/// A kernel that stores tiles of `size` along an axis of a tensor that it stored whole, or why that is not possible. With
+/// `beside`, values of the whole axis may be computed beside the tiles.
 pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, beside: bool) -> Result<Kernel, String> {
     let Op::Store { param, slices, value } = kernel.insts[store].clone() else { return Err("it is not stored".into()) };
     let dim = axis_dim(kernel, param, axis).ok_or("it is not stored")?;
@@ -35,22 +36,22 @@ pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, besid
     Ok(out)
 }
 
-/// The walk from a store backwards.
+/// The walk backwards from a store.
 struct Cut {
     kernel: Kernel,
-    /// Of what was stored whole.
+    /// The kernel that stored the axis whole.
     validity: Validity,
     dim: Dim,
-    /// The tile that is wanted, and its size.
+    /// The wanted tile, and its size.
     coord: Value,
     size: u32,
     beside: bool,
-    /// Values that were cut along an axis.
+    /// Values that were restricted along an axis.
     known: BTreeMap<(Value, usize), Value>,
 }
 
 impl Cut {
-    /// The part of a tile that is wanted along an axis.
+    /// The wanted part of a tile along an axis.
     fn value(&mut self, v: Value, axis: usize) -> Result<Value, String> {
         if let Some(&known) = self.known.get(&(v, axis)) {
             return Ok(known);
@@ -142,14 +143,16 @@ impl Cut {
         })
     }
 
-    /// What is one number along the axis, for each element of a tile: an axis of one element says not which of both it is.
+    /// A value that is constant along the axis, for each element of a tile. An axis of extent 1 does not say which of both it
+    /// is.
     fn repeated(&self, v: Value, axis: usize) -> Result<Op, String> {
         let mut shape = self.kernel.ty(v).shape.clone();
         shape[axis] = self.size;
         Ok(Op::Broadcast { value: self.uncut(v)?, shape })
     }
 
-    /// A value that is the same for each tile of the axis. It may be made of the whole axis only beside the tiles.
+    /// A value that is the same for each tile of the axis. It may depend on the whole axis only if that is allowed beside the
+    /// tiles.
     fn uncut(&self, v: Value) -> Result<Value, String> {
         if self.beside {
             return Ok(v);
@@ -179,7 +182,7 @@ impl Cut {
         format!("each element is made of all of `{}`", self.kernel.dims[self.dim].name)
     }
 
-    /// What counts along the axis counts on from the tile's first element.
+    /// A value that counts along the axis starts at the tile's first element.
     fn counted(&mut self, counted: Value) -> Result<Value, String> {
         let shape = self.kernel.ty(counted).shape.clone();
         let splat = Op::Splat { value: self.size.into(), dtype: DType::I32, shape: Vec::new() };

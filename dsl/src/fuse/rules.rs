@@ -1,7 +1,7 @@
 //! The rules of fusion by name: data, each with its algebra.
 //!
-//! They differ in what the maker of a tile does last and in what its reader does with it. The rewriting is the same for all
-//! (`graft`), and so is the condition (`cover`); their names say what is won.
+//! They differ in what the maker of a tile does last, and in what its reader does with the tile. The rewriting (`graft`) and
+//! the condition (`cover`) are the same for all. The names say what is gained.
 
 use crate::entity::Value;
 use crate::ir::Kernel;
@@ -9,7 +9,7 @@ use crate::op::Op;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What makes a tile, or what is made of it.
+/// How a tile is made, or how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Element by element.
@@ -35,15 +35,15 @@ impl fmt::Display for Role {
 pub struct Rule {
     /// The name, such as `prologue`.
     pub name: &'static str,
-    /// What makes the tile.
+    /// How the tile is made.
     pub maker: Role,
-    /// What is made of it.
+    /// How the tile is used.
     pub reader: Role,
-    /// What is equal.
+    /// The equality.
     pub algebra: &'static str,
 }
 
-/// Every rule. With `t` the tensor that disappears, and `[i]` one tile of it.
+/// Every rule. `t` is the eliminated tensor, and `[i]` one tile of it.
 pub const RULES: [Rule; 9] = [
     // g(t)[i] where t[i] = f(x[i]): one pass over x, and t is neither written nor read.
     Rule { name: "map_map", maker: Role::Map, reader: Role::Map, algebra: "g(f(x))[i] = (g . f)(x[i])" },
@@ -80,12 +80,12 @@ pub const RULES: [Rule; 9] = [
     Rule { name: "dot_map_dot", maker: Role::Dot, reader: Role::Dot, algebra: "f(x v)[i] w = f(sum_k x[i,k] v[k]) w" },
 ];
 
-/// The rule for what made a tile and what is made of it.
+/// The rule for how a tile is made and how it is used.
 pub(super) fn rule(maker: Role, reader: Role) -> &'static Rule {
     RULES.iter().find(|r| (r.maker, r.reader) == (maker, reader)).unwrap_or(&RULES[0])
 }
 
-/// How a value is made: by a product if there is one behind it, else by a reduction if there is one.
+/// How a value is made: by a product if there is one behind it, otherwise by a reduction if there is one.
 pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
     let (mut seen, mut left, mut role) = (BTreeSet::new(), vec![value], Role::Map);
     while let Some(v) = left.pop() {
@@ -114,7 +114,7 @@ pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
     role
 }
 
-/// What is made of a value: a product's operand if it becomes one, else what a reduction takes if one does.
+/// How a value is used: as a product's operand if it becomes one, otherwise as a reduction's if it becomes one.
 pub(super) fn used_by(kernel: &Kernel, value: Value) -> Role {
     let mut reached = BTreeSet::from([value]);
     let mut role = Role::Map;

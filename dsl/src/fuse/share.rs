@@ -1,9 +1,9 @@
-//! What of makers stands in the fused kernel already, so that it is used and not written again; and how much may be written.
+//! Finds operations of makers that the fused kernel already has, so that they are reused, and bounds how many may be written.
 //!
-//! A maker is written for each tile that is read of it. What it computes of its row alone, such as a norm, is the same for all
-//! tiles of the row and stands outside the loops over them: it is written once. Without that, a chain of kernels that read
+//! A maker is written for each tile that is read of it. A value that depends on its row only, such as a norm, is the same for
+//! all tiles of the row. It is placed outside the loops over them, and written once. Without that, a chain of kernels that read
 //! their rows three times each would make the first of them three times for the second, nine times for the third, and so on.
-//! What is left of such growth, where a loop moves all that is read, is bounded.
+//! Where a loop moves everything that is read, some growth remains. It is bounded.
 
 use super::cover::MakerCoordinate;
 use super::fit::{Fit, Fitted, fitted};
@@ -15,22 +15,23 @@ use crate::op::Op;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Operations of the largest fused kernel. It is compiled in seconds; the shipped ones have a few hundred.
+/// Operations of the largest fused kernel. A kernel of this size compiles in seconds. The shipped ones have a few hundred.
 const MOST_OPERATIONS: usize = 1 << 14;
 
-/// What an operation of a maker is written for.
+/// The operation and the operands for which an operation of a maker is written.
 #[derive(Clone, PartialEq)]
 pub(super) enum For {
     /// The operation, with the fused kernel's values.
     Operands(Op),
-    /// Of a loop, what it and its body read, and the places of what they load.
+    /// For a loop: the values that it and its body read, and the places from which they load.
     Reads { reads: Vec<MakerCoordinate>, astray: Vec<Value>, lift: Vec<Value> },
 }
 
-/// An operation that was written: for what, in which block, and its results.
+/// An operation that was written: its key, its block and its results.
 type Entry = (For, Block, Vec<Value>);
 
-/// A maker, which of its tensors was wanted how, and what came of it. Kernels are kept, so that each has an address of its own.
+/// A maker, which of its tensors was wanted in which way, and the result. Kernels are kept alive so that each has an address of
+/// its own.
 struct Known {
     kernel: Rc<Kernel>,
     param: usize,
@@ -38,29 +39,29 @@ struct Known {
     made: Fitted,
 }
 
-/// What of makers was written.
+/// The operations of makers that were written.
 #[derive(Default)]
 pub(super) struct Shared {
     /// By kernel and operation.
     entries: BTreeMap<(usize, Inst), Vec<Entry>>,
     fitted: Vec<Known>,
-    /// For how many tiles each part was written.
+    /// The number of tiles for which each part was written.
     tiles: BTreeMap<usize, usize>,
 }
 
 impl Shared {
-    /// The results of an operation that stands in a block that is open.
+    /// The results of an equal operation in a block that is still open.
     pub(super) fn find(&self, kernel: &Rc<Kernel>, inst: Inst, what: &For, open: &[Block]) -> Option<&[Value]> {
         let entries = self.entries.get(&(address(kernel), inst))?;
         entries.iter().find(|(known, block, _)| open.contains(block) && known == what).map(|e| &e.2[..])
     }
 
-    /// Notes an operation that was written.
+    /// Records an operation that was written.
     pub(super) fn note(&mut self, kernel: &Rc<Kernel>, inst: Inst, what: For, block: Block, results: &[Value]) {
         self.entries.entry((address(kernel), inst)).or_default().push((what, block, results.to_vec()));
     }
 
-    /// A maker made to fit, once for each fit: one kernel's operations are known again.
+    /// A maker that was rewritten to fit, once for each fit, so that operations of one kernel are recognised again.
     pub(super) fn fitted(
         &mut self,
         kernel: Rc<Kernel>,
@@ -76,7 +77,7 @@ impl Shared {
         Ok(made)
     }
 
-    /// Counts a tile that a part is written for, and says where a kernel becomes too large.
+    /// Counts a tile for which a part is written, and reports when a kernel becomes too large.
     pub(super) fn count(&mut self, links: &Links, part: usize, kernel: &Kernel, loc: Loc) -> Result<(), Diagnostics> {
         *self.tiles.entry(part).or_default() += 1;
         if kernel.insts.len() <= MOST_OPERATIONS {

@@ -1,9 +1,10 @@
 //! The declaration of a fused kernel: parameters, dims, knobs and grid, from those of its parts.
 //!
-//! Knobs. A knob that sizes the grid of a kernel that is not the last is no knob any more: the cover says it. Where the grid
-//! of the last kernel counts the same dim, its knob takes the values that both allow, and if there are none, those of the one
-//! with the larger tiles. All other knobs stay, and are named after their kernel if their name is taken. Keys of the schedule
-//! take the values that all kernels with the key allow, and if there are none, the last kernel's.
+//! Knobs. If a knob gives the tile size of the grid of any kernel but the last, it is dropped, because the cover determines it.
+//! If the grid of the last kernel counts the same dim, its knob takes the values that both allow. If there are none, it takes
+//! those of the kernel with the larger tiles. All other knobs stay. They get the name of their kernel as a prefix if their name
+//! is taken. Keys of the schedule take the values that all kernels with the key allow, and if there are none, those of the last
+//! kernel.
 
 use super::Fusion;
 use super::links::{Links, Meaning, free_name, is_output, link};
@@ -17,17 +18,17 @@ use crate::require::Requirement;
 pub(super) enum KnobUse {
     /// A knob, by its name there.
     Own(String),
-    /// What the cover says.
+    /// Determined by the cover.
     Covered,
 }
 
-/// All that building a fused kernel takes.
+/// Everything that is needed to build a fused kernel.
 pub(super) struct Plan {
     pub(super) fusion: Fusion,
     pub(super) links: Links,
-    /// Of each part's tile sizes, in the order of its knobs.
+    /// The tile sizes of each part, in the order of its knobs.
     pub(super) knobs: Vec<Vec<KnobUse>>,
-    /// The declaration, but for the function that builds.
+    /// The declaration, without the function that builds.
     pub(super) head: KernelDef,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn plan(fusion: Fusion) -> Result<&'static Plan, Diagnostics> {
     Ok(leak(Plan { fusion, links, knobs, head }))
 }
 
-/// The declaration of a fusion that cannot be.
+/// The declaration of a fusion that is not possible.
 pub(super) fn refused(fusion: Fusion, why: Diagnostics) -> KernelDef {
     KernelDef { refused: Some(leak(why)), ..nothing(fusion) }
 }
@@ -88,7 +89,7 @@ pub(super) fn nothing(fusion: Fusion) -> KernelDef {
     }
 }
 
-/// For the rest of the process: a declaration is never taken back.
+/// Leaks it on purpose: a declaration lives as long as the process.
 pub(super) fn leak<T>(x: T) -> &'static T {
     Box::leak(Box::new(x))
 }
@@ -103,7 +104,7 @@ pub(super) fn dtype_ref(links: &Links, part: usize, dtype: DTypeRef) -> DTypeRef
     }
 }
 
-/// The parameters in order of first appearance; one that the last kernel writes is written.
+/// The parameters in order of first appearance. One that the last kernel writes is an output.
 fn params(links: &Links) -> Vec<ParamDef> {
     let mut params: Vec<ParamDef> = Vec::new();
     for (at, part) in links.parts.iter().enumerate() {
@@ -128,7 +129,7 @@ fn params(links: &Links) -> Vec<ParamDef> {
     params
 }
 
-/// What the parts demand of the dims that are left, each demand once.
+/// The requirements of the parts on the remaining dims, each once.
 fn requires(links: &Links) -> Vec<Requirement> {
     let mut all: Vec<Requirement> = Vec::new();
     for part in &links.parts {
@@ -142,7 +143,7 @@ fn requires(links: &Links) -> Vec<Requirement> {
     all
 }
 
-/// The grid of the last kernel, behind the axes that it is lifted over.
+/// The grid of the last kernel, after the axes over which it is lifted.
 fn grid(links: &Links, knobs: &[Vec<KnobUse>], tune: &[TuneDef]) -> Vec<GridDef> {
     let Some((root, knobs)) = links.parts.last().zip(knobs.last()) else { return Vec::new() };
     let lifted = root.lift.iter().map(|&dim| GridDef { dim, size: GridSize::Point });
@@ -201,7 +202,7 @@ fn knobs(links: &Links) -> (Vec<Vec<KnobUse>>, Vec<Knob>) {
     (uses, tune)
 }
 
-/// The last kernel's knob for a dim takes what the grid of an earlier one allows.
+/// Restricts the last kernel's knob for a dim to what the grid of an earlier kernel allows.
 fn tie(links: &Links, at: usize, knob: usize, tune: &mut [Knob]) {
     let (part, last) = (&links.parts[at], &links.parts[links.parts.len() - 1]);
     let values = part.def.tune[knob].values;

@@ -1,8 +1,9 @@
-//! A maker of single rows as a maker of tiles of them.
+//! Rewrites a maker of single rows to a maker of tiles of rows.
 //!
-//! What is stored for one element of an axis is computed for a tile of them at once: from the store backwards, what depends on
-//! the element gets an axis in front, down to loads, which then read tiles. That is possible where the element's number does
-//! nothing but pick elements, and where no operation is of two axes already, as a product is.
+//! A value that is stored for one element of an axis is computed for a tile of elements at once. The walk goes backwards from
+//! the store: every value that depends on the element gets a leading axis, down to loads, which then read tiles. This is
+//! possible if the element's number is only used to pick elements, and if no operation, such as a product, uses two axes
+//! already.
 
 use super::maker::{axis_dim, coordinate, read_by};
 use crate::entity::{Dim, Inst, Value};
@@ -11,10 +12,10 @@ use crate::ir::{GridExtent, Kernel, Loc, ValueDef};
 use crate::op::{Op, Slice};
 use std::collections::BTreeMap;
 
-/// Elements of the largest tile that single rows are made as: what one program makes of a tile of 64 rows of 1024.
+/// Elements of the largest tile to which single rows are widened: what one program makes of a tile of 64 rows of 1024.
 pub(super) const MOST_ELEMENTS: u64 = 1 << 16;
 
-/// A kernel that stores tiles of `size` along an axis of a tensor of which it stored one element; else why it cannot.
+/// A kernel that stores tiles of `size` along an axis of a tensor of which it stored one element, or why that is not possible.
 pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Result<Kernel, String> {
     let Op::Store { param, slices, value } = kernel.insts[store].clone() else { return Err("it is not stored".into()) };
     let dim = axis_dim(kernel, param, axis).ok_or("it is not stored")?;
@@ -40,20 +41,20 @@ pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Res
     Ok(out)
 }
 
-/// The walk from a store backwards.
+/// The walk backwards from a store.
 struct Wide {
     kernel: Kernel,
     dim: Dim,
-    /// The element that is counted, and the tile that is counted instead.
+    /// The element's coordinate, and that of the tile which replaces it.
     point: Value,
     coord: Value,
     size: u32,
-    /// Values with an axis in front; none for what does not depend on the element.
+    /// Values with a leading axis; `None` for one that does not depend on the element.
     known: BTreeMap<Value, Option<Value>>,
 }
 
 impl Wide {
-    /// A value for each element of the tile; none if it is the same for all.
+    /// A value for each element of the tile; `None` if it is the same for all.
     fn value(&mut self, v: Value) -> Result<Option<Value>, String> {
         if let Some(&known) = self.known.get(&v) {
             return Ok(known);
@@ -147,7 +148,7 @@ impl Wide {
         self.push(op).map(Some)
     }
 
-    /// What is the same for all elements, for each of them.
+    /// A value that is the same for all elements, repeated for each.
     fn repeated(&mut self, v: Value) -> Result<Value, String> {
         let shape = std::iter::once(self.size).chain(self.kernel.ty(v).shape.iter().copied()).collect();
         self.push(Op::Broadcast { value: v, shape })

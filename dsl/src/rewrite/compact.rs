@@ -1,4 +1,4 @@
-//! A kernel written anew with what its stores need, and nothing else.
+//! Copies a kernel and keeps only what its stores need.
 
 use crate::entity::{Block, Inst, Value};
 use crate::ir::{BlockData, Kernel, ValueDef};
@@ -7,7 +7,7 @@ use crate::validity::yields;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// The same kernel without operations that nothing needs, and without values that loops carry for nobody.
+/// The same kernel without operations whose results are not needed, and without carried values that nothing reads.
 pub(crate) fn compact(kernel: &Kernel) -> Kernel {
     let mut loops = SecondaryMap::new();
     for (inst, op) in kernel.insts.iter() {
@@ -33,18 +33,18 @@ pub(crate) fn compact(kernel: &Kernel) -> Kernel {
     out
 }
 
-/// What stores need, from the last to the first.
+/// Collects what stores need, from the last to the first.
 struct Needs<'k> {
     kernel: &'k Kernel,
     values: EntitySet<Value>,
     insts: EntitySet<Inst>,
-    /// The loop that a block is the body of.
+    /// The loop whose body a block is.
     loops: SecondaryMap<Block, PackedOption<Inst>>,
     waiting: Vec<Value>,
 }
 
 impl Needs<'_> {
-    /// Marks the stores of a block, and the loops that have some; true if there are any.
+    /// Marks the stores of a block, and the loops that contain some. True if there are any.
     fn effects(&mut self, block: Block) -> bool {
         let mut any = false;
         for &inst in &self.kernel.blocks[block].insts {
@@ -72,7 +72,7 @@ impl Needs<'_> {
         }
     }
 
-    /// Marks what the values that wait need, whose chains may be long.
+    /// Marks what the waiting values need. Uses a list, because chains may be long.
     fn settle(&mut self) {
         while let Some(v) = self.waiting.pop() {
             if !self.values.insert(v) {
@@ -95,7 +95,7 @@ impl Needs<'_> {
         }
     }
 
-    /// All that stands for one carried value: what it begins as, the parameter, what is left of it, the result.
+    /// Everything that belongs to one carried value: its start, the parameter, what the body leaves, the result.
     fn carried(&mut self, inst: Inst, body: Block, at: usize) {
         let Op::Loop { inits, .. } = &self.kernel.insts[inst] else { return };
         self.inst(inst);
@@ -155,7 +155,7 @@ impl Writer<'_> {
         &self.kernel.blocks[block].params
     }
 
-    /// Operands are written before what reads them; a kernel that breaks that rule stays as broken.
+    /// Operands are written before the operations that read them. A kernel that breaks that rule stays as broken as it was.
     fn now(&self, v: Value) -> Value {
         self.values[v].expand().unwrap_or(v)
     }

@@ -1,27 +1,27 @@
 //! A small engine that rewrites Tile IR by rules, until none applies.
 //!
 //! # Promise
-//! [`simplify`] leaves a kernel that computes the same elements, bit by bit but for which NaN a NaN is, and keeps the rules
-//! that it kept. It ends: each
-//! rule takes an operation away, or puts a simpler one in its place, and rounds are bounded besides.
+//! [`simplify`] leaves a kernel that computes the same elements, bit by bit except for the payload of NaNs, and that keeps the
+//! rules it kept before. It terminates: each rule removes an operation or replaces it by a simpler one. The number of rounds is
+//! bounded too.
 //!
 //! # Argument
-//! - A rule sees one operation and what its operands are. It says that the result is another value (`Same`), or what simpler
-//!   operation has it. Each rule's algebra is in its row.
-//! - Values that are equal element by element may still differ in which elements are *valid*, which folds, products and
-//!   stores ask. So a value only takes another's place if both have the same constraints ([`Validity`]).
-//! - Operations without effects, and loads of tensors that are not written, may be computed once for all places that a block
-//!   covers, or not at all.
+//! - A rule sees one operation and its operands. It returns another value that equals the result (`Same`), or a simpler
+//!   operation. Each rule's algebra is in its row.
+//! - Values that are equal element by element may still differ in which elements are *valid*, and reductions, products and
+//!   stores depend on that. So a value replaces another only if both have the same constraints ([`Validity`]).
+//! - An operation without effects, or a load of a tensor that is not written, may be computed once for all places that its
+//!   block dominates, or not at all.
 //!
 //! # Breaks it
-//! - A rule whose algebra does not hold: tests/rewrite.rs, on random kernels and on a case of each rule, with rules that are
-//!   wrong among its negative controls.
-//! - A value whose edges go: tests/cases/rewrite/select_same.tile keeps such a one.
+//! - A rule whose algebra does not hold: tests/rewrite.rs, on random kernels and on a case of each rule. Wrong rules are among
+//!   its negative controls.
+//! - A value that would lose its edges: tests/cases/rewrite/select_same.tile keeps such a value.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `rules` | the rules, as data |
-//! | `compact` | a kernel without what nothing needs |
+//! | `compact` | removes what nothing needs |
 
 mod compact;
 mod rules;
@@ -37,7 +37,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use std::collections::{BTreeMap, HashMap};
 
-/// Rounds after which a kernel is left as it is: far more than kernels take, each of which goes over all operations.
+/// Rounds after which a kernel is left as it is. Kernels take far fewer; each round goes over all operations.
 const MOST_ROUNDS: usize = 32;
 
 /// How often each rule was applied, by name.
@@ -48,7 +48,7 @@ pub fn simplify(kernel: &mut Kernel) -> Applied {
     rewrite(kernel, &RULES)
 }
 
-/// Rewrites by some rules.
+/// Rewrites by the given rules.
 pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
     let mut applied = Applied::new();
     for _ in 0..MOST_ROUNDS {
@@ -76,7 +76,7 @@ pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
     applied
 }
 
-/// True if two operations give the same bits. Numbers that are equal may differ in the sign of a zero.
+/// True if two operations give the same bits. Equal numbers may differ in the sign of a zero.
 fn is_again(a: &Op, b: &Op) -> bool {
     match (a, b) {
         (Op::Splat { value: x, .. }, Op::Splat { value: y, .. })
@@ -85,7 +85,7 @@ fn is_again(a: &Op, b: &Op) -> bool {
     }
 }
 
-/// What operations that are alike have in common: their kind and their first operands.
+/// A key that equal operations share: their kind and their first operands.
 type Key = (std::mem::Discriminant<Op>, [Option<Value>; 2]);
 
 fn key(op: &Op) -> Key {
@@ -103,11 +103,11 @@ fn key(op: &Op) -> Key {
 /// One walk over all operations.
 struct Round<'r> {
     validity: Validity,
-    /// What stands for a value.
+    /// The value that replaces a value.
     same: SecondaryMap<Value, PackedOption<Value>>,
-    /// Operations in this block and in those around it that one like them may refer to, with their results.
+    /// Operations in this block and in those around it that an equal operation may refer to, with their results.
     seen: HashMap<Key, Vec<Inst>>,
-    /// What was put into `seen` in the order of the text.
+    /// The entries of `seen` in the order of the text.
     order: Vec<Key>,
     rules: &'r [Rule],
     applied: &'r mut Applied,
@@ -160,14 +160,14 @@ impl Round<'_> {
         self.again(kernel, inst);
     }
 
-    /// What was read before it was known that another value stands for it.
+    /// Operations that were read before their replacement was known.
     fn settle(&self, kernel: &mut Kernel) {
         for op in kernel.insts.values_mut() {
             *op = op.clone().map_operands(|v| self.now(v));
         }
     }
 
-    /// One operation for all that are alike.
+    /// Merges equal operations.
     fn again(&mut self, kernel: &Kernel, inst: Inst) {
         let op = &kernel.insts[inst];
         let repeatable = match op {
@@ -193,7 +193,7 @@ impl Round<'_> {
         }
     }
 
-    /// What stands for a value.
+    /// The value that replaces a value.
     fn now(&self, v: Value) -> Value {
         let mut v = v;
         while let Some(w) = self.same[v].expand() {

@@ -8,9 +8,9 @@ use crate::reach::constant;
 use crate::types::DType;
 use crate::validity::{Validity, yields};
 
-/// What a rule puts in an operation's place.
+/// What a rule puts in the place of an operation.
 pub enum Rewrite {
-    /// Other values in the place of results: the old one and the new one, each.
+    /// Other values in the place of results, as pairs of old and new.
     Same(Vec<(Value, Value)>),
     /// Another operation, with the same result.
     Op(Op),
@@ -21,14 +21,14 @@ pub enum Rewrite {
 pub struct Rule {
     /// The name, such as `cast_back`.
     pub name: &'static str,
-    /// What is equal.
+    /// The equality.
     pub algebra: &'static str,
-    /// What stands for an operation, if it is of the rule's pattern and meets its condition.
+    /// The replacement of an operation, if it has the rule's pattern and meets its condition.
     pub apply: fn(&Kernel, &Validity, Inst) -> Option<Rewrite>,
 }
 
-/// Every rule, in the order they are tried. Two that need more than one operation's look are the engine's own: `again`, one
-/// operation for all that are alike, and `unused`, none for those that nothing needs.
+/// Every rule, in the order they are tried. Two rules need to see more than one operation, so the engine has them: `again`
+/// merges equal operations, and `unused` removes operations that nothing needs.
 pub const RULES: [Rule; 11] = [
     Rule { name: "constant", algebra: "f(1, 2) = 3, if every device agrees on it", apply: fold_constant },
     Rule { name: "neutral", algebra: "x * 1 = x; x / 1 = x; i + 0 = i", apply: neutral },
@@ -108,7 +108,7 @@ fn cast_same(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
     }
 }
 
-/// True if every value of a type is one of the wider type.
+/// True if every value of the one type is a value of the wider type.
 fn holds(wider: DType, dtype: DType) -> bool {
     matches!(
         (wider, dtype),
@@ -178,7 +178,7 @@ fn refill(kernel: &Kernel, validity: &Validity, inst: Inst) -> Option<Rewrite> {
     same(kernel, inst, value)
 }
 
-/// Carried values that the body hands on as they came, and loops that do not run.
+/// Carried values that the body passes on unchanged, and loops that do not run.
 fn unchanged(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
     let Op::Loop { lo, hi, inits, body, .. } = &kernel.insts[inst] else { return None };
     let reads = |v: Value| {

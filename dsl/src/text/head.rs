@@ -8,7 +8,7 @@
 //! table @COEF: f32[3] = [1.0, 0.5, 0.25]
 //! ```
 //!
-//! Tensors without `strides` are contiguous, without `align` aligned to 16 bytes.
+//! Tensors without `strides` are contiguous. Tensors without `align` are aligned to 16 bytes.
 
 use super::{Cursor, Name, Token, TokenKind as T, commas, float_text};
 use crate::diag::Diagnostic;
@@ -19,7 +19,7 @@ use crate::types::DType;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use std::fmt::{self, Display, Formatter, Write};
 
-/// What is read, or what stands in its way.
+/// The parsed item, or the error.
 pub type Parsed<X> = Result<X, Diagnostic>;
 
 /// The tables of a kernel.
@@ -49,7 +49,7 @@ impl<'k> Head<'k> {
         Name(self.tables.get(t).map(|t| t.name.as_str()), t.index())
     }
 
-    /// All of the head after the opening parenthesis of the parameters.
+    /// The whole head after the opening parenthesis of the parameters.
     pub fn write(self, f: &mut Formatter<'_>) -> fmt::Result {
         for p in self.params.values() {
             write!(f, "\n  %{}: ", p.name)?;
@@ -101,7 +101,7 @@ impl<'k> Head<'k> {
 }
 
 impl Kernel {
-    /// The tables that its text begins with.
+    /// The tables with which the text of a kernel begins.
     pub fn head(&self) -> Head<'_> {
         Head { params: &self.params, dims: &self.dims, tables: &self.tables }
     }
@@ -118,7 +118,7 @@ pub struct HeadMut<'k> {
 }
 
 impl HeadMut<'_> {
-    /// All of the head after the opening parenthesis of the parameters.
+    /// The whole head after the opening parenthesis of the parameters.
     pub fn read(self, text: &mut Cursor<'_>) -> Parsed<()> {
         let params = text.list(T::RParen, param)?;
         if text.eat_word("dims") {
@@ -139,7 +139,7 @@ impl HeadMut<'_> {
     }
 }
 
-/// What one parameter's text says, before the dims are known.
+/// The text of one parameter, before the dims are known.
 struct ParamText<'s> {
     name: Token<'s>,
     dtype: DType,
@@ -150,7 +150,7 @@ struct ParamText<'s> {
 struct TensorText<'s> {
     access: Access,
     dims: Vec<Token<'s>>,
-    /// `None` for those of a contiguous tensor.
+    /// `None` for the strides of a contiguous tensor.
     strides: Option<Vec<Stride>>,
     align: u32,
 }

@@ -1,8 +1,8 @@
-//! Tokens and a cursor over them: the ground under every text form of the compiler.
+//! Tokens and a cursor over them, for every text form of the compiler.
 //!
-//! Tile IR and GPU IR use the same tokens, and the same tables at their heads: `head`. A text form is a hand-written recursive descent over
-//! [`Cursor`]; words are [`TokenKind::Ident`]s with a meaning by place, so no name is reserved.
-//! Dotted mnemonics such as `mma.m16n8k16.bf16` are read with [`Cursor::dotted`].
+//! Tile IR and GPU IR use the same tokens, and begin with the same tables (`head`). The parsers are written by hand, as
+//! recursive descent over [`Cursor`]. A word is a [`TokenKind::Ident`] whose meaning depends on its position, so no name is
+//! reserved. Dotted mnemonics such as `mma.m16n8k16.bf16` are read with [`Cursor::dotted`].
 //!
 //! Codes: ATL001 unexpected token, ATL002 number out of range. The parsers add ATL003 to ATL009.
 
@@ -196,7 +196,7 @@ pub struct Cursor<'s> {
 }
 
 impl<'s> Cursor<'s> {
-    /// A cursor at the first token of `src`. Never fails: what is no token becomes [`TokenKind::Unknown`].
+    /// A cursor at the first token of `src`. Never fails: text that is no token becomes [`TokenKind::Unknown`].
     pub fn new(src: &'s str) -> Cursor<'s> {
         let mut tokens = Vec::new();
         let mut loc = Loc { line: 1, column: 1 };
@@ -295,7 +295,7 @@ impl<'s> Cursor<'s> {
         Ok(name)
     }
 
-    /// Items up to and including `close`, parted by commas; a comma may follow the last.
+    /// Items up to and including `close`, separated by commas. A comma may follow the last.
     pub fn list<T>(
         &mut self,
         close: TokenKind,
@@ -383,7 +383,7 @@ pub fn commas<T>(
     Ok(())
 }
 
-/// An entity's name, or a mark for one that does not exist, with its number.
+/// An entity's name, or a mark with its number if it does not exist.
 pub struct Name<'k>(pub Option<&'k str>, pub usize);
 
 impl fmt::Display for Name<'_> {
@@ -395,7 +395,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Writes a number so that [`Cursor::float`] reads back the same one. Every NaN is `nan`.
+/// Writes a number so that [`Cursor::float`] reads back the same one. Every NaN is written as `nan`.
 pub fn float_text(x: impl fmt::Debug) -> String {
     let text = format!("{x:?}");
     if text == "NaN" { "nan".to_owned() } else { text }

@@ -1,12 +1,12 @@
-//! What is not valid neither leaves an iteration nor is written.
+//! Invalid elements neither leave an iteration nor are stored.
 //!
-//! Which elements of a carried value are valid does not depend on what its loop's body defines: else it would be a
-//! matter of the last iteration. And a store leaves out, by its own indices, every element of its value that may lie
-//! outside of what it was loaded from: else a reader of the tensor would find a number that nobody computed.
+//! Which elements of a carried value are valid must not depend on values of its loop's body, because then the last iteration
+//! would decide it. And the indices of a store must leave out every element that may lie outside of the tensor from which it
+//! was loaded. Otherwise a reader would find a number that no kernel computed.
 //!
-//! Judged as if every tile and span were ragged, tiles of one element too, so that what is legal depends neither on the
-//! sizes of a problem nor on a config. A
-//! slice at a place that the sizes alone decide is the exception in stores: the caller of the kernel sees what it reaches.
+//! The check treats every tile and span as ragged, even tiles of one element. So whether a kernel is legal depends neither on
+//! the sizes of a problem nor on a config. Stores have one exception: a slice whose position depends on sizes only. The caller
+//! of the kernel can see what it reaches.
 
 use super::Verifier;
 use crate::diag::Diagnostic;
@@ -45,7 +45,7 @@ impl Verifier<'_> {
     }
 }
 
-/// A constraint on what a store writes that its own slices do not imply, and the value that has it.
+/// A constraint on what a store writes that its own slices do not imply, and the value that has the constraint.
 fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Value) -> Option<(Constraint, Value)> {
     let ParamKind::Tensor { dims, .. } = &k.params[to].kind else { return None };
     let places: Vec<(Slice, Dim)> = slices.iter().copied().zip(dims.iter().copied()).collect();
@@ -77,7 +77,7 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
     inner.or_else(|| find(value, &|_| true))
 }
 
-/// True for a number that the sizes of dims alone decide; one that is written in the kernel is not negative.
+/// True for a number that depends on the sizes of dims only. A constant must not be negative.
 fn is_sized(k: &Kernel, v: Value) -> bool {
     let (mut open, mut seen) = (vec![v], EntitySet::new());
     while let Some(v) = open.pop() {
@@ -102,7 +102,7 @@ fn point(slice: Slice) -> Option<Value> {
     }
 }
 
-/// The load that a constraint of a value comes from: its number, place and tensor.
+/// The load from which a constraint of a value comes: its number, location and tensor.
 fn source(k: &Kernel, c: &Constraint, v: Value) -> (u32, Loc, String) {
     let (mut open, mut seen) = (vec![v], EntitySet::new());
     while let Some(v) = open.pop() {

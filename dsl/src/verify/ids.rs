@@ -1,4 +1,4 @@
-//! Every id refers to something, and blocks and instructions stand in one place each.
+//! Every id refers to something, and each block and instruction has exactly one place.
 
 use super::{MAX_LOOPS, Verifier};
 use crate::entity::{Block, Dim, Inst, Value};

@@ -1,21 +1,21 @@
-//! The rules that a Tile IR kernel keeps; [`verify`] reports every breach and is the only way to a [`Verified`].
+//! The rules of a well-formed Tile IR kernel. [`verify`] reports every violation, and only it can make a [`Verified`].
 //!
 //! | code | invariant |
 //! |---|---|
 //! | 1xx | every operation keeps the typing rules of [`crate::infer`] |
 //! | 201 | every id refers to something that exists |
-//! | 202 | every value is defined in one place, the one that its data names |
-//! | 203 | the types of an operation's results are those that its operands give |
+//! | 202 | every value is defined once, where its data says |
+//! | 203 | an operation's results have the types that follow from its operands |
 //! | 204 | an operand is defined earlier in its block or in a block around it |
-//! | 205 | a block is the body of one loop, and an instruction stands in one place |
+//! | 205 | a block is the body of one loop, and an instruction has one place |
 //! | 206 | a loop's body ends in `yield` |
 //! | 207 | `yield` gives one value per carried value, of its type |
-//! | 208 | `yield` stands nowhere else |
+//! | 208 | `yield` is nowhere else |
 //! | 209 | the parameters of a loop's body are an i32 index and the carried values, of their types |
 //! | 210 | stores go to `out` parameters alone |
-//! | 211 | a load of an `out` parameter has each grid coordinate where all stores of it have it |
+//! | 211 | a load of an `out` parameter uses each grid coordinate on the axis where all its stores use it |
 //! | 212 | every `out` parameter is stored to |
-//! | 213 | a store has every grid coordinate as an element or a tile index of its own: programs write apart |
+//! | 213 | a store uses every grid coordinate as an element or a tile index of its own, so programs write disjoint regions |
 //! | 214 | the stores to one parameter have a grid coordinate on one axis, in the same slice |
 //! | 215 | names of parameters, of dims and of tables are unique |
 //! | 216 | names are words |
@@ -28,11 +28,11 @@
 //! | 223 | no parameter is bool |
 //! | 224 | a tensor has one stride per dim, of at most 2^40 elements; an `out` tensor has stride 0 on dims of one element alone |
 //! | 225 | alignments are powers of two, and at least an element |
-//! | 226 | which elements of a carried value are valid does not depend on what its loop's body defines |
-//! | 227 | what a store writes is valid, but for what its own slices leave out |
-//! | 228 | at most 64 loops stand in each other |
+//! | 226 | which elements of a carried value are valid does not depend on values of its loop's body |
+//! | 227 | everything that a store writes is valid, except what its own slices leave out |
+//! | 228 | loops are nested at most 64 deep |
 //!
-//! Values that nothing uses are allowed. A loop may store to one region in every iteration: its order is defined.
+//! Unused values are allowed. A loop may store to one region in every iteration, because the order of iterations is defined.
 
 mod edges;
 mod ids;
@@ -53,15 +53,15 @@ use std::ops::Deref;
 /// The most elements that a tile may have.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 20;
 
-/// The most loops in each other, which readers of a kernel walk by recursion.
+/// The deepest nesting of loops. Readers of a kernel walk loops by recursion.
 pub(crate) const MAX_LOOPS: usize = 64;
 
-/// The most axes of a tile, whose numbers are bytes.
+/// The most axes of a tile. Numbers of axes are stored as bytes.
 const MAX_RANK: usize = 64;
 
 /// An IR whose rules can be checked.
 pub trait Invariants {
-    /// Every breach of the rules, in the order of the text.
+    /// Every violation of the rules, in the order of the text.
     fn violations(&self) -> Vec<Diagnostic>;
 }
 
@@ -70,7 +70,7 @@ pub trait Invariants {
 pub struct Verified<K>(K);
 
 impl<K> Verified<K> {
-    /// Gives the kernel back for changing; it has to be verified again.
+    /// Gives the kernel back for changes. It has to be verified again.
     pub fn into_inner(self) -> K {
         self.0
     }
@@ -90,7 +90,7 @@ impl<K: fmt::Display> fmt::Display for Verified<K> {
     }
 }
 
-/// Checks every rule; returns the kernel, or everything that is wrong with it.
+/// Checks every rule. Returns the kernel, or everything that is wrong with it.
 pub fn verify<K: Invariants>(kernel: K) -> Result<Verified<K>, Diagnostics> {
     let errors = kernel.violations();
     if errors.is_empty() { Ok(Verified(kernel)) } else { Err(Diagnostics(errors)) }
@@ -160,7 +160,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// The rules of one block; `around` is the loop that it is the body of.
+    /// The rules of one block. `around` is the loop whose body it is.
     fn block(&mut self, block: Block, around: Option<&Around<'k>>, visible: &mut EntitySet<Value>) {
         let k = self.kernel;
         let data = &k.blocks[block];

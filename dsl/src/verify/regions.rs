@@ -1,34 +1,34 @@
-//! What a program may write, and read of what it writes: no other program's memory.
+//! A program neither writes nor reads memory that another program writes.
 //!
 //! # Promise
-//! In a kernel that keeps rules 210 to 214 and 222 no element of an `out` tensor is stored by two programs, and none that
-//! one program stores is loaded by another. So programs may run in any order, or at once, and a load of an `out` tensor
-//! sees what was there before the launch or what its own program stored, in the order of the text.
+//! In a kernel that keeps rules 210 to 214 and 222 no element of an `out` tensor is stored by two programs, and none that one
+//! program stores is loaded by another. So programs may run in any order, or at the same time. A load of an `out` tensor sees
+//! what was there before the launch, or what its own program stored, in the order of the text.
 //!
 //! # Argument
-//! Programs differ in a grid coordinate. Every store to a parameter has that coordinate, as an element or as a tile index,
-//! in one slice on one axis that they all have in common; a load of the parameter has it there too. One slice, an axis and
-//! a size, maps different coordinates to disjoint ranges of the axis: `c` to the element `c`, or to elements
-//! `c·size .. (c + 1)·size`. Two boxes that are apart on one axis are apart, wherever the other slices point. A span is no
-//! such map: its start may be computed, and spans of different starts meet. A slice computed from a coordinate (`n + 1`) is
-//! another value, and does not count.
+//! Two programs differ in some grid coordinate. Every store to a parameter uses that coordinate as an element or as a tile
+//! index, in the same slice on the same axis. A load of the parameter uses it there too. A slice with a given axis and size
+//! maps different coordinates to disjoint ranges of the axis: `c` to the element `c`, or to elements `c·size .. (c + 1)·size`.
+//! Two boxes that are disjoint on one axis are disjoint, whatever the other slices are. A span is no such map: its start may be
+//! computed, and spans with different starts may overlap. A coordinate computed from another one (`n + 1`) is a different
+//! value, and does not count.
 //!
-//! Programs of a grid of pairs, `(i, j)` with `j <= i`, may also have both coordinates on two axes that all stores have in
-//! common, in one order or the other: the box of `(i, j)` and that of `(j, i)` are both of the program of the pair, and those
-//! of another pair have other tiles on one of the axes.
+//! In a grid of pairs, `(i, j)` with `j <= i`, stores may also use both coordinates on two common axes, in either order. The
+//! boxes of `(i, j)` and `(j, i)` both belong to the program of that pair. The boxes of any other pair have other tiles on one
+//! of the axes.
 //!
-//! From boxes of indices to memory: a written tensor has no element twice and shares no byte with another argument, which
-//! rule 224 says of constant strides and the runtime of the others (tile-interp/src/overlap.rs). What lies outside a dim is
-//! neither stored nor loaded.
+//! From boxes of indices to memory: no two elements of a written tensor share an address, and the tensor shares no byte with
+//! another argument. Rule 224 ensures that for constant strides, and the runtime for the others (tile-interp/src/overlap.rs).
+//! Elements outside a dim are neither stored nor loaded.
 //!
-//! Within one program the order is that of the text; threads keep it by barriers (codegen's `insert_barriers`).
+//! Within one program, the order is that of the text. Barriers enforce it between threads (codegen's `insert_barriers`).
 //!
 //! # Breaks it
 //! - A store without a coordinate, or with it in a span: tests/cases/tile/error_missing_coordinate.tile.
 //! - Stores with a coordinate on different axes, or in tiles of different sizes (222): dsl/tests/verify.rs, which has a
 //!   case for every code.
 //! - A load at `n + 1`: tests/cases/tile/error_load_of_output.tile.
-//! - What is allowed, and how it runs: tests/cases/tile/in_place.tile,
+//! - Legal kernels, and how they run: tests/cases/tile/in_place.tile,
 //!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 
 use super::Verifier;
@@ -46,12 +46,12 @@ pub(super) struct TileAccess<'k> {
 }
 
 impl TileAccess<'_> {
-    /// The axes of the tensor that a grid coordinate picks an element or a tile of, with the slices.
+    /// The axes of the tensor on which a grid coordinate picks an element or a tile, with the slices.
     fn places(&self, coord: Value) -> Vec<(usize, Slice)> {
         self.slices.iter().copied().enumerate().filter(|(_, s)| coordinate(s) == Some(coord)).collect()
     }
 
-    /// Pairs of axes, the first before the second, that the coordinates of a grid of pairs pick tiles of, in any order.
+    /// Pairs of axes, the first before the second, on which the coordinates of a grid of pairs pick tiles, in any order.
     fn pair_places(&self, k: &Kernel) -> Vec<[usize; 2]> {
         let [.., i, j] = &k.grid[..] else { return vec![] };
         if !matches!(j.extent, GridExtent::UpTo { .. }) {
@@ -134,7 +134,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// The two axes where all stores have the coordinates of a grid of pairs, in one order or the other.
+    /// The two axes on which all stores use the coordinates of a grid of pairs, in either order.
     fn pair_places(&self, stores: &[&TileAccess<'k>]) -> Option<Vec<[usize; 2]>> {
         let (first, rest) = stores.split_first()?;
         let mut common = first.pair_places(self.kernel);
@@ -142,7 +142,8 @@ impl<'k> Verifier<'k> {
         (!common.is_empty()).then_some(common)
     }
 
-    /// Where all stores to a parameter have a coordinate; `None` if there is no such place, which is reported.
+    /// The axis on which all stores to a parameter use a coordinate. If there is none, that is reported and the result is
+    /// `None`.
     fn common_places(&mut self, stores: &[&TileAccess<'k>], axis: &GridAxis) -> Option<Vec<(usize, Slice)>> {
         let (first, rest) = stores.split_first()?;
         let mut common = first.places(axis.coord);
@@ -169,7 +170,7 @@ impl<'k> Verifier<'k> {
     }
 }
 
-/// A load of what another program may write.
+/// Reports a load of what another program may write.
 fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(usize, Slice)]) -> Diagnostic {
     let axes: Vec<String> = common.iter().map(|(at, _)| at.to_string()).collect();
     let message = format!(

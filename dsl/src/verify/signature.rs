@@ -5,7 +5,7 @@ use crate::ir::{Access, DimSize, GridExtent, Loc, ParamKind, Stride};
 use crate::types::DType;
 use std::collections::BTreeSet;
 
-/// Elements between neighbours, at most: no memory has more, and addresses in bytes stay far below 2^63.
+/// The largest stride, in elements. No memory is larger, and addresses in bytes stay far below 2^63.
 const MOST_STRIDE: u64 = 1 << 40;
 
 impl Verifier<'_> {

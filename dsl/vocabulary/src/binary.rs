@@ -67,7 +67,7 @@ const fn operator(name: &'static str, text: &'static str) -> Comparison {
 }
 
 table! {
-    /// Comparison predicates; the result is `bool`. Ordered: false when an operand is NaN, but `ne`.
+    /// Comparison predicates; the result is `bool`. All but `ne` are false if an operand is NaN.
     Predicate: Comparison {
         /// Equal.
         Eq = operator("eq", "=="),
@@ -95,7 +95,7 @@ impl Predicate {
         Predicate::ALL.iter().copied().find(|p| p.text() == text)
     }
 
-    /// Whether it holds of two values.
+    /// True if it holds for two values.
     pub fn holds<T: PartialOrd>(self, x: &T, y: &T) -> bool {
         match self {
             Predicate::Eq => x == y,

@@ -1,6 +1,6 @@
-//! How far two names lie apart, for messages that name the nearest.
+//! The edit distance of two names, for messages that suggest the nearest.
 
-/// Edit distance, where swapping two neighbours counts once.
+/// Edit distance, where a swap of two neighbours counts once.
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

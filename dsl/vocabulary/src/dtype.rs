@@ -81,7 +81,7 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
-    /// The largest number of a float type, as text and as the least number that rounds to infinity in its place.
+    /// The largest number of a float type: as text, and as the smallest number that rounds to infinity instead.
     const fn largest(self) -> Option<(&'static str, f64)> {
         match self {
             DType::F16 => Some(("65504", 65_520.0)),
@@ -92,7 +92,7 @@ impl DType {
         }
     }
 
-    /// Why a number cannot be written where this float type is wanted: it is finite, and would be an infinity.
+    /// Why a number cannot be written in this float type: it is finite but would round to infinity.
     pub fn overflow(self, x: f64) -> Option<String> {
         let (largest, above) = self.largest()?;
         (x.is_finite() && x.abs() >= above)
@@ -110,7 +110,7 @@ impl DType {
     }
 }
 
-/// A number as a message shows it: a long one by its powers of ten.
+/// A number as a message shows it: a long one as a power of ten.
 pub fn number(x: f64) -> String {
     if x.is_finite() && x.abs() >= 1e16 { format!("{x:e}") } else { x.to_string() }
 }

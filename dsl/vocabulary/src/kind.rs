@@ -1,4 +1,4 @@
-//! The kinds of operations of Tile IR: element-wise or not, with which effect.
+//! The kinds of operations of Tile IR: whether they are element-wise, and what effect they have.
 
 /// What an operation does besides giving results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub enum Effect {
 /// A row of [`Kind`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// The mnemonic in the text form; a family's, where each operation of the family has its own.
+    /// The mnemonic in the text form. In a family, each operation has its own.
     pub name: &'static str,
-    /// Each element of the result comes from the elements at its place in operands of the result's extents.
+    /// True if each element of the result depends on the elements at its position, in operands of the result's extents.
     pub elementwise: bool,
-    /// What it does besides.
+    /// Its effect.
     pub effect: Effect,
 }
 
@@ -63,7 +63,7 @@ table! {
         Select = elementwise("select"),
         /// A conversion.
         Cast = elementwise("cast"),
-        /// A number past the edges; where they are is a matter of places, not of elements.
+        /// A number past the edges. The positions of the edges matter, so it is not element-wise.
         Other = value("other"),
         /// Repeats elements.
         Broadcast = value("broadcast"),

@@ -1,20 +1,20 @@
 //! The words of kernels: element types and the table of operations, as data.
 //!
-//! What is true of an operation wherever it is met stands in its row: its name, the element types it takes, what it
-//! makes of constants, what a reduction begins with. Macro, builder, verifiers, both text forms, interpreter and code
-//! generator read the rows, so that a new operation is a row, its evaluation and its lowering.
+//! An operation's row has every property that holds everywhere: its name, the element types it takes, how it folds constants,
+//! and the initial value of a reduction. The macro, the builder, the verifiers, both text forms, the interpreter and the code
+//! generator read the rows. So a new operation needs a row, an evaluation and a lowering.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `table` | what makes an enum of a table |
+//! | `table` | the macro that makes an enum from a table |
 //! | `dtype` | element types |
 //! | `takes` | which element types an operation takes |
 //! | `unary`, `binary` | element-wise operations, and comparisons |
-//! | `reduction` | what a reduction combines elements with |
-//! | `kind` | the kinds of operations of Tile IR: element-wise or not, with which effect |
-//! | `distance` | how far two names lie apart |
+//! | `reduction` | the operations of reductions |
+//! | `kind` | the kinds of operations of Tile IR |
+//! | `distance` | the edit distance of two names |
 //! | `word` | how `dot` multiplies, kinds of loops |
-//! | `schedule` | the keys of a schedule and what they are set to |
+//! | `schedule` | the keys of a schedule and their values |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

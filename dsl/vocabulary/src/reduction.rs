@@ -1,4 +1,4 @@
-//! What a reduction combines elements with.
+//! The operations by which reductions combine elements.
 
 use crate::{BinaryOp, DType};
 
@@ -9,12 +9,12 @@ pub struct Reduction {
     pub name: &'static str,
     /// What two elements become.
     pub combine: BinaryOp,
-    /// How the element-wise operation of two tiles is written, where it has the reduction's name.
+    /// The name of the element-wise operation of two tiles, if it has the reduction's name.
     pub elementwise: Option<BinaryOp>,
 }
 
 table! {
-    /// What a reduction combines elements with.
+    /// The operation by which a reduction combines elements.
     ReduceOp: Reduction {
         /// Sum, accumulated in [`DType::accumulator`].
         Sum = Reduction { name: "sum", combine: BinaryOp::Add, elementwise: None },
@@ -31,7 +31,7 @@ impl ReduceOp {
         self.row().combine
     }
 
-    /// What leaves a reduction unchanged, and what a reduction of nothing gives.
+    /// The neutral element of the reduction, and the result of a reduction of nothing.
     pub fn neutral(self, dtype: DType) -> f64 {
         match (self, dtype) {
             (ReduceOp::Sum, _) => 0.0,

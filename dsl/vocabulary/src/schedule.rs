@@ -1,38 +1,39 @@
-//! The keys of a schedule, what each may be set to, and how that is written.
+//! The keys of a schedule, their possible values, and how these are written.
 
 use std::fmt;
 use std::num::IntErrorKind;
 
-/// Configs of one kernel, at most: the product of its knobs. The first launch of a kernel builds and ranks all of them, on all
-/// cores: some seconds for so many. The largest tune space that ships has 216.
+/// The most configs of one kernel, that is, the product of its knobs. The first launch of a kernel builds and ranks all of them
+/// on all cores, which takes some seconds for this many. The largest tune space that ships has 216.
 pub const MOST_CONFIGS: u64 = 4096;
 
-/// How the warps of a CTA share out the tile of a product: so many along its rows, so many along its columns.
+/// How the warps of a CTA divide the tile of a product: `rows` warps along its rows and `cols` along its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WarpGrid {
-    /// Warps along the rows; with `r` of them, each has every r-th block of rows.
+    /// Warps along the rows. With `r` of them, each has every r-th block of rows.
     pub rows: u32,
-    /// Warps along the columns; each has a range of them.
+    /// Warps along the columns. Each has a contiguous range of them.
     pub cols: u32,
 }
 
 impl WarpGrid {
-    /// Warps in use.
+    /// The number of warps.
     pub fn warps(self) -> u32 {
         self.rows.saturating_mul(self.cols)
     }
 }
 
-/// In which order the programs of a launch run, as far as the GPU keeps to it.
+/// The order in which the programs of a launch run, as far as the GPU keeps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Order {
-    /// The last axis of the grid fastest.
+    /// The last axis of the grid varies fastest.
     Linear,
-    /// So many rows of the last two axes at a time, column by column: operands of both are read again while they are in L2.
+    /// Groups of this many rows of the last two axes, column by column, so that the operands of both are read again while they
+    /// are in L2.
     Groups(u32),
 }
 
-/// What a knob is set to. `None` leaves it to the compiler.
+/// The value of a knob. `None` leaves it to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
     /// A tile size, or a number of stages, warps or CTAs.
@@ -44,7 +45,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// What leaves a choice to the compiler.
+    /// The word that leaves a choice to the compiler.
     const AUTO: &str = "auto";
 }
 
@@ -80,10 +81,10 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What a key may be set to.
+/// The possible values of a key.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// A number from 1; `None` if the machine alone decides the largest.
+    /// A number from 1. `None` if only the machine limits it.
     Number(Option<u32>),
     WarpGrid,
     Order,
@@ -92,7 +93,7 @@ enum Values {
 /// A key of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleKey {
-    /// As configs and tune spaces spell it.
+    /// The spelling in configs and tune spaces.
     pub name: &'static str,
     values: Values,
 }
@@ -108,12 +109,12 @@ pub const SCHEDULE: [ScheduleKey; 5] = [
 ];
 
 impl ScheduleKey {
-    /// The key of a name.
+    /// The key with a name.
     pub fn named(name: &str) -> Option<&'static ScheduleKey> {
         SCHEDULE.iter().find(|key| key.name == name)
     }
 
-    /// What the key may be set to, for people.
+    /// The possible values of the key, for people.
     pub fn expects(&self) -> &'static str {
         match self.values {
             Values::Number(_) => "a whole number",
@@ -125,7 +126,7 @@ impl ScheduleKey {
     /// A value from its text.
     ///
     /// # Errors
-    /// What the key may be set to instead.
+    /// The possible values of the key.
     pub fn read(&self, text: &str) -> Result<Setting, String> {
         let number = |text: &str| text.parse::<u32>().ok();
         let read = match self.values {
@@ -148,7 +149,7 @@ impl ScheduleKey {
         read.ok_or_else(|| format!("`{text}` is not {}, which `{}` takes", self.expects(), self.name))
     }
 
-    /// Why no machine takes a value of this key, if none does.
+    /// Why no machine takes a value of this key, if so.
     pub fn refuses(&self, value: Setting) -> Option<String> {
         let name = self.name;
         match (self.values, value) {

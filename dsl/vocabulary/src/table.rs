@@ -1,4 +1,4 @@
-//! What makes an enum of a table: a variant for each row, found by its name.
+//! The macro that makes an enum from a table: a variant for each row, found by its name.
 
 /// Declares an enum whose variants are the rows of a table. A row has a field `name`.
 #[macro_export]
@@ -12,7 +12,7 @@ macro_rules! table {
             /// Every one, in the order of the table.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
-            /// What is true of it wherever it is met.
+            /// The properties that hold everywhere.
             pub const fn row(self) -> &'static $row {
                 const ROWS: &[$row] = &[$($value),+];
                 &ROWS[self as usize]

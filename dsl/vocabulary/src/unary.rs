@@ -5,26 +5,27 @@ use crate::Takes;
 /// A row of [`UnaryOp`].
 #[derive(Clone, Copy, Debug)]
 pub struct Unary {
-    /// In messages and in the text forms; and the function and the method in kernels, unless it is an operator there.
+    /// The name in messages and in the text forms. It is also the name of the function and the method in kernels, unless an
+    /// operator is.
     pub name: &'static str,
-    /// The operator in kernels, for what is no function.
+    /// The operator in kernels, if there is no function.
     pub operator: Option<&'static str>,
     /// The element types that it takes; the result has the operand's.
     pub takes: Takes,
-    /// The result is one of its type without rounding, so that every device gives the same.
+    /// True if the result is exact in its type, so that every device gives the same.
     pub exact: bool,
-    /// The value at a number that is known when the kernel is built; `None` if there is no function of f64 at hand.
+    /// The value at a number that is known when the kernel is built. `None` if the standard library has no such function.
     pub of_number: Option<fn(f64) -> f64>,
-    /// The value at 0, where every device gives exactly this; only asked of what is not `exact`.
+    /// The value at 0, if every device gives exactly this. Only used if the operation is not `exact`.
     pub at_zero: Option<f64>,
     /// The result is never below 0. It may be NaN.
     pub never_negative: bool,
-    /// The result leaps between arguments that lie as near as they can, as a conversion to integers does.
+    /// True if the result is discontinuous, like that of a conversion to integers.
     pub is_discontinuous: bool,
 }
 
 impl Unary {
-    /// A function of floats of which nothing more is known.
+    /// A function of floats without further known properties.
     const fn function(name: &'static str, of_number: fn(f64) -> f64) -> Unary {
         Unary {
             name,
@@ -81,15 +82,15 @@ table! {
         Sin = Unary::function("sin", f64::sin).at_zero(0.0),
         /// Cosine; the argument is in radians.
         Cos = Unary::function("cos", f64::cos).at_zero(1.0),
-        /// Logistic function 1 / (1 + exp(-x)). A half at 0 may be computed by approximate instructions.
+        /// Logistic function 1 / (1 + exp(-x)). At 0, approximate instructions may compute the 1/2.
         Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
         /// x/2 (1 + erf(x / sqrt 2)), by the error function, which the standard library lacks.
         Gelu = Unary { of_number: None, ..Unary::function("gelu", f64::abs).at_zero(0.0) },
         /// The derivative of `gelu`: Phi(x) + x phi(x) of the standard normal distribution.
         GeluSlope = Unary { of_number: None, ..Unary::function("gelu_slope", f64::abs) },
-        /// The greatest whole number that is not above.
+        /// The greatest whole number that is not above the operand.
         Floor = Unary { is_discontinuous: true, ..Unary::function("floor", f64::floor).exact() },
-        /// The nearest whole number; of two as near, the even one.
+        /// The nearest whole number, and the even one of two that are equally near.
         Round = Unary { is_discontinuous: true, ..Unary::function("round", f64::round_ties_even).exact() },
         /// Logical negation.
         Not = Unary::operator("not", "!", Takes::Bool, |x| 1.0 - x),
@@ -115,7 +116,7 @@ impl UnaryOp {
         UnaryOp::functions().find(|op| op.name() == name)
     }
 
-    /// The value at a number that is known when the kernel is built; `None` where it is not known.
+    /// The value at a number that is known when the kernel is built, or `None`.
     pub fn of_number(self, x: f64) -> Option<f64> {
         let row = self.row();
         match row.of_number {

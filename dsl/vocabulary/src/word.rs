@@ -1,6 +1,6 @@
 //! How `dot` multiplies, and kinds of loops.
 
-/// A row of words that have a name and nothing else.
+/// A row that has a name and nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
     /// In kernels and in the text forms.

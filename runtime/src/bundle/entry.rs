@@ -1,8 +1,8 @@
 //! What a bundle says of one kernel: the classes of problems that it serves, the compiled variants, and how they are chosen.
 
-use super::file::{BundleError, shown};
 use super::table::Table;
-use crate::class::{canonical, class_text, dims_text, parse_class};
+use crate::compile::specialization_class::{canonical, class_text, dims_text, parse_class};
+use crate::error::{BundleError, shown};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use serde::{Deserialize, Serialize};
 

@@ -10,12 +10,11 @@
 //! Nothing is believed before its hash matched, and nothing is allocated that the file could not hold. A hash finds
 //! damage, not malice: who can write the file can write its hashes, and decides what runs, as with any program.
 
-use atlas_dsl::diag::Code;
+use crate::error::BundleError;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASBND";
 /// Raised when the layout of the file or the meaning of its JSON changes.
@@ -30,9 +29,6 @@ const MOST_RATIO: u64 = 255;
 const MOST_WHOLE: u64 = 1 << 30;
 pub(super) const MOST_TEXT: u64 = 16 << 20;
 const MOST_SECTIONS: usize = 1 << 16;
-/// Characters of what a file says that are shown in a message, and in one word of it.
-const MOST_SHOWN: usize = 2000;
-const MOST_SHOWN_WORD: usize = 500;
 
 /// The little-endian number of a header at a place.
 const fn number(header: &[u8], at: usize) -> u64 {
@@ -57,45 +53,6 @@ pub const fn is_whole(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER
         && number(bytes, 8) == VERSION as u64 | (ABI as u64) << 32
         && number(bytes, 16) <= bytes.len() as u64
-}
-
-/// Why a bundle, or a part of it, cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BundleError {
-    /// The file, or where else the bytes are from.
-    pub origin: String,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl BundleError {
-    /// The stable number of this kind of mistake.
-    pub fn code(&self) -> Code {
-        Code(650)
-    }
-}
-
-impl fmt::Display for BundleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (origin, message) = (shown_up_to(&self.origin, MOST_SHOWN), shown_up_to(&self.message, MOST_SHOWN));
-        write!(f, "error[{}]: the bundle {origin} cannot be used: {message}", self.code())
-    }
-}
-
-/// What a file says, as it may be printed: no character moves a terminal's cursor, and a long text is cut.
-pub fn shown(text: &str) -> String {
-    shown_up_to(text, MOST_SHOWN_WORD)
-}
-
-fn shown_up_to(text: &str, most: usize) -> String {
-    let mut shown = String::new();
-    for c in text.chars().take(most) {
-        // Those that turn the direction of text are no control characters, and hide as much.
-        let is_hidden =
-            c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if is_hidden { shown.extend(c.escape_unicode()) } else { shown.push(c) }
-    }
-    if text.chars().nth(most).is_some() { shown + ".." } else { shown }
 }
 
 /// Where a section stands, counted from the end of the table of contents.
@@ -132,16 +89,16 @@ pub(super) struct Contents {
 }
 
 /// The bytes of a bundle and its table of contents.
-pub(super) struct File {
+pub(super) struct BundleFile {
     pub(super) origin: String,
     pub(super) contents: Contents,
     bytes: Cow<'static, [u8]>,
     base: usize,
 }
 
-impl File {
+impl BundleFile {
     /// Reads the header and the table of contents, and checks that all sections are there.
-    pub(super) fn read(origin: &str, bytes: Cow<'static, [u8]>) -> Result<File, BundleError> {
+    pub(super) fn read(origin: &str, bytes: Cow<'static, [u8]>) -> Result<BundleFile, BundleError> {
         let wrong = |message: &str| BundleError { origin: origin.to_owned(), message: message.to_owned() };
         let cut_off = || wrong("it is cut off; copy it anew");
         if !bytes.starts_with(&MAGIC[..bytes.len().min(MAGIC.len())]) {
@@ -181,7 +138,7 @@ impl File {
                 return Err(wrong("a section says that it is larger than its bytes can be"));
             }
         }
-        Ok(File { origin: origin.to_owned(), contents, base: HEADER + length, bytes })
+        Ok(BundleFile { origin: origin.to_owned(), contents, base: HEADER + length, bytes })
     }
 
     pub(super) fn wrong(&self, message: impl Into<String>) -> BundleError {
@@ -268,26 +225,19 @@ mod tests {
         let mut sections = Sections::default();
         let section = sections.add(&vec![b' '; 1 << 20]);
         let of = |count: usize| Contents { records: vec![section.clone(); count], ..Contents::default() };
-        assert!(File::read("here", sections.file(of(1000)).into()).is_ok());
-        let why = File::read("here", sections.file(of(1025)).into()).map(drop).unwrap_err().to_string();
+        assert!(BundleFile::read("here", sections.file(of(1000)).into()).is_ok());
+        let why = BundleFile::read("here", sections.file(of(1025)).into()).map(drop).unwrap_err().to_string();
         assert!(why.contains("more than 1024 MiB or 65536 parts"), "{why}");
         let small = sections.add(b"x");
         let many = Contents { records: vec![small; MOST_SECTIONS + 1], ..Contents::default() };
-        assert!(File::read("here", sections.file(many).into()).is_err());
+        assert!(BundleFile::read("here", sections.file(many).into()).is_err());
         // Text is not as large as code may be.
         let text = sections.add(&vec![b' '; MOST_TEXT as usize + 1]);
-        let file = File::read("here", sections.file(Contents { records: vec![text], ..Contents::default() }).into());
+        let file =
+            BundleFile::read("here", sections.file(Contents { records: vec![text], ..Contents::default() }).into());
         let file = file.unwrap();
         assert!(file.section_within(&file.contents.records[0], "a record", MOST_TEXT).is_err());
         assert!(file.section(&file.contents.records[0], "a record").is_ok());
-    }
-
-    #[test]
-    fn what_a_file_says_moves_no_cursor() {
-        assert_eq!(shown("atlas 1, \u{1b}[2J\u{202e}x"), "atlas 1, \\u{1b}[2J\\u{202e}x");
-        assert_eq!(shown(&"a".repeat(501)), "a".repeat(500) + "..");
-        let e = BundleError { origin: "a\nb".to_owned(), message: "\u{7}".repeat(5000) };
-        assert!(e.to_string().lines().count() == 1 && e.to_string().len() < 20_000);
     }
 
     #[test]
@@ -299,7 +249,7 @@ mod tests {
         assert!(is_whole(&[&bytes[..], b"\n"].concat()));
         for length in 0..bytes.len() {
             assert!(!is_whole(&bytes[..length]), "{length}");
-            assert!(File::read("here", bytes[..length].to_vec().into()).is_err(), "{length}");
+            assert!(BundleFile::read("here", bytes[..length].to_vec().into()).is_err(), "{length}");
         }
         for at in 0..16 {
             let mut other = bytes.clone();

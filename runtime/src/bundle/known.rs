@@ -2,8 +2,8 @@
 
 use super::Bundle;
 use super::entry::KernelEntry;
-use super::file::BundleError;
-use crate::class::{assumed, serves};
+use crate::compile::specialization_class::{assumed, serves};
+use crate::error::BundleError;
 use atlas_dsl::{KernelDef, Specialization};
 use std::sync::{Arc, PoisonError};
 

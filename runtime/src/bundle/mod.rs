@@ -1,12 +1,16 @@
 //! Bundles: compiled kernels, and which of them runs which problem, in one file. A program that has a bundle needs
 //! NVIDIA's driver and nothing else.
 //!
+//! The room may depend on `compile` for kernels as bytes and their keys, and, to make a table of choices, on `select`, `records` and
+//! `cost`. It knows no devices: what is asked of a bundle names the machine.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `file` | the bytes: header, table of contents, sections, hashes |
 //! | `entry` | what is said of one kernel |
 //! | `known` | the same, read for a kernel of the program |
 //! | `table` | which variant runs which sizes |
+//! | `regions` | how a table is made |
 //! | `offer` | the variants for a problem, best first |
 //! | `write` | a bundle that is being made |
 
@@ -14,17 +18,20 @@ mod entry;
 mod file;
 mod known;
 mod offer;
+mod regions;
 mod table;
 mod write;
 
+pub use crate::error::{BundleError, shown};
 pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant};
-pub use file::{BundleError, is_whole, shown};
+pub use file::is_whole;
 pub(crate) use offer::{Asked, Lack, Offer};
+pub use regions::{Choices, regions};
 pub use table::{MOST_CELLS, Table};
 pub use write::BundleWriter;
 
-use self::file::{File, MOST_TEXT};
-use crate::image_file;
+use self::file::{BundleFile, MOST_TEXT};
+use crate::compile::image_file;
 use atlas_codegen::KernelImage;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,7 +56,7 @@ inventory::collect!(ShippedBundle);
 
 /// Compiled kernels in a file.
 pub struct Bundle {
-    file: File,
+    file: BundleFile,
     /// No other one of the process has it: a damaged file says nothing of an intact copy.
     id: u64,
     /// The entries that were asked for, or what is wrong with them.
@@ -82,7 +89,7 @@ impl Bundle {
     /// [`BundleError`]: they are no bundle, or one of another version.
     pub fn read(origin: &str, bytes: impl Into<Cow<'static, [u8]>>) -> Result<Bundle, BundleError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let file = File::read(origin, bytes.into())?;
+        let file = BundleFile::read(origin, bytes.into())?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Bundle { file, id, entries: Mutex::default(), known: Mutex::default() })
     }

@@ -3,9 +3,9 @@
 use super::entry::{ClassEntry, MachineTable, Variant};
 use super::known::Known;
 use super::{Bundle, Bundles};
-use crate::class::canonical;
-use crate::config_source::ConfigSource;
-use crate::key::KernelKey;
+use crate::compile::KernelKey;
+use crate::compile::specialization_class::canonical;
+use crate::select::ConfigSource;
 use atlas_codegen::Machine;
 use atlas_codegen::toolchain::toolchain_id;
 use atlas_dsl::specialization::DimFact;

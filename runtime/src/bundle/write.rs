@@ -2,7 +2,7 @@
 
 use super::entry::{Cubin, KernelEntry};
 use super::file::{Contents, Sections};
-use crate::image_file;
+use crate::compile::image_file;
 use atlas_codegen::KernelImage;
 
 /// Collects kernels, and gives the file.

@@ -16,14 +16,18 @@
 //! # Breaks it
 //! - Links, pipes, devices, modes, open files, and files with likely names: the tests below.
 //! - The command line: tests/files.rs.
+//!
+//! # Room
+//! Depends on no other room. `standard_streams` says which standard streams were closed when the process began, and `toml_text`
+//! prints strings and numbers as TOML reads them.
 
 mod read;
+pub mod standard_streams;
+pub mod toml_text;
 
 pub use self::read::{MOST_TEXT, read, read_regular, read_regular_text, read_text};
 
 use self::read::{not_regular, open_regular};
-#[cfg(unix)]
-use crate::standard_streams;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +40,7 @@ const MOST_OF_NAME: usize = 80;
 
 /// What a path leads to.
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
+enum WriteTarget {
     /// A regular file, or none yet.
     File(PathBuf),
     /// A device, a pipe, or a file that this process has open.
@@ -49,8 +53,8 @@ enum Target {
 /// If it cannot be written; a regular file is then as it was.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match target(path)? {
-        Target::File(path) => replace(&path, bytes),
-        Target::Open(path) => {
+        WriteTarget::File(path) => replace(&path, bytes),
+        WriteTarget::Open(path) => {
             // What was printed so far stands before it, and what is printed later behind.
             let mut stdout = io::stdout().lock();
             // What cannot be printed stays where it is, and who prints is told.
@@ -71,11 +75,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// If not.
 pub fn check(path: &Path) -> io::Result<()> {
     match target(path)? {
-        Target::File(path) => {
+        WriteTarget::File(path) => {
             replaced(&path)?;
             has_room(&mut beside(&path)?)
         }
-        Target::Open(path) => match own_open(&path) {
+        WriteTarget::Open(path) => match own_open(&path) {
             // Nothing is written; what is open for reading alone refuses even that.
             Some(open) => open?.write(&[]).map(drop),
             None => may_be_opened(&path),
@@ -114,14 +118,14 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
 /// If it is no regular file.
 pub fn regular(path: &Path) -> io::Result<PathBuf> {
     match target(path)? {
-        Target::File(path) => Ok(path),
-        Target::Open(_) => Err(not_regular()),
+        WriteTarget::File(path) => Ok(path),
+        WriteTarget::Open(_) => Err(not_regular()),
     }
 }
 
 /// Whether what is written to a path goes where this process prints.
 pub fn is_stdout(path: &Path) -> bool {
-    matches!(target(path), Ok(Target::Open(path)) if is_open_as_stdout(&path))
+    matches!(target(path), Ok(WriteTarget::Open(path)) if is_open_as_stdout(&path))
 }
 
 /// Opens a file to be locked, and makes it if it is not there. Its content stays.
@@ -155,12 +159,12 @@ pub fn shared_lock_file(path: &Path) -> io::Result<File> {
     })
 }
 
-fn target(path: &Path) -> io::Result<Target> {
+fn target(path: &Path) -> io::Result<WriteTarget> {
     let mut at = path.to_owned();
     for _ in 0..MOST_LINKS {
         let found = match fs::symlink_metadata(&at) {
             Ok(found) => found,
-            Err(e) if e.kind() == ErrorKind::NotFound && names_a_file(&at) => return Ok(Target::File(at)),
+            Err(e) if e.kind() == ErrorKind::NotFound && names_a_file(&at) => return Ok(WriteTarget::File(at)),
             Err(e) if e.kind() == ErrorKind::NotFound && !at.as_os_str().is_empty() => {
                 return Err(io::Error::new(ErrorKind::IsADirectory, "it is the name of a folder, and there is none"));
             }
@@ -170,14 +174,14 @@ fn target(path: &Path) -> io::Result<Target> {
             return Err(ErrorKind::IsADirectory.into());
         }
         if !found.is_symlink() {
-            return Ok(if found.is_file() { Target::File(at) } else { Target::Open(at) });
+            return Ok(if found.is_file() { WriteTarget::File(at) } else { WriteTarget::Open(at) });
         }
         let (folder, next) = (folder_of(&at).to_owned(), fs::read_link(&at)?);
         if holds_open_files(&folder) {
             return if fs::metadata(&at)?.is_dir() {
                 Err(ErrorKind::IsADirectory.into())
             } else {
-                Ok(Target::Open(at))
+                Ok(WriteTarget::Open(at))
             };
         }
         at = folder.join(next);

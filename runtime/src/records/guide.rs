@@ -3,8 +3,8 @@
 use super::merged::Merged;
 use super::record::{TunedSize, ir_hash, short_hash};
 use super::residual::{At, Fit, MOST_SIZES, MeasuredSize};
-use crate::class::{class_text, parse_class};
 use crate::compile::build_kernel;
+use crate::compile::specialization_class::{class_text, parse_class};
 use crate::cost::MODEL;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::specialization::{DimFact, largest_class};

@@ -3,13 +3,24 @@
 //! A record is a text file, one for a kernel and a GPU, that `atlas tune` writes and people review. A launch asks for its own
 //! sizes first; `Guide` says what the record of them chose, and by how much the cost model has erred for each config at
 //! sizes nearby. Records can only help: one that is missing, stale or damaged leaves the choice to the cost model.
+//!
+//! The room may depend on `cost` for the number of the cost model, on `compile` for a kernel's Tile IR, and on `files`. It knows no
+//! devices.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `record`, `merged` | a record as a value and as text; several records of one kernel as one |
+//! | `residual` | by how much the cost model errs, as a function of the config and the size |
+//! | `guide` | what records say of one problem |
+//! | `sizes` | what a program launches, written to a file, to be tuned and bundled for |
 
 mod guide;
 mod merged;
 mod record;
 mod residual;
+pub mod sizes;
 
-pub use crate::class::{class_text, of_launch, parse_class};
+pub use crate::compile::specialization_class::{class_text, of_launch, parse_class};
 pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{

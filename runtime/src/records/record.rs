@@ -1,6 +1,6 @@
 //! A record as a value and as text.
 
-use crate::toml_text::{number, quoted};
+use crate::files::toml_text::{number, quoted};
 use atlas_dsl::{Config, Kernel, KernelDef};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! The `.approx` functions, rounded from double precision, and how far the ISA lets the hardware be off.
+//! The `.approx` functions, rounded from double precision, and the error that the ISA allows.
 
 use super::AluForm;
 use super::float::{Brain, Float, Half, Single, pairs};
@@ -8,13 +8,13 @@ use super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// Two to a power, for bounds.
+/// Two to a power, for error bounds.
 fn power(exponent: f64) -> f64 {
     libm::exp2(exponent)
 }
 
-/// An approximate function of one argument: its opcode, the words before the type, the type, the function rounded and
-/// as it is, and the bound that the ISA states, as a kind and the power of two (or the count) that it is.
+/// An approximate function of one argument: its opcode, the words before the type, the type, the function with and without
+/// rounding, and the ISA's bound (a kind of bound, and its power of two or its count).
 type Row = (&'static str, &'static str, Type, AluFn, fn(f64) -> f64, fn(f64) -> Bound, f64);
 
 const ULP: fn(f64) -> Bound = Bound::Ulp;
@@ -65,7 +65,7 @@ const QUOTIENTS: &[(&str, AluFn)] = &[
 
 const QUOTIENT: Bound = Bound::Ulp(2.0);
 
-/// A number of an opcode, by which equal arguments of two functions get errors of their own.
+/// A number for each opcode, so that two functions have different errors at equal arguments.
 fn salt(opcode: &str) -> u64 {
     opcode.bytes().fold(0, |n, b| n << 8 | u64::from(b))
 }
@@ -103,10 +103,10 @@ pub(super) fn lookup(opcode: &str, words: Words<'_>) -> Option<AluForm> {
     Some(AluForm { inexact: approximate, ..AluForm::new(f, ty, &[ty]) })
 }
 
-/// The ISA's bound on a form's error; `None` for forms whose result it fixes to the bit.
+/// The ISA's bound on a form's error; `None` for forms whose result it defines exactly.
 ///
-/// The bounds of `sin` and `cos` hold within `-pi` to `pi`, that of `ex2` and of the quotients where neither operands
-/// nor result are subnormal.
+/// The bounds of `sin` and `cos` hold from `-pi` to `pi`. Those of `ex2` and of the quotients hold if neither the operands nor
+/// the result are subnormal.
 pub fn error_bound(opcode: &str, modifiers: &[&str]) -> Option<Bound> {
     let (spelling, ty) = split(Words::new(modifiers))?;
     if opcode == "div" && ty == SINGLE {
@@ -167,8 +167,8 @@ fn double(y: f64) -> u64 {
     if y.is_nan() { F64.nan } else { y.to_bits() }
 }
 
-/// Functions that see and make the upper words of doubles only, flushing subnormal ones. Their NaN is that of single
-/// precision in the upper word.
+/// Functions that read and write only the upper words of doubles, and flush subnormal ones. Their NaN has the single-precision
+/// NaN in the upper word.
 fn upper(a: u64, f: fn(f64) -> f64) -> u64 {
     const UPPER: u64 = 0xffff_ffff_0000_0000;
     let x = f64::from_bits(F64.flush(a & UPPER));
@@ -176,7 +176,7 @@ fn upper(a: u64, f: fn(f64) -> f64) -> u64 {
     if y.is_nan() { F32.nan << 32 } else { F64.flush(y.to_bits()) & UPPER }
 }
 
-/// The quick quotient multiplies by a reciprocal, which past 2^126 is zero.
+/// The fast quotient multiplies by a reciprocal, which is zero past 2^126.
 fn divide(a: u64, b: u64, ftz: bool, quick: bool) -> u64 {
     let flush = |x: u64| if ftz { F32.flush(x) } else { x };
     let (a, b) = (flush(a), flush(b));

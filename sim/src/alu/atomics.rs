@@ -1,11 +1,11 @@
-//! What `atom`, `red`, bulk reductions and `redux` make of two values.
+//! The operations of `atom`, `red`, bulk reductions and `redux` on two values.
 
 use super::integer::Int;
 use super::{Arithmetic, for_type, lookup, words};
 use crate::program::{AluFn, AtomOp};
 use crate::syntax::ast::Type;
 
-/// The new value from the old one and the operands.
+/// The new value, from the old one and the operands.
 pub(super) fn atom(op: AtomOp, ty: Type) -> Option<AluFn> {
     use Type::{B32, B64, Bf16, Bf16x2, F16, F16x2, F32, F64, S32, S64, U32, U64};
     match (op, ty) {
@@ -49,7 +49,7 @@ fn increment(old: u64, limit: u64, _: u64, _: u64) -> u64 {
     if old >= limit { 0 } else { (old + 1).bits() }
 }
 
-/// Wraps to the limit below zero, and from above it.
+/// Wraps to the limit below zero, and from above the limit.
 fn decrement(old: u64, limit: u64, _: u64, _: u64) -> u64 {
     let (old, limit) = (old as u32, limit as u32);
     if old == 0 || old > limit { limit.bits() } else { (old - 1).bits() }

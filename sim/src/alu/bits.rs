@@ -158,7 +158,7 @@ fn cnot<T: Int>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     u64::from(T::of(a).bits() == 0)
 }
 
-/// The truth table's bit for each position, as a sum of the minterms it has.
+/// The truth table's bit for each position, as a sum of its minterms.
 fn lop3(a: u64, b: u64, c: u64, table: u64) -> u64 {
     let minterms = (0..8).filter(|i| table >> i & 1 == 1).map(|i| {
         let pick = |x: u64, bit: u32| if i >> bit & 1 == 1 { x } else { !x };
@@ -167,7 +167,7 @@ fn lop3(a: u64, b: u64, c: u64, table: u64) -> u64 {
     minterms.fold(0, |all, term| all | term) & 0xffff_ffff
 }
 
-/// Amounts are 32 bits, and those beyond the width shift everything out.
+/// Shift amounts have 32 bits. An amount beyond the width shifts everything out.
 fn shl<T: Int>(a: u64, amount: u64, _: u64, _: u64) -> u64 {
     let amount = amount as u32;
     if amount >= T::BITS { 0 } else { T::of(a << amount).bits() }
@@ -199,7 +199,7 @@ fn brev<T: Int>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     a.reverse_bits() >> (64 - T::BITS)
 }
 
-/// Position of the highest bit that is not the sign; all ones if there is none.
+/// The position of the highest bit that differs from the sign; all ones if there is none.
 fn find<T: Int>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     let value = T::of(a).wide();
     let magnitude = if value < 0 { !value } else { value };
@@ -213,7 +213,7 @@ fn find_shift<T: Int>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     }
 }
 
-/// Position and length are taken from 8 bits. Of a signed type, bits past the top are copies of the sign.
+/// Position and length are 8 bits each. For a signed type, bits past the top are copies of the sign.
 fn bfe<T: Int>(a: u64, position: u64, length: u64, _: u64) -> u64 {
     let (position, length) = (position as u32 & 0xff, length as u32 & 0xff);
     if length == 0 {
@@ -250,7 +250,7 @@ fn bytes(a: u64, b: u64, position: impl Fn(u64) -> u64) -> u64 {
     (0..4).fold(0, |all, i| all | (both >> (8 * (position(i) & 7)) & 0xff) << (8 * i))
 }
 
-/// Each nibble of `c` names a byte; its top bit asks for eight copies of that byte's sign.
+/// Each nibble of `c` names a byte. Its top bit asks for eight copies of that byte's sign instead.
 fn prmt(a: u64, b: u64, c: u64, _: u64) -> u64 {
     let chosen = bytes(a, b, |i| c >> (4 * i) & 7);
     (0..4).fold(0, |all, i| {
@@ -272,7 +272,7 @@ fn sign_extend(a: u64, length: u64) -> u64 {
     }
 }
 
-/// So many ones from a position on.
+/// A run of ones, from a position on.
 fn mask(position: u64, length: u64) -> u64 {
     let ones = if length >= 32 { 0xffff_ffff } else { (1 << length) - 1 };
     if position >= 32 { 0 } else { ones << position & 0xffff_ffff }

@@ -119,7 +119,7 @@ fn flushed<F: Float, const OUTCOMES: u8>(a: u64, b: u64) -> bool {
     floats::<F, OUTCOMES>(F::FORMAT.flush(a), F::FORMAT.flush(b))
 }
 
-/// A number's place in order; the zeros have one.
+/// A number's rank in the order. Both zeros have the same.
 fn key<F: Float>(a: u64) -> i64 {
     let magnitude = magnitude::<F>(a) as i64;
     if a & F::FORMAT.sign() != 0 { -magnitude } else { magnitude }

@@ -1,14 +1,14 @@
 //! Floats as elements of a finite ring, where sums do not depend on their order.
 //!
-//! A single is a pair of residues modulo 2^16, its high and its low half, and a half is one residue. Widening a half
-//! puts it in the high residue, as the shifts do that compilers widen `bf16` with; narrowing keeps that residue.
+//! A single is a pair of residues modulo 2^16, its high and its low half, and a half is one residue. Widening a half puts it in
+//! the high residue, like the shifts by which compilers widen `bf16`. Narrowing keeps that residue.
 
 use super::AluForm;
 use super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// The forms that mean something in the ring. Modifiers of rounding are read and mean nothing.
+/// The forms that have a meaning in the ring. Rounding modifiers are read and ignored.
 pub(super) fn lookup(opcode: &str, words: Words<'_>) -> Option<AluForm> {
     if words.names(&["sat", "relu", "satfinite", "rni", "rzi", "rmi", "rpi"]) {
         return None;

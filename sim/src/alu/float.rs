@@ -6,13 +6,13 @@ use super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// A format as a type, so that a function's instances need no arguments but the operands.
+/// A format as a type, so that a function's instances only have the operands as arguments.
 pub(super) trait Float {
     const FORMAT: Format;
     const NATIVE: Native;
 }
 
-/// Which of the host's types has the format.
+/// The type of the host with this format, if any.
 pub(super) enum Native {
     None,
     Single,
@@ -35,7 +35,7 @@ floats! {
     Double: F64, Double;
 }
 
-/// Rounding and what is done to operands and results besides, as a type for the same reason.
+/// The rounding and the treatment of operands and results, as a type for the same reason.
 pub(super) trait Mode {
     const ROUND: Round;
     /// Subnormal operands and results become zeros.
@@ -43,15 +43,15 @@ pub(super) trait Mode {
     const CLAMP: Clamp;
 }
 
-/// What becomes of a result.
+/// The treatment of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clamp {
     None,
-    /// Into 0 to 1, NaN to 0.
+    /// Clamped to 0 to 1; NaN becomes 0.
     Unit,
     /// Not below 0; NaN stays.
     Relu,
-    /// Infinities to the largest numbers.
+    /// Infinities become the largest numbers.
     Finite,
 }
 
@@ -86,7 +86,7 @@ modes! {
     RnFtzRelu: Nearest, true, Relu;
 }
 
-/// Chooses the instance of a function for an operation, a format and the mode that the words named.
+/// Chooses the instance of a function for an operation, a format and the mode that the words name.
 macro_rules! with_mode {
     ($f:ident::<$op:ty, $float:ty>, $mode:expr) => {
         match $mode {
@@ -208,7 +208,7 @@ fn quotient(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
     Some(AluForm::new(f, ty, &[ty; 2][..sources]))
 }
 
-/// An operation, exactly and as the host's own arithmetic does it to nearest.
+/// An operation, exactly and by the host's own arithmetic to nearest.
 trait Operation {
     fn exact(a: Value, b: Value, c: Value, round: Round) -> Value;
     fn single(a: f32, b: f32, c: f32) -> f32;
@@ -279,7 +279,7 @@ fn run_pair<O: Operation, F: Float, M: Mode>(a: u64, b: u64, c: u64, _: u64) -> 
     pairs(a, b, c, run::<O, F, M>)
 }
 
-/// A function of 16 bits on both halves of 32.
+/// Applies a function of 16 bits to both halves of 32.
 pub(super) fn pairs(a: u64, b: u64, c: u64, f: AluFn) -> u64 {
     let low = f(a & 0xffff, b & 0xffff, c & 0xffff, 0);
     let high = f(a >> 16 & 0xffff, b >> 16 & 0xffff, c >> 16 & 0xffff, 0);
@@ -329,7 +329,7 @@ fn sign(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
     Some(AluForm::new(f, ty, &[ty]))
 }
 
-/// Negation or magnitude. It is an addition to the hardware, so NaNs come out as the one that it makes.
+/// Negation or magnitude. The hardware computes it by an addition, so NaNs become the canonical one.
 fn sign_of<F: Float, const NEGATE: bool, const FTZ: bool>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     let format = F::FORMAT;
     let a = a & (2 * format.sign() - 1);

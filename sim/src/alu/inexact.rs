@@ -1,4 +1,4 @@
-//! Approximate results that are as far off as the ISA lets them be.
+//! Approximate results that are off by as much as the ISA allows.
 
 use super::rounding::{F64, Format, Round, Value};
 
@@ -9,14 +9,14 @@ pub enum Bound {
     Ulp(f64),
     /// Relative to the exact result.
     Relative(f64),
-    /// In itself.
+    /// Absolute.
     Absolute(f64),
-    /// Whichever allows more.
+    /// The larger of both.
     AbsoluteOrRelative(f64),
 }
 
-/// Which of the results that the ISA allows an approximate instruction gives. What its tables fix stays: zeros, infinities
-/// and NaNs as arguments and as results.
+/// Which of the results that the ISA allows an approximate instruction gives. Results that the ISA's tables define are not
+/// changed: those for zeros, infinities and NaNs as arguments or results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Approximation {
     /// The exact result, rounded.
@@ -31,7 +31,7 @@ pub enum Approximation {
 }
 
 impl Approximation {
-    /// What share of the bound a result is off by, from -1 to 1; equal arguments give equal results.
+    /// The fraction of the bound by which a result is off, from -1 to 1. Equal arguments give equal results.
     fn share(self, seed: u64, salt: u64, arguments: [u64; 2]) -> f64 {
         match self {
             Approximation::Nearest => 0.0,
@@ -56,7 +56,7 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// What an instruction approximates.
+/// The function that an instruction approximates.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Exact {
     /// A function of one argument.
@@ -65,7 +65,7 @@ pub(super) enum Exact {
     Quotient,
 }
 
-/// An instruction whose result the ISA bounds, and does not fix.
+/// An instruction whose result the ISA bounds but does not define.
 #[derive(Clone, Copy, Debug)]
 pub struct Inexact {
     pub(super) f: Exact,
@@ -75,12 +75,12 @@ pub struct Inexact {
     /// Two numbers of 16 bits.
     pub(super) packed: bool,
     pub(super) bound: Bound,
-    /// Of the opcode.
+    /// The number of the opcode.
     pub(super) salt: u64,
 }
 
 impl Inexact {
-    /// The result in place of `rounded`, which is the exact one rounded.
+    /// The result that replaces `rounded`, which is the exact one rounded.
     pub fn result(&self, rounded: u64, [a, b]: [u64; 2], by: Approximation, seed: u64) -> u64 {
         if by == Approximation::Nearest {
             return rounded;
@@ -121,7 +121,7 @@ impl Inexact {
 }
 
 impl Bound {
-    /// How far from an exact result one may lie.
+    /// How far a result may be from the exact one.
     fn room(self, exact: f64, format: Format) -> f64 {
         match self {
             Bound::Ulp(n) => n * unit(exact, format),

@@ -13,7 +13,7 @@ pub(super) trait Int: Copy + Ord {
     const MOST: Self;
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
-    /// The value; every type fits.
+    /// The value. Every type fits.
     fn wide(self) -> i128;
     /// The low bits of a value.
     fn narrow(value: i128) -> Self;
@@ -73,7 +73,7 @@ macro_rules! for_narrow {
     };
 }
 
-/// Chooses among the two of 32 bits.
+/// Chooses between the two types of 32 bits.
 macro_rules! for_word {
     ($ty:expr, $f:ident) => {
         for_type!($ty, $f: U32 => u32, S32 => i32)
@@ -227,7 +227,7 @@ fn sub_sat(a: u64, b: u64, _: u64, _: u64) -> u64 {
     (a as i32).saturating_sub(b as i32).bits()
 }
 
-/// Division by zero is undefined; the hardware's routines answer all ones, for the remainder too.
+/// Division by zero is undefined. The hardware's routines return all ones, for the remainder too.
 fn div<T: Int>(a: u64, b: u64, _: u64, _: u64) -> u64 {
     match T::of(b).wide() {
         0 => T::narrow(-1).bits(),
@@ -271,7 +271,7 @@ fn mad_lo<T: Int>(a: u64, b: u64, c: u64, _: u64) -> u64 {
     T::of(a.wrapping_mul(b).wrapping_add(c)).bits()
 }
 
-/// The high half of the product. For 64 unsigned bits the product wraps into the sign, which the shift brings back.
+/// The high half of the product. For 64 unsigned bits the product wraps into the sign, and the shift undoes that.
 fn high<T: Int>(a: u64, b: u64) -> i128 {
     T::of(a).wide().wrapping_mul(T::of(b).wide()) >> T::BITS
 }
@@ -318,7 +318,7 @@ fn dp2a<A: Int, B: Int, const FIRST: u32>(a: u64, b: u64, c: u64, _: u64) -> u64
     u64::from((terms.sum::<i128>() + i128::from(c)) as u32)
 }
 
-/// A function of 16 bits on both halves of 32.
+/// Applies a function of 16 bits to both halves of 32.
 pub(super) fn pairs(a: u64, b: u64, f: AluFn) -> u64 {
     let low = f(a & 0xffff, b & 0xffff, 0, 0);
     let high = f((a >> 16) & 0xffff, (b >> 16) & 0xffff, 0, 0);

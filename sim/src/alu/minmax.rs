@@ -6,12 +6,12 @@ use super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// How operands are read and NaNs answered, as a bit each.
+/// How operands are read and NaNs are handled, as one bit each.
 const MAX: u8 = 1;
 const FTZ: u8 = 2;
-/// `.NaN`: a NaN operand makes a NaN, else it loses against a number.
+/// `.NaN`: a NaN operand gives a NaN. Without it, the number wins.
 const NAN: u8 = 4;
-/// `.xorsign.abs`: of the magnitudes, with the product's sign.
+/// `.xorsign.abs`: the magnitudes count, and the result has the product's sign.
 const XORSIGN: u8 = 8;
 
 /// Chooses an instance by its flags.
@@ -56,7 +56,7 @@ pub(super) fn lookup(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
     Some(AluForm::new(f, ty, &[ty, ty]))
 }
 
-/// The lesser or the greater; minus zero is below plus zero.
+/// The smaller or the larger. Minus zero is below plus zero.
 pub(super) fn choose<F: Float, const FLAGS: u8>(a: u64, b: u64, _: u64, _: u64) -> u64 {
     let format = F::FORMAT;
     let sign = format.sign();

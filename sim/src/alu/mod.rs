@@ -1,4 +1,4 @@
-//! Arithmetic of one lane: instruction words to plain functions, chosen once when a program is decoded.
+//! Arithmetic of one lane. Instruction words select plain functions once, when a program is decoded.
 
 use crate::program::{AluFn, AtomOp};
 use crate::syntax::ast::Type;
@@ -38,7 +38,7 @@ fn packed(x: f64, format: Format) -> u64 {
     Value::of(F64, x.to_bits()).pack(format, Round::Nearest)
 }
 
-/// What floating-point values are.
+/// The interpretation of floating-point values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// Numbers of IEEE 754 and its narrow relatives, as the hardware has them.
@@ -50,21 +50,21 @@ pub enum Arithmetic {
 /// An instruction form: its function, and the types of what it reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub struct AluForm {
-    /// One lane of it; zero in place of operands that it has not.
+    /// The function for one lane. It gets zero for operands that it does not have.
     pub f: AluFn,
     /// Operands after the destination.
     pub sources: u8,
-    /// Type of the result, which is zero above its width. In a wider register the ISA sign-extends a signed one, which
-    /// takes a further conversion.
+    /// Type of the result, which is zero above its width. In a wider register, the ISA sign-extends a signed result, which
+    /// needs a further conversion.
     pub dst: Type,
-    /// Types of the operands; those from `sources` on mean nothing.
+    /// Types of the operands. Those from `sources` on have no meaning.
     pub src: [Type; 4],
-    /// How far the hardware's result may be from the exact one, where the ISA leaves that open.
+    /// How far the hardware's result may be from the exact one, if the ISA leaves that open.
     pub inexact: Option<Inexact>,
 }
 
 impl AluForm {
-    /// A form of so many sources as there are types.
+    /// A form with as many sources as there are types.
     fn new(f: AluFn, dst: Type, src: &[Type]) -> AluForm {
         let mut all = [Type::B64; 4];
         for (slot, ty) in all.iter_mut().zip(src) {
@@ -101,7 +101,8 @@ fn ieee(opcode: &str, words: Words<'_>) -> Option<AluForm> {
     families.iter().find_map(|family| family(opcode, words))
 }
 
-/// Whether the ring changes what the instruction means: it computes with floats, rather than moving or ordering them.
+/// True if the ring changes the meaning of the instruction, that is, if it computes with floats instead of moving or ordering
+/// them.
 fn touches_floats(opcode: &str, modifiers: &[&str]) -> bool {
     let moves = matches!(opcode, "mov" | "min" | "max" | "copysign" | "slct");
     !moves && modifiers.iter().any(|word| Words::new(&[*word]).ty().is_some_and(is_float))

@@ -1,4 +1,4 @@
-//! Exact values of floats, and their one rounding into a format.
+//! Exact values of floats, and the single rounding to a format.
 
 /// Directions of rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub(super) enum Round {
     NearestAway,
 }
 
-/// A binary format. NaNs fill what lies past the infinity, which is the pattern after the largest number.
+/// A binary format. All patterns above the infinity, which follows the largest number, are NaNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) exponent_bits: u32,
     pub(super) fraction_bits: u32,
     /// The largest finite magnitude.
     pub(super) largest: u64,
-    /// The NaN that the hardware makes of numbers, and in all but `F64` of other NaNs.
+    /// The canonical NaN of the hardware. Every format except `F64` also replaces other NaNs by it.
     pub(super) nan: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) const BF16: Format = format(8, 7, 0x7f7f, 0x7fff);
 pub(super) const F32: Format = format(8, 23, 0x7f7f_ffff, 0x7fff_ffff);
 pub(super) const F64: Format = format(11, 52, 0x7fef_ffff_ffff_ffff, 0xfff8_0000_0000_0000);
 pub(super) const E5M2: Format = format(5, 2, 0x7b, 0x7f);
-/// It has no infinity: its only NaN is in that place.
+/// True if it has no infinity. Its only NaN takes that place.
 pub(super) const E4M3: Format = format(4, 3, 0x7e, 0x7f);
 
 impl Format {
@@ -52,7 +52,7 @@ impl Format {
         (1 << (self.exponent_bits - 1)) - 1
     }
 
-    /// A subnormal number's bits become those of the zero of its sign.
+    /// Replaces a subnormal number by the zero of its sign.
     pub(super) const fn flush(self, bits: u64) -> u64 {
         if bits & self.infinity() == 0 { bits & self.sign() } else { bits }
     }
@@ -67,13 +67,13 @@ impl Format {
         nan & ((1 << self.fraction_bits) - 1)
     }
 
-    /// The bit of a NaN that is not a signaling one.
+    /// The bit that makes a NaN quiet.
     pub(super) const fn quiet(self) -> u64 {
         1 << (self.fraction_bits - 1)
     }
 
-    /// The NaN that comes of operands: in double precision the first of theirs, made quiet. Which it is of two that
-    /// differ no specification says.
+    /// The NaN that results from NaN operands: in double precision the first of them, made quiet. No specification says which
+    /// of two different ones it is.
     pub(super) fn nan_of<const N: usize>(self, operands: [u64; N]) -> u64 {
         let first = operands.into_iter().find(|x| self.is_nan(*x)).filter(|_| self == F64);
         first.map_or(self.nan, |nan| nan | self.quiet())
@@ -85,10 +85,10 @@ impl Format {
     }
 }
 
-/// The place of a number's leading bit within its significand.
+/// The position of a number's leading bit within its significand.
 const TOP: u32 = 126;
 
-/// A real number, or what stands for one.
+/// A real number, or a special value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Nan,
@@ -97,8 +97,8 @@ pub(super) enum Value {
     Number(Number),
 }
 
-/// `significand * 2^(exponent - 126)`, its bit 126 the leading one. Bit 0 also stands for anything below it that is
-/// not zero, which is all that a later rounding to fewer bits asks for.
+/// `significand * 2^(exponent - 126)`, with bit 126 as the leading one. Bit 0 is sticky: it also stands for anything nonzero
+/// below it, which is all that a later rounding to fewer bits needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) negative: bool,
@@ -107,7 +107,7 @@ pub(super) struct Number {
 }
 
 impl Value {
-    /// What the bits of a format stand for.
+    /// The value of the bits of a format.
     pub(super) fn of(format: Format, bits: u64) -> Value {
         let negative = bits & format.sign() != 0;
         let magnitude = bits & (format.sign() - 1);
@@ -157,12 +157,12 @@ impl Value {
         }
     }
 
-    /// Whether the number lies below the normal ones of a format.
+    /// True if the number is below the normal ones of a format.
     pub(super) fn is_subnormal(self, format: Format) -> bool {
         matches!(self, Value::Number(n) if n.exponent < format.least_exponent())
     }
 
-    /// The sum; its direction of rounding decides the sign of a zero of two that cancel.
+    /// The sum. If two numbers cancel, the rounding direction decides the sign of the zero.
     pub(super) fn add(self, other: Value, round: Round) -> Value {
         let cancelled = Value::Zero { negative: round == Round::Down };
         match (self, other) {
@@ -211,7 +211,7 @@ impl Value {
         }
     }
 
-    /// The quotient, right to 63 bits and a sticky one.
+    /// The quotient, correct to 63 bits and a sticky bit.
     pub(super) fn div(self, other: Value) -> Value {
         let negative = self.negative() != other.negative();
         match (self, other) {
@@ -228,7 +228,7 @@ impl Value {
         }
     }
 
-    /// The square root, right to 63 bits and a sticky one.
+    /// The square root, correct to 63 bits and a sticky bit.
     pub(super) fn sqrt(self) -> Value {
         match self {
             Value::Number(n) if n.negative => Value::Nan,
@@ -244,7 +244,7 @@ impl Value {
         }
     }
 
-    /// The nearest integer in a direction, as far as 128 bits go; `None` of a NaN.
+    /// The nearest integer in a direction, within 128 bits; `None` for a NaN.
     pub(super) fn to_integer(self, round: Round) -> Option<i128> {
         let magnitude = match self {
             Value::Nan => return None,
@@ -256,8 +256,8 @@ impl Value {
         Some(if self.negative() { -magnitude } else { magnitude })
     }
 
-    /// The nearest value of a format in a direction. Beyond the largest number are infinities, or that number where
-    /// the direction does not reach past it.
+    /// The nearest value of a format in a direction. Beyond the largest number it is an infinity, or the largest number if the
+    /// direction does not go past it.
     pub(super) fn pack(self, format: Format, round: Round) -> u64 {
         let sign = |negative: bool| if negative { format.sign() } else { 0 };
         match self {
@@ -287,7 +287,7 @@ fn overflow(format: Format, round: Round, negative: bool) -> u64 {
     format.infinity() - u64::from(!outwards)
 }
 
-/// Shifts right; bits that fall out leave a one at the bottom.
+/// Shifts right. Bits that are shifted out set the lowest bit.
 fn shift_jam(value: u128, amount: u32) -> u128 {
     match amount {
         0 => value,

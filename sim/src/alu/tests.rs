@@ -1,4 +1,4 @@
-//! The exact arithmetic of `rounding` against the host's own, which takes its place for rounding to nearest.
+//! The exact arithmetic of `rounding` against the host's own, which replaces it for rounding to nearest.
 
 use super::rounding::{F32, F64, Format, Round, Value};
 use proptest::prelude::*;

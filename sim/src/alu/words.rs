@@ -2,7 +2,7 @@
 
 use crate::syntax::ast::Type;
 
-/// The modifiers not read yet.
+/// The modifiers that are not read yet.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a>(&'a [&'a str]);
 
@@ -39,12 +39,12 @@ impl<'a> Words<'a> {
         self.end().then_some(ty)
     }
 
-    /// Whether one of these is among the words.
+    /// True if one of these is among the words.
     pub(super) fn names(&self, words: &[&str]) -> bool {
         self.0.iter().any(|word| words.contains(word))
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub(super) fn end(&self) -> bool {
         self.0.is_empty()
     }

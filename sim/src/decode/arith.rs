@@ -15,7 +15,7 @@ pub(super) fn copy(dst: Reg, src: Src) -> Op {
     Op::Alu { f: |a, _, _, _| a, dst, src: [src, ZERO, ZERO, ZERO] }
 }
 
-/// Whatever the table of arithmetic knows.
+/// Everything that the table of arithmetic knows.
 pub(super) fn table(c: &mut Cursor<'_>) -> Result<Op> {
     let words: Vec<&str> = c.ins.modifiers.iter().map(String::as_str).collect();
     let form = alu::lookup(&c.ins.opcode, &words, c.cx.arithmetic).ok_or_else(|| c.unknown())?;
@@ -48,7 +48,7 @@ pub(super) fn table(c: &mut Cursor<'_>) -> Result<Op> {
     }
 }
 
-/// What fills a wider register with the sign of a result.
+/// Fills a wider register with the sign of a result.
 fn extension(ty: Type, bits: u32) -> Option<AluFn> {
     Some(match (ty, bits) {
         (Type::S8, 16) => |a, _, _, _| u64::from((a as i8 as i16).cast_unsigned()),
@@ -122,7 +122,7 @@ fn unpack(c: &mut Cursor<'_>, parts: &[Operand], ty: Type) -> Result<Op> {
     Ok(Op::Unpack { dst, src: c.src(ty)?, bits })
 }
 
-/// The type, and the bits, of one of so many parts of a value.
+/// The type, and the bits, of one part of a value with this many parts.
 fn part_type(c: &Cursor<'_>, parts: usize, ty: Type) -> Result<(Type, u8)> {
     match (ty.bits() as usize, parts) {
         (16, 2) | (32, 4) => Ok((Type::B8, 8)),

@@ -62,7 +62,7 @@ fn direction(c: &mut Cursor<'_>) -> Result<(BulkDirection, Space)> {
     }
 }
 
-/// The modifier that says how the end is told; true for an mbarrier.
+/// The modifier that says how completion is reported; true for an mbarrier.
 fn completion(c: &mut Cursor<'_>, direction: BulkDirection) -> Result<bool> {
     let barrier = direction != BulkDirection::SharedToGlobal;
     c.need(if barrier { "mbarrier::complete_tx::bytes" } else { "bulk_group" })?;

@@ -17,7 +17,7 @@ struct Jump {
     line: u32,
 }
 
-/// A body as it is decoded.
+/// A body while it is decoded.
 struct Body {
     cx: Context,
     layout: Layout,

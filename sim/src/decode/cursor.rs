@@ -1,4 +1,4 @@
-//! A cursor over the modifiers and operands of an instruction: what is left over is an error.
+//! A cursor over the modifiers and operands of an instruction. A word that is left over is an error.
 
 use super::names::{Entity, Names};
 use crate::alu::Arithmetic;
@@ -6,17 +6,17 @@ use crate::fault::{Fault, Result};
 use crate::program::Op;
 use crate::syntax::ast::{Instruction, Operand, Space, Type};
 
-/// What decoding an instruction may change.
+/// The state that decoding an instruction may change.
 pub(super) struct Context {
     pub(super) names: Names,
     pub(super) arithmetic: Arithmetic,
     /// Bytes of the narrowest access of shared or global memory.
     pub(super) grain: u32,
-    /// Operations to execute before the one that the instruction decodes to.
+    /// Operations to execute before the decoded one.
     pub(super) before: Vec<Op>,
 }
 
-/// An instruction as it is read.
+/// An instruction while it is read.
 pub(super) struct Cursor<'a> {
     pub(super) ins: &'a Instruction,
     pub(super) cx: &'a mut Context,
@@ -149,12 +149,12 @@ impl<'a> Cursor<'a> {
         self.used.fill(true);
     }
 
-    /// Operands not read yet.
+    /// The number of operands that are not read yet.
     pub(super) fn remaining(&self) -> usize {
         self.ins.operands.len().saturating_sub(self.operand)
     }
 
-    /// The next operand, left where it is.
+    /// The next operand, without consuming it.
     pub(super) fn peek(&self) -> Option<&'a Operand> {
         self.ins.operands.get(self.operand)
     }
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
         Ok(operand)
     }
 
-    /// What a name stands for.
+    /// The meaning of a name.
     pub(super) fn find(&mut self, name: &str) -> Result<Entity> {
         match self.cx.names.find(name) {
             Some(Entity::External) => Err(self.error(format!("`{name}` is defined in another module"))),

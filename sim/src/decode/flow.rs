@@ -1,4 +1,4 @@
-//! Where lanes that part meet again: immediate post-dominators.
+//! Where diverging lanes reconverge: immediate post-dominators.
 
 use crate::program::{Instr, Op};
 
@@ -19,8 +19,8 @@ struct Graph {
 
 /// For each branch, the first instruction that every way out of it passes.
 ///
-/// A trap is no way out. Where some ways end early, what those that last to the end have in common counts, if there is
-/// more than one: lanes that are gone are not waited for. Nor does anything meet at the end itself.
+/// A trap is not a way out. If some ways end early, only those that reach the end count, if there is more than one, because
+/// lanes that have exited are not waited for. The end itself is not a meeting point.
 pub(super) fn reconverge(code: &[Instr]) -> Vec<Option<u32>> {
     let graph = Graph::new(code);
     let last = |b: usize| graph.last(b).and_then(|i| code.get(i));
@@ -57,7 +57,7 @@ fn ends_here(instr: Option<&Instr>) -> bool {
     instr.is_some_and(|i| matches!(i.op, Op::Exit))
 }
 
-/// Where an instruction may lead, other than to the end.
+/// The instructions that may follow an instruction, except the end.
 fn successors(code: &[Instr], at: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let Some(instr) = code.get(at) else { return found };
@@ -136,7 +136,7 @@ impl Graph {
         after.checked_sub(1)
     }
 
-    /// Blocks from which one of these is reached.
+    /// The blocks from which one of these can be reached.
     fn reaching(&self, ends: &[usize]) -> Vec<bool> {
         let mut reached = vec![false; self.starts.len()];
         let mut open = ends.to_vec();
@@ -148,7 +148,7 @@ impl Graph {
         reached
     }
 
-    /// Makes the last jump back of each loop that nothing leaves one more end.
+    /// Treats the last backward jump of each loop without an exit as an additional end.
     fn anchor_loops(&self, code: &[Instr], ends: &mut Vec<usize>) {
         let mut reached = self.reaching(ends);
         for b in (0..self.starts.len()).rev() {
@@ -163,7 +163,8 @@ impl Graph {
         ends.sort_unstable();
     }
 
-    /// Immediate post-dominators with these ends; `NONE` for what reaches none, or has only the end in common.
+    /// Immediate post-dominators for these ends; `NONE` for a block that reaches no end, or that has only the end as a
+    /// post-dominator.
     fn post_dominators(&self, ends: &[usize]) -> Vec<usize> {
         let blocks = self.starts.len();
         let root = blocks;
@@ -218,7 +219,7 @@ impl Graph {
     }
 }
 
-/// The nearest block that both have as a dominator.
+/// The nearest common dominator of two blocks.
 fn common(dominator: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
     while a != b {
         while number[a] < number[b] {

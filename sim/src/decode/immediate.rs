@@ -3,7 +3,7 @@
 use crate::alu::{bf16_bits, f16_bits};
 use crate::syntax::ast::{Operand, Type};
 
-/// The bits of a constant in a type; `None` if it has none there.
+/// The bits of a constant in a type; `None` if the type cannot hold it.
 pub(super) fn immediate(operand: &Operand, ty: Type) -> Option<u64> {
     match *operand {
         Operand::Int(value) => integer(value, ty),
@@ -19,7 +19,7 @@ pub(super) fn immediate(operand: &Operand, ty: Type) -> Option<u64> {
     }
 }
 
-/// An integer must be the zero- or the sign-extension of what fits the type. Narrow floats take it as their bits.
+/// An integer must be the zero- or sign-extension of a value that fits the type. Narrow floats take it as their bits.
 fn integer(value: u64, ty: Type) -> Option<u64> {
     let bits = ty.bits();
     if matches!(ty, Type::F32 | Type::F64 | Type::F32x2 | Type::Tf32 | Type::Pred) {

@@ -1,4 +1,4 @@
-//! Where variables and parameters lie.
+//! Addresses of variables and parameters.
 
 use super::names::{Entity, Names};
 use crate::fault::{Fault, Result};
@@ -40,7 +40,7 @@ impl Bump {
 pub(super) struct Layout {
     shared: Bump,
     local: Bump,
-    /// Where dynamic shared memory begins: the aligned end of static variables.
+    /// The start of dynamic shared memory: the aligned end of static variables.
     dynamic: u64,
     shared_align: u32,
     pub(super) globals: Vec<ModuleVariable>,
@@ -50,7 +50,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Places what an entry sees of its module, and its parameters, and declares their names.
+    /// Places the variables of the module that an entry can see, and its parameters, and declares their names.
     pub(super) fn new(module: &Module, entry: &Function, names: &mut Names) -> Result<Layout> {
         let body = entry.body.as_deref().unwrap_or_default();
         let mut used = BTreeSet::new();

@@ -36,7 +36,7 @@ pub(super) fn element(c: &mut Cursor<'_>) -> Result<MmaType> {
     found.map(|row| row.1).ok_or_else(|| c.error(format!("`.{word}` is no element type of a matrix")))
 }
 
-/// `m16n8k16` as its numbers.
+/// The numbers of `m16n8k16`.
 pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
     let word = c.word("the shape")?;
     let split = || {
@@ -108,7 +108,7 @@ pub(super) fn mma(c: &mut Cursor<'_>) -> Result<Op> {
     Ok(Op::Mma(Box::new(Mma { m, n, k, a_type, b_type, c_type, d_type, saturate, d, a, b, c: addend })))
 }
 
-/// What `ldmatrix` and `stmatrix` share: matrices, transposed, space.
+/// The common modifiers of `ldmatrix` and `stmatrix`: number of matrices, transposed, space.
 fn tiles(c: &mut Cursor<'_>) -> Result<(usize, bool, Space)> {
     c.need_all(&["sync", "aligned", "m8n8"])?;
     let count = c.choice("the number of matrices", &[("x1", 1), ("x2", 2), ("x4", 4)])?;

@@ -8,7 +8,7 @@ use crate::fault::Result;
 use crate::program::{Access, AtomOp, Extend, Op, Order, Reg, Scope, Src};
 use crate::syntax::ast::{Operand, Space, Type};
 
-/// Hints of caching and of eviction, which change nothing that a program may see.
+/// Caching and eviction hints, which change nothing that a program may see.
 const HINTS: &[&str] = &[
     "L1::evict_normal",
     "L1::evict_unchanged",
@@ -37,7 +37,7 @@ pub(super) const ORDERS: &[(&str, Order)] = &[
     ("acq_rel", Order::AcqRel),
 ];
 
-/// Consumes what is there of these hints; true if the instruction has a cache policy as its last operand.
+/// Consumes the hints that are present. True if the last operand of the instruction is a cache policy.
 pub(super) fn hints(c: &mut Cursor<'_>, tables: &[&[&str]]) -> bool {
     for hint in tables.iter().copied().flatten() {
         c.take(hint);
@@ -53,7 +53,7 @@ pub(super) fn policy(c: &mut Cursor<'_>, present: bool) -> Result<()> {
     Ok(())
 }
 
-/// Notes an access of shared or global memory in the grain of the program.
+/// Records an access of shared or global memory in the program's tracking granularity.
 fn note(c: &mut Cursor<'_>, space: Space, bytes: u32) {
     if matches!(space, Space::Generic | Space::Global | Space::Shared | Space::SharedCluster) {
         c.cx.grain = c.cx.grain.min(bytes.max(1));
@@ -89,7 +89,7 @@ fn shape(c: &mut Cursor<'_>) -> Result<(u8, Type)> {
     Ok((count, ty))
 }
 
-/// How wide registers of loads and stores may be: floats exactly, others wider too.
+/// How wide the registers of loads and stores may be: exact for floats, possibly wider for other types.
 fn width(ty: Type) -> Width {
     if ty.is_float() { Width::Exact } else { Width::Wider }
 }
@@ -128,7 +128,7 @@ fn bytes(n: u32) -> u8 {
     u8::try_from(n).unwrap_or(u8::MAX)
 }
 
-/// The next operand as so many elements.
+/// The next operand, as this many elements.
 fn vector<'a>(c: &mut Cursor<'a>, count: u8) -> Result<&'a [Operand]> {
     let operand = c.next()?;
     let list = Cursor::elements(operand);
@@ -172,7 +172,7 @@ pub(super) const ATOMS: &[(&str, AtomOp)] = &[
     ("max", AtomOp::Max),
 ];
 
-/// Whether the ISA has an atomic operation on a type.
+/// True if the ISA has an atomic operation on a type.
 pub(super) fn has_atom(c: &Cursor<'_>, op: AtomOp, ty: Type) -> bool {
     alu::atom(op, ty, c.cx.arithmetic).is_some()
 }
@@ -212,7 +212,7 @@ pub(super) fn atom(c: &mut Cursor<'_>) -> Result<Op> {
     }
 }
 
-/// An atomic of a vector, which is one of each element: results go to their registers after the last.
+/// An atomic on a vector, which is one atomic for each element. Results are written to their registers after the last.
 fn each(c: &mut Cursor<'_>, model: Op, results: &[Option<Reg>], sources: &[Src]) -> Op {
     let mut copies = Vec::new();
     let Op::Atom { access, op, ty, c: third, .. } = model else { return model };

@@ -1,4 +1,5 @@
-//! A syntax tree to a program: names resolved, opcodes to operations. What is not known is an error, never skipped.
+//! From a syntax tree to a program: resolves names, and turns opcodes into operations. Anything unknown is an error and is
+//! never skipped.
 
 mod arith;
 mod bulk;

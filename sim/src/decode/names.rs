@@ -5,7 +5,7 @@ use crate::program::{Pred, Reg};
 use crate::syntax::ast::{Space, Type};
 use std::collections::BTreeMap;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entity {
     /// A register and its width in bits.
@@ -28,7 +28,7 @@ struct Scope {
     tables: BTreeMap<String, Vec<String>>,
 }
 
-/// All scopes of an entry, and the one in force.
+/// All scopes of an entry, and the current one.
 #[derive(Debug)]
 pub(super) struct Names {
     scopes: Vec<Scope>,
@@ -43,23 +43,23 @@ impl Names {
         Names { scopes: vec![Scope::default()], current: 0, regs: Vec::new(), preds: 0 }
     }
 
-    /// Bits of the rows of the register file in use, and rows of the predicate file.
+    /// Bits of the used rows of the register file, and the number of rows of the predicate file.
     pub(super) fn rows(&self) -> (Vec<u8>, u32) {
         (self.regs.clone(), self.preds)
     }
 
-    /// The scope in force.
+    /// The current scope.
     pub(super) fn scope(&self) -> usize {
         self.current
     }
 
-    /// Opens a scope inside the one in force.
+    /// Opens a scope inside the current one.
     pub(super) fn open(&mut self) {
         self.scopes.push(Scope { parent: Some(self.current), ..Scope::default() });
         self.current = self.scopes.len() - 1;
     }
 
-    /// Back to a scope that was in force.
+    /// Returns to an earlier scope.
     pub(super) fn back_to(&mut self, scope: usize) {
         self.current = scope;
     }
@@ -78,12 +78,12 @@ impl Names {
         Reg(row as u32)
     }
 
-    /// A row that no name has.
+    /// A row without a name.
     pub(super) fn temporary(&mut self) -> Reg {
         self.row(64)
     }
 
-    /// A predicate that no name has.
+    /// A predicate without a name.
     pub(super) fn temporary_pred(&mut self) -> Pred {
         let row = self.preds;
         self.preds = self.preds.saturating_add(1);
@@ -111,7 +111,7 @@ impl Names {
         }
     }
 
-    /// Gives a name a meaning in the scope in force.
+    /// Gives a name a meaning in the current scope.
     pub(super) fn declare(&mut self, name: &str, entity: Entity, line: u32) -> Result<()> {
         match self.here().names.insert(name.to_owned(), entity) {
             None => Ok(()),
@@ -119,7 +119,7 @@ impl Names {
         }
     }
 
-    /// What a name stands for here. Rows of a range are given out as they are first named.
+    /// The meaning of a name here. Rows of a range are allocated when they are first named.
     pub(super) fn find(&mut self, name: &str) -> Option<Entity> {
         let mut at = Some(self.current);
         while let Some(scope) = at.and_then(|i| self.scopes.get(i)) {
@@ -138,7 +138,7 @@ impl Names {
         None
     }
 
-    /// A label of the scope in force.
+    /// A label of the current scope.
     pub(super) fn label(&mut self, name: &str, at: u32, line: u32) -> Result<()> {
         match self.here().labels.insert(name.to_owned(), at) {
             None => Ok(()),
@@ -146,7 +146,7 @@ impl Names {
         }
     }
 
-    /// A list of branch targets of the scope in force.
+    /// A list of branch targets of the current scope.
     pub(super) fn table(&mut self, name: &str, targets: &[String], line: u32) -> Result<()> {
         match self.here().tables.insert(name.to_owned(), targets.to_vec()) {
             None => Ok(()),

@@ -11,7 +11,7 @@ use crate::syntax::ast::{Operand, Space, Type};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     Exact,
-    /// Wider registers too, as `ld`, `st` and `cvt` allow.
+    /// Also wider registers, as `ld`, `st` and `cvt` allow.
     Wider,
 }
 
@@ -30,7 +30,7 @@ fn show(operand: &Operand) -> String {
 }
 
 impl<'a> Cursor<'a> {
-    /// The register of a name, its width checked; with its own width in bits.
+    /// The register of a name, after a check of its width; returns also its own width in bits.
     pub(super) fn register(&mut self, name: &str, bits: u32, width: Width) -> Result<(Reg, u32)> {
         match self.find(name)? {
             Entity::Reg(reg, found) if found == bits || (width == Width::Wider && found > bits) => Ok((reg, found)),
@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An operand that is a register of so many bits.
+    /// An operand that is a register of this many bits.
     pub(super) fn reg_of(&mut self, operand: &Operand, bits: u32) -> Result<Reg> {
         match operand {
             Operand::Name(name) => Ok(self.register(name, bits, Width::Exact)?.0),
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         if *operand == Operand::Sink { Ok(None) } else { self.reg_of(operand, bits).map(Some) }
     }
 
-    /// The next operand, a register of so many bits.
+    /// The next operand, a register of this many bits.
     pub(super) fn dst(&mut self, bits: u32) -> Result<Reg> {
         let operand = self.next()?;
         self.reg_of(operand, bits)
@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An operand that is a predicate, to write.
+    /// An operand that is a predicate to be written.
     pub(super) fn pred_of(&mut self, operand: &Operand) -> Result<Pred> {
         match operand {
             Operand::Name(name) => match self.find(name)? {
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
         self.pred_src_of(operand)
     }
 
-    /// The next operand, a predicate to read or a constant truth.
+    /// The next operand, a predicate to read or a constant truth value.
     pub(super) fn pred_or_imm(&mut self) -> Result<PredOrImm> {
         match self.next()? {
             Operand::Int(value) => Ok(PredOrImm::Imm(*value != 0)),
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the next operand is a predicate.
+    /// True if the next operand is a predicate.
     pub(super) fn is_pred(&mut self) -> bool {
         match self.peek() {
             Some(Operand::Not(_)) => true,
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The elements of a vector; those of anything else are itself.
+    /// The elements of a vector. Any other operand is its own only element.
     pub(super) fn elements(operand: &'a Operand) -> &'a [Operand] {
         match operand {
             Operand::Vector(list) => list,
@@ -159,14 +159,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next operand, so many registers of so many bits in braces; braces may be absent around one.
+    /// The next operand: this many registers of this many bits in braces. Braces may be absent around one.
     pub(super) fn dst_list(&mut self, count: usize, bits: u32) -> Result<Vec<Reg>> {
         let list = Self::elements(self.next()?);
         self.counted(list, count)?;
         list.iter().map(|operand| self.reg_of(operand, bits)).collect()
     }
 
-    /// The next operand, so many values in braces; braces may be absent around one.
+    /// The next operand: this many values in braces. Braces may be absent around one.
     pub(super) fn src_list(&mut self, count: usize, ty: Type) -> Result<Vec<Src>> {
         let list = Self::elements(self.next()?);
         self.counted(list, count)?;
@@ -227,7 +227,7 @@ fn address_type(ty: Type) -> bool {
     !ty.is_float() && matches!(ty.bits(), 32 | 64)
 }
 
-/// Whether an access through a space may name a variable of another: global addresses are generic ones.
+/// True if an access through a space may name a variable of another one: global addresses are generic ones.
 fn reaches(space: Space, variable: Space) -> bool {
     space == variable
         || matches!((space, variable), (Space::Generic, Space::Global) | (Space::SharedCluster, Space::Shared))

@@ -20,7 +20,7 @@ fn compare(c: &Cursor<'_>, cmp: &str, ty: Type, ftz: bool) -> Result<CompareFn> 
     known.ok_or_else(|| c.error(format!("there is no comparison `.{cmp}` of .{}", ty.suffix())))
 }
 
-/// The predicate to combine with, where there is an operator.
+/// The predicate to combine with, if there is an operator.
 fn combined(c: &mut Cursor<'_>, op: Option<BoolOp>) -> Result<Option<(BoolOp, PredSrc)>> {
     op.map(|op| Ok((op, c.pred_src()?))).transpose()
 }

@@ -35,7 +35,7 @@ pub(super) fn bar(c: &mut Cursor<'_>) -> Result<Op> {
     }
 }
 
-/// The number of a barrier, and of its threads if another operand is there beyond those after.
+/// The number of a barrier, and that of its threads if there is another operand before the remaining ones.
 fn barrier(c: &mut Cursor<'_>, after: usize) -> Result<(Src, Option<Src>)> {
     let id = c.src(Type::U32)?;
     let threads = if c.remaining() > after { Some(c.src(Type::U32)?) } else { None };
@@ -122,7 +122,7 @@ fn proxy(c: &mut Cursor<'_>) -> Result<Op> {
     }
 }
 
-/// `nanosleep`, `griddepcontrol`, `pmevent`: what changes no value.
+/// `nanosleep`, `griddepcontrol`, `pmevent`: instructions that change no value.
 pub(super) fn hint(c: &mut Cursor<'_>) -> Result<Op> {
     match c.ins.opcode.as_str() {
         "nanosleep" => {
@@ -149,7 +149,7 @@ pub(super) fn setmaxnreg(c: &mut Cursor<'_>) -> Result<Op> {
     Ok(Op::SetMaxNReg { count, increase })
 }
 
-/// `cp.async` and what belongs to it; the bulk forms are elsewhere.
+/// `cp.async` and its relatives. The bulk forms are in `bulk`.
 pub(super) fn cp_async(c: &mut Cursor<'_>) -> Result<Op> {
     c.need("async")?;
     if c.next_is("commit_group") {
@@ -197,5 +197,5 @@ fn shared(c: &mut Cursor<'_>) -> Result<Space> {
     }
 }
 
-/// An address for operations that have none.
+/// A dummy address for operations that have none.
 pub(super) const NOWHERE: Addr = Addr { base: Src::Imm(0), offset: 0 };

@@ -5,7 +5,7 @@ use crate::fault::Result;
 use crate::program::{AluFn, Op, Src};
 use crate::syntax::ast::Type;
 
-/// The differences of unsigned bytes, or with `.add` their sum and the third operand.
+/// The differences of unsigned bytes, or with `.add` their sum plus the third operand.
 pub(super) fn vabsdiff4(c: &mut Cursor<'_>) -> Result<Op> {
     for _ in 0..3 {
         c.ty_of(&[Type::U32])?;

@@ -19,7 +19,7 @@ pub(super) fn wgmma(c: &mut Cursor<'_>) -> Result<Op> {
     }
 }
 
-/// Whether the ISA has a product of these types.
+/// True if the ISA has a product of these types.
 fn known(d: MmaType, a: MmaType, b: MmaType) -> bool {
     use MmaType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
     matches!(

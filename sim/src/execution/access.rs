@@ -12,10 +12,10 @@ use crate::race::{Clocks, ThreadId};
 /// The widest access of a lane, in bytes.
 pub(crate) const WIDEST: usize = 32;
 
-/// Where each lane accesses memory.
+/// The places in memory that the lanes access.
 pub(crate) type Places = [Option<Target>; LANES];
 
-/// The region and the offset in it that a place names, and what to call it.
+/// The region and the offset in it that a place names, and its name in messages.
 pub(crate) fn region<'m>(
     (ctas, clusters, global): (&'m mut [Cta], &[Cluster], &'m mut Global),
     slot: usize,
@@ -50,7 +50,7 @@ pub(crate) fn region<'m>(
     }
 }
 
-/// Offsets of all the lanes' places in the region where that of one begins at `start`; `None` if some lie elsewhere.
+/// Offsets of all lanes' places in the region that begins at `start` for one of them; `None` if some are elsewhere.
 fn offsets(exec: u32, places: &Places, (one, start): (Target, u64), room: u64) -> Option<[u64; LANES]> {
     let mut offsets = [0; LANES];
     for lane in lanes(exec) {
@@ -65,7 +65,7 @@ fn offsets(exec: u32, places: &Places, (one, start): (Target, u64), room: u64) -
     Some(offsets)
 }
 
-/// The bytes of a space that is only read.
+/// The bytes of a read-only space.
 fn read_only(bytes: &[u8], offset: u64, out: &mut [u8], name: &str) -> Result<()> {
     let found = usize::try_from(offset).ok().and_then(|at| bytes.get(at..at.checked_add(out.len())?));
     let Some(found) = found else {
@@ -84,7 +84,7 @@ fn aligned(offset: u64, bytes: usize, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A region where all lanes of a warp access memory.
+/// A region that all lanes of a warp access.
 struct Together<'m> {
     region: &'m mut Region,
     offsets: [u64; LANES],
@@ -147,7 +147,7 @@ impl Execution<'_> {
         done.map_err(|fault| self.blame_lane(at, lane, fault))
     }
 
-    /// The region where all lanes access memory, if it is one, their offsets in it, and what to call it.
+    /// The region that all lanes access, if it is the same one, their offsets in it, and its name in messages.
     fn together(&mut self, at: At, exec: u32, places: &Places, bytes: u64) -> Option<Together<'_>> {
         let one = (*places.get(exec.trailing_zeros() as usize)?)?;
         let memory = (self.ctas.as_mut_slice(), self.clusters.as_slice(), &mut *self.global);
@@ -206,7 +206,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Where the lanes of `exec` access memory; counted.
+    /// The places that the lanes of `exec` access, which are counted.
     pub(crate) fn places(&mut self, at: At, exec: u32, access: &Access, store: bool) -> Places {
         let Some(warp) = self.warp(at) else { return [None; LANES] };
         let bases = warp.row(access.addr.base);
@@ -287,7 +287,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// Prefetches: global addresses have to be of some allocation.
+    /// Prefetches. A global address has to belong to some allocation.
     pub(crate) fn prefetch(&mut self, at: At, exec: u32, access: &Access) -> Result<Flow> {
         let Some(warp) = self.warp(at) else { return Ok(Flow::Moved) };
         let bases = warp.row(access.addr.base);
@@ -316,7 +316,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// An element as its register holds it.
+/// An element in the form in which its register holds it.
 fn extended(value: u64, bytes: u8, extend: Extend) -> u64 {
     match extend {
         Extend::Zero => value,

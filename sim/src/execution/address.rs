@@ -1,8 +1,8 @@
-//! Addresses: the windows of generic addresses, and what an address of each space means.
+//! Addresses: the windows of generic addresses, and the meaning of an address in each space.
 
 use crate::syntax::ast::Space;
 
-/// Where a space lies among generic addresses; each window is 2^40 bytes.
+/// The start of a space among generic addresses. Each window is 2^40 bytes.
 const WINDOWS: [(Space, u64); 4] = [
     (Space::Shared, 0x7e00_0000_0000),
     (Space::Local, 0x7d00_0000_0000),
@@ -11,7 +11,7 @@ const WINDOWS: [(Space, u64); 4] = [
 ];
 const WINDOW_BITS: u32 = 40;
 
-/// Bits of an offset in the shared memory of a CTA; above them the rank plus one, or 0 for the own CTA.
+/// Bits of an offset in the shared memory of a CTA. Above them is the rank plus one, or 0 for the CTA itself.
 pub(crate) const RANK_SHIFT: u32 = 24;
 const OFFSET_MASK: u64 = (1 << RANK_SHIFT) - 1;
 
@@ -19,7 +19,7 @@ const OFFSET_MASK: u64 = (1 << RANK_SHIFT) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Global(u64),
-    /// Rank in the cluster, `None` for the own CTA, and offset.
+    /// The rank in the cluster, or `None` for the CTA itself, and the offset.
     Shared(Option<u32>, u64),
     Local(u64),
     Param(u64),
@@ -31,7 +31,7 @@ fn shared(address: u64) -> Target {
     Target::Shared(rank.checked_sub(1), address & OFFSET_MASK)
 }
 
-/// What an address in a space names.
+/// The place that an address in a space names.
 pub(crate) fn target(space: Space, address: u64) -> Target {
     match space {
         Space::Global => Target::Global(address),

@@ -4,7 +4,7 @@ use super::address;
 use super::warp::{ALL, Coordinates, LANES, Row, Warp, lanes};
 use crate::program::{AluFn, BoolOp, CarryOp, CompareFn, Instr, Op, PredSrc, Reg, Special, Src};
 
-/// Where a constant operand is spread over the lanes.
+/// Room to spread a constant operand over the lanes.
 type Room = Option<Row>;
 const EMPTY: Room = None;
 static NOTHING: Row = [0; LANES];
@@ -18,13 +18,13 @@ pub(crate) fn combine(op: BoolOp, a: u32, b: u32) -> u32 {
     }
 }
 
-/// The bits of a width.
+/// A mask with the bits of a width.
 pub(crate) fn low_bits(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
 impl Warp {
-    /// Runs an instruction in the lanes of `exec` if it is one of these. `ahead` instructions ran since the clock was
+    /// Runs an instruction in the lanes of `exec`, if it only touches registers. `ahead` instructions ran since the clock was
     /// set.
     pub(crate) fn local(&mut self, instr: &Instr, exec: u32, ahead: u64) -> bool {
         match &instr.op {
@@ -144,7 +144,7 @@ impl Warp {
         lanes(exec).fold(0, |bits, l| bits | u32::from(f(a[l], b[l])) << l)
     }
 
-    /// A source without a copy: registers where they are, constants in `room`.
+    /// A source without a copy: registers in place, constants in `room`.
     #[inline]
     fn source<'r>(&'r self, src: Src, room: &'r mut Room) -> &'r Row {
         match src {

@@ -11,11 +11,11 @@ use crate::program::{Access, AtomOp, Reg, Src};
 use crate::race::ThreadId;
 use crate::syntax::ast::Type;
 
-/// What an atomic does: operation, type, destination, operands.
+/// An atomic: operation, type, destination, operands.
 pub(crate) type Atomic = (AtomOp, Type, Option<Reg>, [Src; 2]);
 
 impl Execution<'_> {
-    /// Each lane in its turn; the lanes of a warp are in no fixed order on hardware either.
+    /// Runs the lanes one after the other. The lanes of a warp have no fixed order on hardware either.
     pub(crate) fn atom(&mut self, at: At, exec: u32, access: &Access, (op, ty, dst, src): Atomic) -> Result<Flow> {
         let Some(f) = alu::atom(op, ty, self.program.arithmetic) else {
             return Err(Fault::new(FaultKind::Illegal, format!("no atomic {op:?} of type {ty:?}")));

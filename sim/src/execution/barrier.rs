@@ -8,20 +8,20 @@ use crate::program::{BarOp, BoolOp, Op, Order, Src};
 use crate::race::{Release, ThreadId};
 use std::collections::BTreeMap;
 
-/// A named barrier: who has come so far.
+/// A named barrier and its arrivals so far.
 #[derive(Debug, Default)]
 pub(crate) struct Barrier {
-    /// Threads that the participants say they expect.
+    /// The number of threads that the participants expect.
     pub(crate) expected: Option<u32>,
-    /// By warp: lanes that came, and of these the ones that wait.
+    /// By warp: lanes that arrived, and those of them that wait.
     pub(crate) arrived: BTreeMap<usize, [u32; 2]>,
-    /// Threads that came, whole warps counting in full.
+    /// Threads that arrived. A warp counts in full.
     weight: u32,
-    /// What those that do not wait have released.
+    /// The clocks that the participants which do not wait have released.
     token: Option<Release>,
-    /// Of the predicates so far: how many hold, and of how many.
+    /// For the predicates so far: how many are true, and their number.
     votes: [u32; 2],
-    /// A line at which someone came.
+    /// A line of PTX at which some thread arrived.
     pub(crate) line: u32,
 }
 
@@ -107,7 +107,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Lets a barrier's waiting threads go if all have come.
+    /// Releases a barrier's waiting threads if all have arrived.
     pub(crate) fn complete_barrier(&mut self, slot: usize, id: usize) -> bool {
         let Some(cta) = self.ctas.get_mut(slot) else { return false };
         let Some(barrier) = cta.barriers.get_mut(id) else { return false };
@@ -157,7 +157,7 @@ impl Execution<'_> {
         true
     }
 
-    /// Moves on the strand that holds these lanes at an instruction, wherever it is in the list now.
+    /// Advances the strand that holds these lanes at an instruction, wherever it is in the list now.
     fn advance_lanes(&mut self, at: At, pc: u32, mask: u32) {
         if let Some(warp) = self.warp_mut(at)
             && let Some(s) = warp.strands.list().iter().position(|s| s.pc == pc && s.mask & mask != 0)
@@ -226,7 +226,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// Lets the waiting threads of a cluster go if all have arrived.
+    /// Releases the waiting threads of a cluster if all have arrived.
     pub(crate) fn complete_cluster(&mut self, of: usize) {
         let Some(cluster) = self.clusters.get_mut(of) else { return };
         let slots = cluster.first..cluster.first + cluster.size;

@@ -1,4 +1,4 @@
-//! Bulk and tensor copies: issued by one thread, told by an mbarrier or by groups of that thread.
+//! Bulk and tensor copies: one thread issues them, and an mbarrier or groups of that thread report their completion.
 
 use super::address::{self, Target};
 use super::flight::{Flight, Home, Landing, Move, bounded};
@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
     group: u32,
     moves: Vec<Move>,
     reduce: Option<(AtomOp, Type)>,
-    /// Bytes are still to be read from shared memory and written.
+    /// The bytes are not yet read from shared memory and written.
     late: bool,
     source: Flight,
     destination: Flight,
@@ -32,9 +32,9 @@ pub(crate) struct Outgoings {
     groups: [u32; LANES],
 }
 
-/// What one lane copies.
+/// The copy of one lane.
 struct Copy {
-    /// Of the CTA's own side, then of the other.
+    /// The ranges of the CTA's own side, then those of the other side.
     moves: Vec<(u32, Option<u64>, u32)>,
     fill: Vec<u8>,
     bytes: u64,
@@ -42,7 +42,7 @@ struct Copy {
 }
 
 impl Execution<'_> {
-    /// `cp.async.bulk` and its kin, by each lane.
+    /// `cp.async.bulk` and its relatives, for each lane.
     pub(crate) fn bulk(&mut self, at: At, exec: u32, spec: &Bulk) -> Result<Flow> {
         for lane in lanes(exec) {
             let done = self.bulk_lane(at, lane, spec);
@@ -90,7 +90,7 @@ impl Execution<'_> {
         }
     }
 
-    /// What a lane copies, with its own shared side at `base`.
+    /// The copy of a lane, with its own shared side at `base`.
     fn copied(&mut self, at: At, lane: usize, spec: &Bulk, base: u32) -> Result<Copy> {
         let Some(warp) = self.warp(at) else { return Err(Fault::new(FaultKind::Illegal, "no warp")) };
         match &spec.remote {
@@ -201,7 +201,7 @@ impl Execution<'_> {
         self.launch_landing(Landing { moves, fill, tells: (key, copy.bytes as i64, false), flights: vec![flight] })
     }
 
-    /// From the own shared memory to that of a CTA of the cluster.
+    /// From the CTA's shared memory to that of another CTA of the cluster.
     fn across(&mut self, at: At, lane: usize, copy: &Copy, slot: usize, key: (usize, u32)) -> Result<()> {
         let by = Actor::asynchronous(self.thread(at, lane), self.line(at));
         let mut flight = Flight::new(self.next_id());
@@ -300,7 +300,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// `cp.async.bulk.wait_group`; with `.read` only what was read may be touched again.
+    /// `cp.async.bulk.wait_group`. With `.read`, only bytes that were read may be touched again.
     pub(crate) fn bulk_wait(&mut self, at: At, exec: u32, newest: u32, read: bool) -> Result<Flow> {
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
         let groups = warp.outgoings.groups;
@@ -326,7 +326,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// Threads that exit must have waited for their copies to read shared memory, which goes with the CTA.
+    /// A thread that exits must have waited until its copies have read shared memory, because the memory ends with the CTA.
     pub(super) fn outgoing_at_exit(&mut self, at: At, exec: u32) -> Result<()> {
         let Some(warp) = self.warp_mut(at) else { return Ok(()) };
         let flying = std::mem::take(&mut warp.outgoings.flying);
@@ -357,7 +357,7 @@ fn width(ty: Type) -> usize {
     }
 }
 
-/// The type by which a tensor's elements are reduced.
+/// The type in which a tensor's elements are reduced.
 fn reduced_type(op: AtomOp, element: Element) -> Result<Type> {
     let logic = matches!(op, AtomOp::And | AtomOp::Or | AtomOp::Xor);
     Ok(match element {

@@ -6,16 +6,16 @@ use super::{At, Execution, Flow};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Op, Src};
 
-/// Which lanes an instruction needs.
+/// The lanes that an instruction needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Needs {
-    /// All that have not exited.
+    /// All lanes that have not exited.
     Aligned,
-    /// Those of a mask.
+    /// The lanes of a mask.
     Members(Src),
 }
 
-/// What an instruction needs before it executes, if anything.
+/// The lanes that an instruction needs before it executes, if any.
 pub(crate) fn needs(op: &Op) -> Option<Needs> {
     match op {
         Op::Shfl { mask, .. }
@@ -39,7 +39,7 @@ pub(crate) fn needs(op: &Op) -> Option<Needs> {
 }
 
 impl Execution<'_> {
-    /// The lanes that those of `exec` name, which all have to name the same.
+    /// The lanes that those of `exec` name. All of them have to name the same.
     pub(crate) fn members(&self, at: At, mask: Src, exec: u32) -> Result<u32> {
         let Some(warp) = self.warp(at) else { return Ok(0) };
         let rows = warp.row(mask);
@@ -60,7 +60,7 @@ impl Execution<'_> {
         Ok(needed)
     }
 
-    /// Waits for the lanes that an instruction needs: `None` once they are all here.
+    /// Waits for the lanes that an instruction needs: `None` once all have arrived.
     pub(crate) fn converge(&mut self, at: At, needs: Needs, exec: u32) -> Result<Option<Flow>> {
         let Some(warp) = self.warp(at) else { return Ok(Some(Flow::Moved)) };
         let live = warp.strands.live();
@@ -92,7 +92,7 @@ impl Execution<'_> {
         Ok(Some(self.block(at, exec, Wait::Converge { needed, aligned })))
     }
 
-    /// Blocks the lanes of `exec`; lanes of the strand that a guard keeps out go on.
+    /// Blocks the lanes of `exec`. Lanes of the strand that a guard excludes continue.
     pub(crate) fn block(&mut self, at: At, exec: u32, wait: Wait) -> Flow {
         let Some(warp) = self.warp_mut(at) else { return Flow::Moved };
         let Some(strand) = warp.strands.get(at.strand) else { return Flow::Moved };

@@ -14,15 +14,15 @@ use crate::syntax::ast::Space;
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     lane: usize,
-    /// Of the lane's groups, counted from 0.
+    /// The number of its group among the lane's groups, counted from 0.
     group: u32,
     id: AsyncId,
     shared: Target,
     global: Target,
     bytes: u8,
-    /// Bytes that come from global memory; zeros fill the rest.
+    /// Bytes that come from global memory. Zeros fill the rest.
     valid: u8,
-    /// Put off to the latest moment.
+    /// True if it is postponed to the latest moment.
     late: bool,
 }
 
@@ -154,7 +154,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// `cp.async.wait_group n`, and for no `n` `cp.async.wait_all`.
+    /// `cp.async.wait_group n`, and `cp.async.wait_all` without `n`.
     pub(crate) fn cp_async_wait(&mut self, at: At, exec: u32, newest: Option<u32>) -> Result<Flow> {
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
         let groups = warp.copies.groups;
@@ -186,7 +186,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// `cp.async.mbarrier.arrive`: an arrival once the copies of the lane so far are complete.
+    /// `cp.async.mbarrier.arrive`: an arrival once the lane's copies so far are complete.
     pub(crate) fn cp_async_arrive(&mut self, at: At, exec: u32, addr: &Addr, no_inc: bool) -> Result<Flow> {
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
         let bases = warp.row(addr.base);
@@ -212,7 +212,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// Puts a copy among what lands.
+    /// Adds a copy to those that complete.
     fn add_copy(&self, at: At, copy: &Copy, landing: &mut Landing) -> Result<()> {
         let mut flight = Flight::new(copy.id);
         let (Target::Shared(rank, to), Target::Global(from)) = (copy.shared, copy.global) else {
@@ -237,7 +237,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// What lanes leave behind when they exit: their copies complete.
+    /// When lanes exit, their copies complete.
     pub(super) fn before_exit(&mut self, at: At, exec: u32) -> Result<()> {
         self.outgoing_at_exit(at, exec)?;
         if self.warp(at).is_some_and(|w| !w.copies.flying.is_empty()) {

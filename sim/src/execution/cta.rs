@@ -26,23 +26,23 @@ pub(crate) struct Cta {
     pub(crate) locals: Vec<Local>,
     pub(crate) warpgroups: Vec<Warpgroup>,
     pub(crate) barriers: [Barrier; BARRIERS],
-    /// By their offset in shared memory.
+    /// The mbarriers, by their offset in shared memory.
     pub(crate) mbarriers: BTreeMap<u32, Mbarrier>,
     /// Warps with lanes that have not exited.
     pub(crate) live: usize,
 }
 
-/// A resident cluster; a CTA without one is a cluster by itself.
+/// A resident cluster. A CTA without a cluster forms one by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    /// Slot of its CTA of rank 0; the others follow.
+    /// Slot of its CTA of rank 0. The others follow.
     pub(crate) first: usize,
     pub(crate) size: usize,
     /// CTAs with lanes that have not exited.
     pub(crate) live: usize,
-    /// What the arrivals of this phase of the barrier release.
+    /// The clocks that arrivals of this phase of the barrier release.
     pub(crate) arriving: Release,
-    /// What those of the last one released.
+    /// The clocks that those of the last phase released.
     pub(crate) arrived: Release,
 }
 

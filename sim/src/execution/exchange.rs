@@ -4,7 +4,7 @@ use super::warp::{LANES, Row, Warp, lanes};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Op, ShflMode, VoteOp};
 
-/// What an exchange does: lanes of `exec` take part, each with those that its member mask names.
+/// The operation of an exchange. The lanes of `exec` take part, each with the lanes in its member mask.
 pub(crate) fn exchange(warp: &mut Warp, op: &Op, exec: u32) -> Result<()> {
     match op {
         Op::Shfl { mode, dst, pred, src, lane, clamp, mask } => {
@@ -87,7 +87,7 @@ pub(crate) fn exchange(warp: &mut Warp, op: &Op, exec: u32) -> Result<()> {
     Ok(())
 }
 
-/// The lane that a shuffle reads, and whether it lies within the segment; outside, a lane reads itself.
+/// The lane that a shuffle reads, and whether it is within the segment. If it is not, a lane reads itself.
 fn source(mode: ShflMode, lane: i64, by: u64, clamp: u64) -> (usize, bool) {
     let by = (by & 0x1f) as i64;
     let segment = (clamp >> 8 & 0x1f) as i64;

@@ -1,4 +1,4 @@
-//! Faults with their parties: who, where in the grid, at which line.
+//! Faults with their parties: the thread, its place in the grid, and the line.
 
 use super::warp::LANES;
 use super::{At, Execution};
@@ -7,7 +7,7 @@ use crate::memory::Violation;
 use crate::race::ThreadId;
 
 impl Execution<'_> {
-    /// Line of the instruction a strand is at; the last line if it is past the end.
+    /// Line of the instruction at which a strand is; the last line if it is past the end.
     pub(crate) fn line(&self, at: At) -> u32 {
         let pc = self.warp(at).and_then(|w| w.strands.get(at.strand)).map_or(0, |s| s.pc as usize);
         self.program.code.get(pc).or(self.program.code.last()).map_or(0, |i| i.line)
@@ -28,7 +28,7 @@ impl Execution<'_> {
         self.party(thread.0 / threads, within / LANES, Some(within % LANES), line)
     }
 
-    /// Says of a fault whose strand it was.
+    /// Adds the strand to a fault.
     pub(crate) fn blame(&self, at: At, mut fault: Fault) -> Fault {
         if fault.party.is_none() {
             let cta = self.ctas.get(at.cta).map_or(0, |c| c.index);
@@ -37,14 +37,14 @@ impl Execution<'_> {
         fault
     }
 
-    /// Says of a fault whose lane it was.
+    /// Adds the lane to a fault.
     pub(crate) fn blame_lane(&self, at: At, lane: usize, mut fault: Fault) -> Fault {
         let cta = self.ctas.get(at.cta).map_or(0, |c| c.index);
         fault.party = Some(self.party(cta, at.warp, Some(lane), self.line(at)));
         fault
     }
 
-    /// What a region refuses, as a fault of a lane.
+    /// Turns a violation that a region reports into a fault of a lane.
     #[cold]
     pub(crate) fn refuse(&self, at: At, lane: usize, memory: &str, violation: &Violation) -> Fault {
         let mut fault = self.blame_lane(at, lane, Fault::new(violation.kind, format!("{memory}: {violation}")));

@@ -1,4 +1,4 @@
-//! Asynchronous operations that have begun: the regions they touch, and the queue of those put off.
+//! Asynchronous operations that have begun: the regions that they touch, and the queue of postponed ones.
 
 use super::Execution;
 use super::mbarrier::Key;
@@ -6,7 +6,7 @@ use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::{AsyncId, Region};
 use crate::race::Epoch;
 
-/// A region, in a way that outlives the instruction.
+/// A reference to a region that outlives the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// Shared memory of the CTA in a slot.
@@ -15,7 +15,7 @@ pub(crate) enum Home {
     Global(u64),
 }
 
-/// An operation and the regions where its bytes are in flight.
+/// An operation and the regions in which its bytes are in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) id: AsyncId,
@@ -23,7 +23,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Nothing begun yet.
+    /// No operation yet.
     pub(crate) fn new(id: AsyncId) -> Flight {
         Flight { id, homes: Vec::new() }
     }
@@ -36,7 +36,7 @@ impl Flight {
     }
 }
 
-/// A run of bytes that a copy moves: `None` as its source fills.
+/// A run of bytes that a copy moves; `None` as its source fills.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     pub(crate) from: Option<(Home, u64)>,
@@ -44,13 +44,13 @@ pub(crate) struct Move {
     pub(crate) bytes: u64,
 }
 
-/// What happens when an operation that was put off lands.
+/// The effect of a postponed operation when it completes.
 #[derive(Clone, Debug)]
 pub(crate) struct Landing {
     pub(crate) moves: Vec<Move>,
     /// The bytes of one element out of bounds.
     pub(crate) fill: Vec<u8>,
-    /// The mbarrier that it tells, how many bytes, and whether it arrives there instead.
+    /// The mbarrier that it notifies, the number of bytes, and whether it arrives there instead.
     pub(crate) tells: (Key, i64, bool),
     pub(crate) flights: Vec<Flight>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Landing {
 /// at a time has 58,112.
 const MOST_IN_FLIGHT: usize = 1 << 17;
 
-/// Refuses to let operations pile up that nothing waits for.
+/// Refuses to let operations accumulate that nothing waits for.
 pub(crate) fn bounded(in_flight: usize) -> Result<()> {
     if in_flight < MOST_IN_FLIGHT {
         return Ok(());
@@ -107,7 +107,7 @@ impl Execution<'_> {
         }
     }
 
-    /// An operation lands, now or when the policy says.
+    /// Completes an operation, now or when the policy decides.
     pub(crate) fn launch_landing(&mut self, landing: Landing) -> Result<()> {
         if self.schedule.late() {
             bounded(self.late.len())?;
@@ -125,7 +125,7 @@ impl Execution<'_> {
         if arrives { self.arrive(key, 1, false, None).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Lands one of the operations that were put off; false if there is none.
+    /// Completes one of the postponed operations; false if there is none.
     pub(crate) fn land_one(&mut self) -> Result<bool> {
         let which = self.schedule.below(self.late.len());
         match self.late.remove(which) {

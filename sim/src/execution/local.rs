@@ -3,7 +3,7 @@
 use super::warp::LANES;
 use crate::fault::{Fault, FaultKind, Result};
 
-/// A stretch of bytes for each lane, made when it is first touched.
+/// A range of bytes for each lane, allocated when it is first touched.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     bytes: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// So many bytes for each lane.
+    /// This many bytes for each lane.
     pub(crate) fn new(bytes: u32) -> Local {
         Local { bytes: u64::from(bytes), data: Vec::new(), written: Vec::new() }
     }

@@ -16,7 +16,7 @@ const ROW: usize = 16;
 const PIECE: usize = 4;
 
 impl Execution<'_> {
-    /// Refuses matrix products that the ISA has not.
+    /// Refuses matrix products that the ISA does not have.
     pub(super) fn check_products(&self) -> Result<()> {
         for instr in &self.program.code {
             let checked = match &instr.op {
@@ -51,7 +51,7 @@ impl Execution<'_> {
         Err(Fault::new(FaultKind::Divergent, message))
     }
 
-    /// The address of each row of so many matrices.
+    /// The address of each row of this many matrices.
     fn row_places(&mut self, at: At, matrices: usize, addr: &Addr) -> Result<Vec<u64>> {
         let Some(warp) = self.warp(at) else { return Ok(Vec::new()) };
         let bases = warp.row(addr.base);

@@ -23,19 +23,19 @@ pub(crate) type Key = (usize, u32);
 pub(crate) struct Mbarrier {
     /// Arrivals of a phase.
     expected: i64,
-    /// Arrivals still to come in this one.
+    /// Arrivals still missing in this phase.
     pending: i64,
-    /// Bytes still to come.
+    /// Bytes still missing.
     bytes: i64,
     /// Phases that are complete.
     phase: u64,
     agent: AgentId,
     arriving: Release,
-    /// What the last complete phase released.
+    /// The clocks that the last complete phase released.
     done: Release,
-    /// Copies of this phase whose bytes are here.
+    /// Copies of this phase whose bytes have arrived.
     landed: Vec<Flight>,
-    /// Threads that look for the end of a phase, and which one.
+    /// Threads that wait for the end of a phase, with the phase.
     waiting: BTreeMap<ThreadId, u64>,
 }
 
@@ -46,14 +46,14 @@ impl Mbarrier {
     }
 }
 
-/// What a wait finds.
+/// The result of a wait.
 enum Found {
     Done,
     Pending,
 }
 
 impl Execution<'_> {
-    /// Which mbarrier an address names.
+    /// The mbarrier that an address names.
     pub(crate) fn barrier_key(&self, at: At, address: u64) -> Result<Key> {
         let Target::Shared(rank, offset) = address::target(Space::Shared, address) else {
             return Err(Fault::new(FaultKind::NotABarrier, format!("{address:#x} is not in shared memory")));
@@ -184,7 +184,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Bytes to come in this phase, or negative ones that came.
+    /// Adds bytes to expect in this phase; negative ones have arrived.
     fn expect_bytes(&mut self, key: Key, bytes: i64) -> Result<()> {
         let barrier = self.barrier_mut(key)?;
         barrier.bytes += bytes;
@@ -225,13 +225,13 @@ impl Execution<'_> {
         self.barrier_mut(key).map(|b| b.pending += 1)
     }
 
-    /// The bytes of a copy are here.
+    /// The bytes of a copy have arrived.
     pub(crate) fn land(&mut self, key: Key, bytes: i64, flights: Vec<Flight>) -> Result<()> {
         self.barrier_mut(key)?.landed.extend(flights);
         self.expect_bytes(key, -bytes)
     }
 
-    /// Ends the phase if nothing more is to come.
+    /// Ends the phase if nothing is missing.
     fn complete_phase(&mut self, key: Key) {
         let Some(cta) = self.ctas.get_mut(key.0) else { return };
         let cluster = cta.cluster;
@@ -302,7 +302,7 @@ impl Execution<'_> {
         Ok(if bits == exec { Flow::Next } else { Flow::Spin })
     }
 
-    /// Whether the phase that a thread waits for is complete.
+    /// True if the phase for which a thread waits is complete.
     fn look(&mut self, key: Key, thread: ThreadId, operand: u64, token: bool) -> Result<Found> {
         let barrier = self.barrier_mut(key)?;
         let phase = barrier.phase;

@@ -37,14 +37,14 @@ use std::rc::Rc;
 use strand::Wait;
 use warp::{Code, Coordinates, Spent, Stop, Warp};
 
-/// Instructions that lanes wait for others to meet before they go on alone.
+/// Instructions for which lanes wait for others to meet them before they continue alone.
 const PATIENCE: u64 = 1 << 16;
-/// Turns in a row that only find their condition unmet, after which nothing will meet it.
+/// Turns in a row that only find their condition unmet, after which the condition counts as never met.
 const FUTILE: u64 = 1 << 17;
 
-/// Such turns after which some of the operations that are put off happen.
+/// The number of such turns after which some of the postponed operations happen.
 const LATEST: u64 = 64;
-/// And those after which lanes that wait for others to meet go on alone.
+/// The number of such turns after which lanes that wait to meet others continue alone.
 const LONGER: u64 = 4096;
 
 /// A strand, by the slot of its CTA, its warp, and its position in the list of that warp.
@@ -55,12 +55,12 @@ pub(crate) struct At {
     pub(crate) strand: usize,
 }
 
-/// What becomes of a strand after an instruction.
+/// The state of a strand after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// It goes on with the next instruction.
+    /// It continues with the next instruction.
     Next,
-    /// The same, after others have had their turn: what it looked for was not there.
+    /// The same, after others have had their turn, because its condition was not met.
     Spin,
     /// It waits.
     Blocked,
@@ -81,7 +81,7 @@ pub(crate) struct Execution<'a> {
     pub(crate) schedule: Schedule,
     pub(crate) ctas: Vec<Cta>,
     pub(crate) clusters: Vec<Cluster>,
-    /// What the special registers of all CTAs have in common.
+    /// Values of special registers that all CTAs have in common.
     at: Coordinates,
     /// Clusters of the grid, and how many of them have started.
     total: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Execution<'a> {
     turn: u64,
     /// Asynchronous operations so far.
     operations: u64,
-    /// Operations whose bytes are put off.
+    /// The number of postponed operations.
     late: VecDeque<Landing>,
 }
 
@@ -168,7 +168,7 @@ impl<'a> Execution<'a> {
         Ok(Report { counters, warp_instructions: warp, lane_instructions: lane })
     }
 
-    /// A strand of a warp runs for a quantum.
+    /// Runs a strand of a warp for a quantum.
     fn turn(&mut self, cta: usize, warp: usize) -> Result<()> {
         self.turn += 1;
         if !self.late.is_empty() && (self.futile % LATEST == LATEST - 1 || self.schedule.lands()) {
@@ -231,7 +231,7 @@ impl<'a> Execution<'a> {
         self.after(at, self.spent.warp - before)
     }
 
-    /// Budgets, and lanes that wait for others that do not come.
+    /// Checks budgets, and handles lanes that wait for others which do not come.
     fn after(&mut self, at: At, ran: u64) -> Result<()> {
         if self.spent.warp > self.options.budget {
             let message = format!("the budget of {} warp instructions is spent", self.options.budget);

@@ -1,4 +1,4 @@
-//! Which registers an instruction reads and writes.
+//! The registers that an instruction reads and writes.
 
 use crate::program::{Addr, BarOp, BulkDone, BulkRemote, MbarrierOp, Op, Reg, Src, VoteOp, WgmmaA};
 

@@ -1,4 +1,4 @@
-//! Which CTAs are resident: starting the next when a cluster ends, and variables of the module.
+//! Resident CTAs: starts the next cluster when one ends, and places the variables of the module.
 
 use super::Execution;
 use super::cta::{Cluster, Cta};

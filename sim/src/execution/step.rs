@@ -91,7 +91,7 @@ impl Execution<'_> {
     }
 }
 
-/// Whether other threads may see that an instruction was executed, so that waiting for them is not in vain.
+/// True if other threads may see that an instruction was executed, so that waiting for them can succeed.
 fn changes(op: &Op) -> bool {
     !matches!(
         op,

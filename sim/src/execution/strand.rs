@@ -1,15 +1,15 @@
-//! Strands: the lanes of a warp that run together, how they part at branches and where they meet again.
+//! Strands: the lanes of a warp that run together, how they diverge at branches and where they reconverge.
 
 use super::mbarrier::Key;
 
-/// No divergence, no place to meet.
+/// No divergence, no meeting point.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Why a strand does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Ready,
-    /// At an instruction that lanes of other strands must reach too.
+    /// At an instruction that lanes of other strands must also reach.
     Converge {
         needed: u32,
         aligned: bool,
@@ -37,22 +37,22 @@ pub(crate) struct Strand {
     pub(crate) pc: u32,
     pub(crate) mask: u32,
     pub(crate) wait: Wait,
-    /// The next `mbarrier.try_wait` answers rather than waits.
+    /// The next `mbarrier.try_wait` answers instead of waiting.
     pub(crate) poll: bool,
     /// The innermost open divergence.
     group: u32,
-    /// Where that one's lanes meet.
+    /// Where the lanes of that divergence meet.
     join: u32,
 }
 
 impl Strand {
-    /// True at the place where the innermost divergence ends.
+    /// True where the innermost divergence ends.
     pub(crate) fn joins(&self, pc: u32) -> bool {
         pc == self.join
     }
 }
 
-/// An open divergence: lanes on their way to `pc`, and lanes that are there.
+/// An open divergence: lanes that have not reached `pc`, and lanes that have.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     pc: u32,
@@ -83,7 +83,7 @@ impl Strands {
         self.live
     }
 
-    /// All strands that are not waiting to meet.
+    /// All strands that are not waiting to meet others.
     pub(crate) fn list(&self) -> &[Strand] {
         &self.list
     }
@@ -93,7 +93,7 @@ impl Strands {
         self.list.get(s).copied()
     }
 
-    /// Writes a strand's program counter; the caller has seen to joins.
+    /// Writes a strand's program counter. The caller handles joins.
     pub(crate) fn set_pc(&mut self, s: usize, pc: u32) {
         if let Some(strand) = self.list.get_mut(s) {
             strand.pc = pc;
@@ -107,14 +107,14 @@ impl Strands {
         }
     }
 
-    /// Whether the next `mbarrier.try_wait` of a strand answers rather than waits.
+    /// True if the next `mbarrier.try_wait` of a strand answers instead of waiting.
     pub(crate) fn set_poll(&mut self, s: usize, poll: bool) {
         if let Some(strand) = self.list.get_mut(s) {
             strand.poll = poll;
         }
     }
 
-    /// Wakes strands that wait at mbarriers, to answer that what they wait for is not there; true if there are any.
+    /// Wakes strands that wait at mbarriers, so that they answer "not complete"; true if there are any.
     pub(crate) fn wake_polls(&mut self) -> bool {
         let mut any = false;
         for strand in self.list.iter_mut().filter(|s| matches!(s.wait, Wait::Mbarrier { .. })) {
@@ -123,14 +123,14 @@ impl Strands {
         any
     }
 
-    /// Wakes every strand that waits so.
+    /// Wakes every strand that waits in this way.
     pub(crate) fn wake(&mut self, which: impl Fn(Wait) -> bool) {
         for strand in self.list.iter_mut().filter(|s| which(s.wait)) {
             strand.wait = Wait::Ready;
         }
     }
 
-    /// Moves a strand to the next instruction; true if it ended there, at the end of its divergence.
+    /// Moves a strand to the next instruction. True if it ended there, at the end of its divergence.
     pub(crate) fn advance(&mut self, s: usize) -> bool {
         let Some(strand) = self.list.get_mut(s) else { return true };
         strand.pc += 1;
@@ -142,7 +142,7 @@ impl Strands {
         true
     }
 
-    /// Ends a strand at the place where its divergence meets.
+    /// Ends a strand at the meeting point of its divergence.
     pub(crate) fn arrive(&mut self, s: usize) {
         if s < self.list.len() {
             let strand = self.list.remove(s);
@@ -150,7 +150,7 @@ impl Strands {
         }
     }
 
-    /// Parts a strand, each part with its own program counter, to meet at `meet`.
+    /// Splits a strand into parts with their own program counters, which meet at `meet`.
     pub(crate) fn split(&mut self, s: usize, parts: &[(u32, u32)], meet: Option<u32>) {
         if s >= self.list.len() {
             return;
@@ -181,7 +181,7 @@ impl Strands {
         self.free.push(at);
     }
 
-    /// Puts lanes at an instruction within a divergence, through all the divergences that end there.
+    /// Moves lanes to an instruction within a divergence, through all divergences that end there.
     fn place(&mut self, mut mask: u32, pc: u32, mut group: u32) {
         while let Some(g) = self.groups.get_mut(group as usize)
             && g.pc == pc
@@ -200,7 +200,7 @@ impl Strands {
         self.list.push(Strand { pc, mask, wait: Wait::Ready, poll: false, group, join });
     }
 
-    /// Takes lanes out of the divergences from `group` up to `above`, for good.
+    /// Removes lanes from the divergences from `group` up to `above`, permanently.
     fn leave(&mut self, lanes: u32, group: u32, above: u32) {
         let mut at = group;
         while at != above
@@ -218,7 +218,7 @@ impl Strands {
         }
     }
 
-    /// Lanes of a strand exit; true if none of it is left.
+    /// Lanes of a strand exit. True if no lane of it is left.
     pub(crate) fn exit(&mut self, s: usize, lanes: u32) -> bool {
         let Some(strand) = self.list.get_mut(s) else { return true };
         strand.mask &= !lanes;
@@ -232,7 +232,7 @@ impl Strands {
         gone
     }
 
-    /// Merges strand `t` into strand `s`, both at one instruction: what is left is ready.
+    /// Merges strand `t` into strand `s`. Both are at one instruction, and the result is ready.
     pub(crate) fn merge(&mut self, s: usize, t: usize) {
         let (Some(a), Some(b)) = (self.get(s), self.get(t)) else { return };
         if s == t || a.pc != b.pc {
@@ -246,7 +246,7 @@ impl Strands {
         self.leave(b.mask, b.group, above);
     }
 
-    /// The innermost divergence that two have in common.
+    /// The innermost common divergence of two.
     fn common(&self, a: u32, b: u32) -> u32 {
         let parents = |from: u32| {
             std::iter::successors((from != NONE).then_some(from), |&g| {
@@ -261,7 +261,7 @@ impl Strands {
         self.groups.iter().fold(0, |all, g| all | g.arrived)
     }
 
-    /// Lets lanes that wait for others go on without them; true if there were any.
+    /// Lets lanes that wait for others continue without them; true if there were any.
     pub(crate) fn release_arrived(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.groups.len() {

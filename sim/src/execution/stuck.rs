@@ -1,4 +1,4 @@
-//! Strands that cannot go on: lanes released from a meeting, divergence, deadlock.
+//! Strands that cannot continue: lanes released from a meeting point, divergence, deadlock.
 
 use super::mbarrier::Mbarrier;
 use super::strand::{Strand, Wait};
@@ -6,15 +6,15 @@ use super::{Execution, FUTILE, cta::Cta};
 use crate::fault::{Fault, FaultKind, Party, Result};
 use crate::program::{MbarrierOp, Op};
 
-/// How often all waits at mbarriers answer no, with nothing changed, before that is a deadlock.
+/// How often all waits at mbarriers may fail without any change before that counts as a deadlock.
 const ANSWERS: u64 = 64;
-/// Instructions back from a strand within which what it waits for is looked for.
+/// Instructions before a strand's position in which the awaited event is looked for.
 const LOOP: usize = 8;
 /// Waiting parties that a deadlock names.
 const NAMED: usize = 32;
 
 impl Execution<'_> {
-    /// Looks after a warp none of whose strands can run: true if one can now. With `last` no other warp runs either.
+    /// Handles a warp in which no strand can run. True if one can run now. With `last`, no other warp runs either.
     pub(super) fn unblock(&mut self, slot: usize, warp: usize, last: bool) -> Result<bool> {
         let Some(of) = self.ctas.get_mut(slot).and_then(|c| c.warps.get_mut(warp)) else { return Ok(false) };
         let list = of.strands.list();
@@ -40,7 +40,7 @@ impl Execution<'_> {
         if list_has(of.strands.list(), apart) { Err(self.divergent(slot, warp)) } else { Ok(false) }
     }
 
-    /// Lets lanes of blocked warps go on that wait where a divergence ends, while other warps look in vain.
+    /// Lets lanes of blocked warps that wait at the end of a divergence continue, while other warps poll in vain.
     pub(super) fn release_waiting(&mut self) {
         for warp in self.ctas.iter_mut().flat_map(|c| &mut c.warps) {
             let apart = |s: &Strand| matches!(s.wait, Wait::Ready | Wait::Converge { .. });
@@ -50,7 +50,7 @@ impl Execution<'_> {
         }
     }
 
-    /// No strand of any warp can run.
+    /// Handles the case that no strand of any warp can run.
     pub(super) fn stuck(&mut self) -> Result<()> {
         let mut released = false;
         for slot in 0..self.ctas.len() {
@@ -106,7 +106,7 @@ impl Execution<'_> {
         fault
     }
 
-    /// Who waits for what.
+    /// Describes which threads wait for what.
     pub(super) fn waiting(&self) -> Vec<(Party, String)> {
         let mut all = Vec::new();
         for cta in &self.ctas {

@@ -1,4 +1,4 @@
-//! Small kernels, each with its result and with what happens when a piece of it is missing.
+//! Small kernels, each with its result, and with the fault that follows when a part of it is missing.
 
 mod asynchronous;
 mod basic;

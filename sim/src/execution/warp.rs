@@ -15,8 +15,8 @@ pub(crate) const LANES: usize = 32;
 pub(crate) type Row = [u64; LANES];
 /// All lanes.
 pub(crate) const ALL: u32 = u32::MAX;
-/// What a register holds before it is written, cut to its width: not zero, which hides mistakes, but no number in any
-/// floating-point format. With odd seeds each bit is the other way.
+/// The content of a register before it is written, truncated to its width. It is not zero, which would hide mistakes, but a NaN
+/// in every floating-point format. With odd seeds each bit is inverted.
 const UNWRITTEN: u64 = 0x7ff8_beef_7fc0_7fc5;
 
 /// The set lanes of a mask, in order.
@@ -30,7 +30,7 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Where a warp is in the grid, as special registers tell.
+/// The place of a warp in the grid, as special registers give it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coordinates {
     pub(crate) grid: [u32; 3],
@@ -44,7 +44,7 @@ pub(crate) struct Coordinates {
     pub(crate) explicit_cluster: bool,
     pub(crate) static_shared: u32,
     pub(crate) dynamic_shared: u32,
-    /// Of the schedule and the approximations.
+    /// The seed of the schedule and the approximations.
     pub(crate) seed: u64,
     pub(crate) approximation: Approximation,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Stop {
     Limit,
     /// The next instruction reaches beyond the warp.
     Beyond,
-    /// The strand parted, or met others.
+    /// The strand diverged, or met others.
     Moved,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Stop {
 pub(crate) struct Code<'a> {
     pub(crate) program: &'a Program,
     classes: Vec<InstructionClass>,
-    /// Registers of each instruction and whether they are written; kept only for kernels with asynchronous products.
+    /// Registers of each instruction and whether they are written. Only kept for kernels with asynchronous products.
     touches: Vec<Box<[(Reg, bool)]>>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Warp {
     /// `CC.CF`.
     pub(crate) carry: u32,
     pub(crate) strands: Strands,
-    /// Registers that an asynchronous product still reads or writes: 1 read, 2 written; empty if none.
+    /// Registers that an asynchronous product still uses: 1 for read, 2 for written. Empty if there are none.
     pub(crate) in_flight: Vec<u8>,
     /// Asynchronous copies of its lanes.
     pub(crate) copies: Copies,
@@ -127,11 +127,11 @@ pub(crate) struct Warp {
     pub(crate) outgoings: Outgoings,
     /// Asynchronous products.
     pub(crate) products: Products,
-    /// At the barrier of the cluster: lanes that arrived in this phase, and lanes whose phase is complete.
+    /// At the cluster's barrier: lanes that arrived in this phase, and lanes whose phase is complete.
     pub(crate) cluster: [u32; 2],
-    /// Warp instructions run while lanes waited for others to meet.
+    /// Warp instructions that ran while lanes waited to meet others.
     pub(crate) patience: u64,
-    /// Warp instructions, for clocks.
+    /// Warp instructions, for the clock registers.
     pub(crate) clock: u64,
 }
 
@@ -191,7 +191,7 @@ impl Warp {
         }
     }
 
-    /// Lanes of a mask that a guard lets through.
+    /// Lanes of a mask that satisfy a guard.
     pub(crate) fn guarded(&self, instr: &Instr, mask: u32) -> u32 {
         instr.guard.map_or(mask, |g| mask & self.pred(g))
     }
@@ -271,7 +271,7 @@ impl Warp {
         Ok(stop)
     }
 
-    /// Registers that an instruction writes need a fence before a product uses them; its own accumulators do not.
+    /// Registers that an instruction writes need a fence before a product uses them, except its own accumulators.
     fn note_writes(&mut self, touches: &[(Reg, bool)], exec: u32) {
         if exec == 0 {
             return;
@@ -283,7 +283,7 @@ impl Warp {
         }
     }
 
-    /// A register that an asynchronous product uses may not be touched, nor one that it reads written.
+    /// A register that an asynchronous product writes may not be touched, and one that it reads may not be written.
     fn check_in_flight(&self, touches: &[(Reg, bool)], exec: u32) -> Result<()> {
         let state = |reg: &Reg| self.in_flight.get(reg.0 as usize).copied().unwrap_or(0);
         let bad = touches.iter().any(|(reg, writes)| state(reg) & 2 != 0 || (state(reg) & 1 != 0 && *writes));

@@ -1,4 +1,4 @@
-//! `wgmma`: products by four warps together, in flight until their group is waited for.
+//! `wgmma`: products of four warps, in flight until their group is waited for.
 
 use super::flight::{Flight, Home, bounded};
 use super::strand::Wait;
@@ -22,7 +22,7 @@ const WRITTEN: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Warpgroup {
     agent: Option<AgentId>,
-    /// What complete products have released.
+    /// The clocks that complete products have released.
     done: Release,
     flying: Vec<Product>,
 }
@@ -41,14 +41,14 @@ pub(crate) struct Products {
     groups: u32,
     /// By group: registers in flight, and how.
     flying: Vec<(u32, Vec<(Reg, u8)>)>,
-    /// A fence has been executed.
+    /// True if a fence has been executed.
     fenced: bool,
-    /// Registers written since the last fence; empty in kernels without products.
+    /// Registers written since the last fence. Empty in kernels without products.
     pub(crate) written: Vec<bool>,
 }
 
 impl Products {
-    /// For a kernel with so many registers.
+    /// The state for a kernel with this many registers.
     pub(crate) fn new(regs: usize) -> Products {
         Products { written: vec![true; regs], ..Products::default() }
     }
@@ -80,7 +80,7 @@ impl Execution<'_> {
         Ok(Flow::Moved)
     }
 
-    /// The product of a warpgroup, each of whose warps is at the instruction.
+    /// The product of a warpgroup when each of its warps is at the instruction.
     fn product(&mut self, places: [At; WARPS], spec: &Wgmma) -> Result<()> {
         let at = places[0];
         let arithmetic = self.program.arithmetic;
@@ -175,7 +175,7 @@ impl Execution<'_> {
         Ok(value)
     }
 
-    /// The registers of a product, which a fence has to have covered.
+    /// Checks that a fence has covered the registers of a product.
     fn check_registers(&self, at: At, spec: &Wgmma) -> Result<Vec<(Reg, u8)>> {
         let Some(warp) = self.warp(at) else { return Ok(Vec::new()) };
         let mut used: Vec<(Reg, u8)> = spec.d.iter().map(|r| (*r, WRITTEN)).collect();
@@ -208,7 +208,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    /// `wgmma.wait_group`: all but the newest groups of the warpgroup are complete.
+    /// `wgmma.wait_group`: waits until all but the newest groups of the warpgroup are complete.
     pub(crate) fn wgmma_wait(&mut self, at: At, newest: u32) -> Result<Flow> {
         let Some(cta) = self.ctas.get_mut(at.cta) else { return Ok(Flow::Moved) };
         let (index, first) = (cta.index, cta.thread(at.warp, 0).0);

@@ -1,4 +1,4 @@
-//! How near a result must be to the expected one.
+//! How close a result must be to the expected one.
 
 use crate::alu::{Bound, error_bound};
 use crate::syntax::ast::Type;
@@ -8,9 +8,9 @@ use crate::syntax::ast::Type;
 pub enum Agreement {
     /// The same bits.
     Bits,
-    /// The same bits, but any NaN of the type for any other.
+    /// The same bits, but any NaN of the type matches any other.
     Numbers(Type),
-    /// Within the ISA's bound on the error of the type; NaNs as above.
+    /// Within the ISA's bound on the error of the type. NaNs as above.
     Within(Bound, Type),
 }
 
@@ -26,7 +26,7 @@ pub(super) fn of(opcode: &str, modifiers: &[&str], dst: Type, src: &[Type]) -> A
     if open && float { Agreement::Numbers(dst) } else { Agreement::Bits }
 }
 
-/// A float's bits of fraction and exponent, and how many there are in a register.
+/// A float's bits of fraction and exponent, and the number of floats in a register.
 fn layout(ty: Type) -> Option<(u32, u32, u32)> {
     Some(match ty {
         Type::F16 => (10, 5, 1),

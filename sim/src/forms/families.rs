@@ -1,9 +1,9 @@
-//! Which instruction forms there are: all that a family's words could spell, less what `alu` finds illegal.
+//! All instruction forms: every combination of a family's words, except those that `alu` finds illegal.
 
 use crate::alu::{Arithmetic, lookup};
 use crate::syntax::ast::Type;
 
-/// Opcodes, and for each place after them the words that may stand there; an empty one is no word.
+/// Opcodes, and for each position after them the possible words. An empty word means that there is none.
 struct Family {
     opcodes: &'static [&'static str],
     places: &'static [&'static [&'static str]],
@@ -76,7 +76,7 @@ fn is_legal(spelling: &str) -> bool {
     lookup(opcode, &words.collect::<Vec<_>>(), Arithmetic::Ieee).is_some()
 }
 
-/// A comparison that may exist.
+/// A possible comparison.
 pub(super) struct Comparison {
     pub(super) cmp: &'static str,
     pub(super) ftz: bool,
@@ -103,7 +103,7 @@ const COMPARED: &[(&str, Type)] = &[
     ("f64", Type::F64),
 ];
 
-/// Comparisons of every type, the illegal ones too.
+/// Comparisons of every type, including illegal ones.
 pub(super) fn comparisons() -> Vec<Comparison> {
     let of_type = |(word, ty): &(&'static str, Type)| {
         let (word, ty) = (*word, *ty);

@@ -1,4 +1,4 @@
-//! Operands: the values at which arithmetic goes wrong, and others.
+//! Operands: edge values of arithmetic, and random ones.
 
 use super::text::bytes;
 use crate::syntax::ast::Type;
@@ -6,25 +6,25 @@ use crate::syntax::ast::Type;
 /// Elements of a case.
 const COUNT: usize = 512;
 
-/// Which values an operand may have.
+/// The values that an operand may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Domain {
     Any,
-    /// Integer divisors: what comes of zero is undefined.
+    /// Integer divisors. The result for zero is undefined.
     NonZero,
     /// Shifts and lengths, some beyond any width.
     Amount,
-    /// Positions and lengths of which 8 bits count.
+    /// Positions and lengths, of which 8 bits count.
     Byte,
     /// Positions within a word.
     Position,
     /// Counts of bits either way.
     Offset,
-    /// Angles within which the ISA bounds the error, and special values.
+    /// Angles for which the ISA bounds the error, and special values.
     Angle,
-    /// Exponents of two about the range of results.
+    /// Exponents of two around the range of results.
     Exponent,
-    /// No subnormal numbers, which approximate quotients do not bound.
+    /// No subnormal numbers, for which approximate quotients have no bound.
     Normal,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn for_operands(opcode: &str, name: &str, types: &[Type]) -> Vec<Vec<
     columns
 }
 
-/// A number without a factor in common with a larger one, about five eighths of it.
+/// A number that is coprime to a larger one, and about five eighths of it.
 fn coprime(n: usize) -> usize {
     let factor = |mut a: usize, mut b: usize| {
         while b != 0 {

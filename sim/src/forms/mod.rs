@@ -1,12 +1,13 @@
 //! One program per instruction form, for differential runs against hardware.
 //!
-//! A program has one thread for each element: it loads one value from each input, applies the instruction, and stores
-//! the result. Parameters are the output's address, each input's, and the number of elements; the entry is [`ENTRY`].
+//! A program has one thread for each element. It loads one value from each input, applies the instruction, and stores the
+//! result. Its parameters are the addresses of the output and of each input, and the number of elements. The entry is
+//! [`ENTRY`].
 //!
-//! # What hardware has said
+//! # Results on hardware
 //!
-//! All 1581 programs ran on an H200 with driver 13.0. 1478 gave the expected bits at first, 87 were within what the ISA
-//! promises, and 16 disagreed; the arithmetic follows the hardware since. That run settled:
+//! All 1581 programs ran on an H200 with driver 13.0. At first, 1478 gave the expected bits, 87 were within the ISA's bounds,
+//! and 16 disagreed. The arithmetic was then changed to match the hardware. That run settled:
 //!
 //! | Form | Result |
 //! |---|---|
@@ -21,12 +22,12 @@
 //! | `cvt.f16.f16`, `cvt.bf16.bf16` of a NaN | The usual NaN. |
 //! | `rcp`, `rsqrt.approx.ftz.f64` to a NaN | `0x7fffffff00000000`. |
 //!
-//! The two rows on `.rna` also go by the instructions that the assembler emits for them. Which of two different NaNs
-//! `f64` arithmetic keeps is open, for no row has two, and so is what signaling ones become.
+//! The two rows on `.rna` also follow from the instructions that the assembler emits for them. It is open which of two
+//! different NaNs `f64` arithmetic keeps, because no case has two, and what signaling NaNs become.
 //!
-//! Within the ISA's bound only, and not to be had to the bit, are the `.approx` and `.full` forms of `div`, `rcp`,
-//! `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2` and `tanh`. There the simulator rounds the exact result to nearest. The
-//! hardware makes zero of `sin` of `1e-30`, and `ex2` and `tanh` of 16-bit floats are often one step nearer to zero.
+//! The `.approx` and `.full` forms of `div`, `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2`, `ex2` and `tanh` agree within the
+//! ISA's bound, but not to the bit. There the simulator rounds the exact result to nearest. On hardware, `sin` of `1e-30` is
+//! zero, and `ex2` and `tanh` of 16-bit floats are often one step closer to zero.
 
 mod agreement;
 mod families;
@@ -41,7 +42,7 @@ use crate::alu::{self, Arithmetic, compare, testp};
 use crate::program::{AluFn, CompareFn};
 use crate::syntax::ast::Type;
 
-/// Values of one operand, an element each.
+/// Values of one operand, one for each element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// Bytes of an element in memory.
@@ -58,30 +59,31 @@ impl Input {
     }
 }
 
-/// A program, what to give it, and what should come of it.
+/// A program, its inputs, and its expected results.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The instruction, with its immediate if it has one: `add.rn.f32`, `lop3.b32 0x96`.
     pub name: String,
     /// The module.
     pub ptx: String,
-    /// Inputs in the order of the parameters, as long as one another.
+    /// Inputs in the order of the parameters, all of one length.
     pub inputs: Vec<Input>,
     /// Bytes of an element of the output.
     pub result_bytes: u32,
-    /// What the simulator's arithmetic makes of each element.
+    /// The result of the simulator's arithmetic for each element.
     pub expected: Vec<u64>,
-    /// How near to that a result must be.
+    /// How close a result must be to that.
     pub agreement: Agreement,
 }
 
 impl Case {
-    /// Elements, and so threads.
+    /// The number of elements, and so of threads.
     pub fn count(&self) -> usize {
         self.expected.len()
     }
 
-    /// The elements of an output buffer that do not agree: index, expected, found. A buffer too short lacks the rest.
+    /// The elements of an output buffer that do not agree: index, expected, found. Elements that a short buffer does not have
+    /// disagree too.
     pub fn disagreements(&self, output: &[u8]) -> Vec<(usize, u64, Option<u64>)> {
         let mut elements = output
             .chunks_exact(self.result_bytes.max(1) as usize)
@@ -102,7 +104,7 @@ pub fn programs() -> Vec<Case> {
     arithmetic.flatten().chain(comparisons).chain(tests).chain(sequences).collect()
 }
 
-/// What computes a case's expected elements.
+/// The function that computes a case's expected elements.
 #[derive(Clone, Copy)]
 enum Function {
     Value(AluFn),
@@ -152,7 +154,7 @@ impl Plan<'_> {
     }
 }
 
-/// The cases of a spelling: one, but for the instruction with a truth table, whose tables are immediates.
+/// The cases of a spelling: one, except for the instruction with a truth table, whose tables are immediates.
 fn arithmetic_case(spelling: &str) -> Option<Vec<Case>> {
     let mut words = spelling.split('.');
     let opcode = words.next()?;

@@ -3,7 +3,7 @@
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// Instructions that make `%d` of `%a`, `%b` and `%c`.
+/// Instructions that compute `%d` from `%a`, `%b` and `%c`.
 pub(super) struct Sequence {
     pub(super) name: &'static str,
     pub(super) body: &'static str,

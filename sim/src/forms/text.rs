@@ -27,8 +27,8 @@ pub(super) fn instruction(spelling: &str, sources: usize, immediate: Option<&str
     format!("{spelling} %d, {};", operands.collect::<Vec<_>>().join(", "))
 }
 
-/// The module around instructions that make `%d` of `%a`, `%b`, `%c` and `%e`, with predicates `%p` and `%q`, words
-/// `%t` and `%u` and a double word `%w` to work with.
+/// The module around instructions that compute `%d` from `%a`, `%b`, `%c` and `%e`. They may use predicates `%p` and `%q`,
+/// words `%t` and `%u` and a double word `%w`.
 pub(super) fn module(body: &str, sources: &[Type], dst: Type) -> String {
     let mut text = String::from(".version 8.6\n.target sm_90\n.address_size 64\n\n");
     let inputs: String = (0..sources.len()).map(|i| format!("    .param .u64 in{i},\n")).collect();

@@ -1,4 +1,4 @@
-//! The global address space: allocations far apart, so that no stray address meets another one.
+//! The global address space. Allocations are far apart, so that a stray address never hits another allocation.
 
 use super::{Permission, Region};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 const FIRST: u64 = 0x7f00_0000_0000;
 const ALIGN: u64 = 256;
-/// At least so many bytes after an allocation are nobody's.
+/// At least this many bytes after an allocation belong to no allocation.
 const GUARD: u64 = 4096;
 
 /// Global memory of the device, over many launches.
@@ -16,7 +16,7 @@ pub struct Global {
     slots: Vec<Slot>,
     /// Index of the slot that begins at an address.
     starts: BTreeMap<u64, usize>,
-    /// Slots of freed allocations, for use again; their addresses are not.
+    /// Slots of freed allocations, for reuse. Their addresses are not reused.
     free: Vec<usize>,
     /// Address after the last allocation and its guard.
     next: u64,
@@ -28,7 +28,7 @@ pub struct Global {
 struct Slot {
     address: u64,
     region: Region,
-    /// What launches may do unless they say otherwise.
+    /// The default permission of launches.
     permission: Permission,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for OutOfBounds {
 impl std::error::Error for OutOfBounds {}
 
 impl Global {
-    /// No memory allocated.
+    /// A memory without allocations.
     pub fn new() -> Global {
         Global { next: FIRST, ..Global::default() }
     }
@@ -73,14 +73,14 @@ impl Global {
         address
     }
 
-    /// Allocates memory that holds nothing until it is written.
+    /// Allocates memory that is uninitialised until it is written.
     pub fn alloc_uninitialized(&mut self, len: usize) -> u64 {
         let address = self.next.max(FIRST);
         self.place(address, Region::uninitialized(address, len), Permission::ReadWrite);
         address
     }
 
-    /// Puts a variable of a module at its address; false if something is there.
+    /// Places a variable of a module at its address; false if the address is taken.
     pub fn define(&mut self, address: u64, bytes: Vec<u8>, permission: Permission) -> bool {
         let len = bytes.len() as u64;
         let Some(end) = address.checked_add(len) else { return false };
@@ -100,7 +100,7 @@ impl Global {
         true
     }
 
-    /// The region that holds a range, and where in it the range begins.
+    /// The region that holds a range, and the offset of the range in it.
     #[inline]
     pub fn region_at(&mut self, address: u64, len: u64) -> Result<(&mut Region, u64), OutOfBounds> {
         let hit = |s: &Slot| {

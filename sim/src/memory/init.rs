@@ -1,6 +1,6 @@
-//! Which bytes of a region hold a value.
+//! Tracks which bytes of a region are initialised.
 
-/// A set of bytes; all of them costs nothing.
+/// A set of bytes. The set of all bytes takes no memory.
 #[derive(Clone, Debug)]
 pub(super) enum Init {
     All,
@@ -13,7 +13,7 @@ impl Init {
         Init::Some(vec![0; len.div_ceil(64)])
     }
 
-    /// The first byte of a range without a value.
+    /// The first uninitialised byte of a range.
     #[inline]
     pub(super) fn missing(&self, offset: u64, len: u64) -> Option<u64> {
         let Init::Some(bits) = self else { return None };

@@ -25,7 +25,7 @@ pub enum Proxy {
     Async,
 }
 
-/// Who accesses memory, and how.
+/// A description of an access: the thread and its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The executing thread.
@@ -48,7 +48,7 @@ impl Actor {
         Actor { thread, line, order: Order::Weak, scope: Scope::Cta, proxy: Proxy::Generic, non_coherent: false }
     }
 
-    /// The access that an instruction says.
+    /// The access that an instruction describes.
     pub fn of(thread: ThreadId, line: u32, access: &Access) -> Actor {
         let (order, scope) = (access.order, access.scope);
         Actor { thread, line, order, scope, proxy: Proxy::Generic, non_coherent: access.non_coherent }
@@ -60,18 +60,18 @@ impl Actor {
     }
 }
 
-/// An asynchronous operation, as the machine numbers it.
+/// The machine's number for an asynchronous operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AsyncId(pub u64);
 
-/// What an asynchronous operation does to a range.
+/// The effect of an asynchronous operation on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncKind {
     /// Reads it.
     Read,
     /// Overwrites it.
     Write,
-    /// Adds to it or the like, atomically.
+    /// Adds to it or combines with it, atomically.
     Reduce,
 }
 

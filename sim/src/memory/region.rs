@@ -1,4 +1,4 @@
-//! Contiguous bytes with bounds, permission, initialisation and a shadow of who touched them.
+//! Contiguous bytes with bounds, permissions, initialisation and a shadow of past accesses.
 
 use super::init::Init;
 use super::{Actor, AsyncId, AsyncKind, Earlier, Proxy, Violation};
@@ -20,12 +20,12 @@ pub enum Permission {
 /// Contiguous bytes.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Tells regions of a launch apart; the address of a global one.
+    /// An identifier among the regions of a launch; for a global region, its address.
     base: u64,
     bytes: Vec<u8>,
     init: Init,
     pub(super) permission: Permission,
-    /// Parts that this launch may only read.
+    /// Parts that are read-only in this launch.
     pub(super) read_only: Vec<Range<u64>>,
     shadow: Option<Shadow>,
     /// Asynchronous operations in flight and the ranges they touch here.
@@ -56,14 +56,14 @@ impl Region {
         }
     }
 
-    /// A tracked region whose bytes hold nothing yet.
+    /// A tracked region whose bytes are uninitialised.
     pub fn uninitialized(base: u64, len: usize) -> Region {
         let mut region = Region::new(base, vec![0; len], Permission::ReadWrite);
         region.init = Init::none(len);
         region
     }
 
-    /// A region of one thread, such as its local memory: no accesses can race. Its bytes hold nothing yet.
+    /// A region of one thread, such as its local memory, where accesses cannot race. Its bytes are uninitialised.
     pub fn private(len: usize) -> Region {
         Region { shadow: None, ..Region::uninitialized(0, len) }
     }
@@ -89,8 +89,8 @@ impl Region {
         self.bytes.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// Data of an asynchronous operation arrives, or of the host: sets bytes and marks them initialised. False if out
-    /// of bounds.
+    /// Sets bytes when data of an asynchronous operation or of the host arrives, and marks them initialised. False if out of
+    /// bounds.
     pub fn write_raw(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(to) = range(offset, data.len() as u64).and_then(|r| self.bytes.get_mut(r)) else { return false };
         to.copy_from_slice(data);
@@ -98,7 +98,7 @@ impl Region {
         true
     }
 
-    /// The first byte of a range that holds no value.
+    /// The first uninitialised byte of a range.
     pub fn missing(&self, offset: u64, len: u64) -> Option<u64> {
         self.init.missing(offset, len)
     }
@@ -141,7 +141,7 @@ impl Region {
         Ok(())
     }
 
-    /// Weak loads by lanes of a warp whose first is `by`, of so many bytes each. On a violation also its lane.
+    /// Weak loads by lanes of a warp whose first is `by`, of this many bytes each. A violation also names the lane.
     pub(crate) fn load_row(
         &mut self,
         row: &Row<'_>,
@@ -166,7 +166,7 @@ impl Region {
         Ok(())
     }
 
-    /// Weak stores by lanes of a warp whose first is `by`, of so many bytes each. On a violation also its lane.
+    /// Weak stores by lanes of a warp whose first is `by`, of this many bytes each. A violation also names the lane.
     pub(crate) fn store_row(
         &mut self,
         row: &Row<'_>,
@@ -217,7 +217,7 @@ impl Region {
         Ok(old)
     }
 
-    /// Begins an asynchronous operation over a range: checks what came before, and marks the range as in flight. One
+    /// Begins an asynchronous operation over a range: checks it against earlier accesses, and marks the range as in flight. One
     /// operation may begin many ranges.
     pub fn begin(
         &mut self,
@@ -249,7 +249,7 @@ impl Region {
         Ok(())
     }
 
-    /// Ends an asynchronous operation: what it touched counts as touched at that epoch.
+    /// Ends an asynchronous operation. What it touched counts as touched at that epoch.
     pub fn finish(&mut self, id: AsyncId, at: Epoch, clocks: &Clocks) {
         let flights = self.flights.remove(&id).unwrap_or_default();
         let Some(shadow) = &mut self.shadow else { return };
@@ -273,7 +273,7 @@ impl Region {
         Ok(())
     }
 
-    /// An operation of the mbarrier at an offset: its initialisation must be ordered before.
+    /// An operation of the mbarrier at an offset. Its initialisation must be ordered before.
     pub fn use_barrier(&mut self, offset: u64, by: &Actor, clocks: &Clocks) -> Result<(), Violation> {
         if self.barriers.binary_search(&offset).is_err() {
             let why = "is an operation of an mbarrier, but none was initialised there";
@@ -283,7 +283,7 @@ impl Region {
         self.note(offset, 8, &entry, clocks)
     }
 
-    /// Makes the mbarrier at an offset plain memory again, holding nothing: a write by the thread.
+    /// Turns the mbarrier at an offset back into plain, uninitialised memory: a write by the thread.
     pub fn clear_barrier(&mut self, offset: u64, by: &Actor, clocks: &Clocks) -> Result<(), Violation> {
         self.use_barrier(offset, by, clocks)?;
         self.barriers.retain(|&b| b != offset);
@@ -302,7 +302,7 @@ impl Region {
         if self.tracks() { self.note(offset, len, &entry(touch, by), clocks) } else { Ok(()) }
     }
 
-    /// The same for a lane of a warp; only where there is a crew into the shadow.
+    /// The same for a lane of a warp, if there is a crew into the shadow.
     #[inline]
     fn enter_by(
         &mut self,
@@ -324,7 +324,7 @@ impl Region {
         shadow.access(offset, len, entry, clocks).map_err(|c| self.explain(c, offset, len, entry.touch, clocks))
     }
 
-    /// Bounds, permission, and no mbarrier.
+    /// Checks bounds, permission, and that there is no mbarrier.
     #[inline]
     fn permit(&self, offset: u64, len: u64, touch: Touch) -> Result<(), Violation> {
         let refuse = |kind, why| Err(Violation { kind, ..violation(offset, len, touch, why) });
@@ -374,7 +374,7 @@ impl Region {
 /// The bytes that one lane moves.
 pub(crate) type Word = [u8; 32];
 
-/// Places of the lanes of a warp in a region.
+/// The places of a warp's lanes in a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     /// Lanes that access memory.

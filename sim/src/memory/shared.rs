@@ -3,7 +3,7 @@
 use super::Region;
 use std::ops::{Deref, DerefMut};
 
-/// Static and dynamic shared memory of one CTA, holding nothing at the start.
+/// Static and dynamic shared memory of one CTA, uninitialised at the start.
 #[derive(Clone, Debug)]
 pub struct Shared {
     region: Region,

@@ -1,4 +1,4 @@
-//! What a region finds wrong with an access.
+//! A violation that a region finds in an access.
 
 use crate::fault::FaultKind;
 use crate::race::{AgentId, ThreadId, Touch};
@@ -7,30 +7,30 @@ use std::fmt;
 /// An access that a region refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its kind among the faults.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Where in the region it is.
+    /// The offset in the region.
     pub offset: u64,
     /// Bytes of the access.
     pub len: u64,
-    /// What was attempted.
+    /// The attempted access.
     pub doing: Touch,
     /// The access or operation that it conflicts with.
     pub earlier: Option<Earlier>,
-    /// The rule broken, in words.
+    /// A description of the broken rule.
     pub why: &'static str,
 }
 
-/// The other side of a violation.
+/// The other party of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// Whose time the access counts by.
+    /// The agent whose clock the access uses.
     pub agent: AgentId,
     /// The thread that made it, if the agent is one.
     pub thread: Option<ThreadId>,
     /// Line in the PTX text.
     pub line: u32,
-    /// What it did.
+    /// Its access.
     pub touch: Touch,
 }
 

@@ -1,4 +1,4 @@
-//! The clocks of a launch: what each thread knows of the others, and what of it the asynchronous proxy sees.
+//! The clocks of a launch: what each thread knows of the others, and which part of that the asynchronous proxy sees.
 
 use super::flags::Flag;
 use super::release::Release;
@@ -8,7 +8,7 @@ use crate::program::Scope;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Slots of a block of agents that are no threads.
+/// Slots of a block of agents that are not threads.
 const AGENTS: u32 = 32;
 
 /// Clocks of all threads and agents of a launch.
@@ -16,18 +16,19 @@ const AGENTS: u32 = 32;
 pub struct Clocks {
     ctas: u32,
     threads_per_cta: u32,
-    /// 2^64 / `threads_per_cta`, rounded up: divides faster.
+    /// 2^64 / `threads_per_cta`, rounded up, for a fast division.
     reciprocal: u64,
-    /// Sorted by CTA; made when a thread of it first synchronises, dropped when it ends: few at any time.
+    /// Sorted by CTA. A clock is created when a thread of the CTA first synchronises, and dropped when the CTA ends, so there
+    /// are few at a time.
     states: Vec<(u32, Box<[State]>)>,
     nothing: Rc<Vector>,
-    /// Times of the agents that are no threads.
+    /// Times of the agents that are not threads.
     agents: Vec<u32>,
     /// Next and last agent of the block in use, by CTA.
     open: BTreeMap<u32, (u32, u32)>,
-    /// What strong accesses have released into memory, by region and offset.
+    /// The knowledge that strong accesses have released into memory, by region and offset.
     pub(super) flags: BTreeMap<(u64, u64), Flag>,
-    /// The latest joins: many threads make the same one in a row.
+    /// The latest joins. Many threads make the same one in a row.
     memo: [Option<[Rc<Vector>; 3]>; 2],
 }
 
@@ -35,20 +36,20 @@ pub struct Clocks {
 pub(super) struct State {
     /// The thread's own time.
     pub(super) now: u32,
-    /// Its own time when it last executed a proxy fence.
+    /// The thread's own time at its last proxy fence.
     proxy_own: u32,
-    /// What it knows of others; its own component may lag behind `now`.
+    /// Its knowledge of others. Its own component may lag behind `now`.
     pub(super) base: Rc<Vector>,
-    /// What of that is visible to the asynchronous proxy.
+    /// The part of it that is visible to the asynchronous proxy.
     proxy: Rc<Vector>,
     /// Its knowledge at its last fence, which its later relaxed writes release.
     pub(super) fenced: Option<Box<(Release, Scope)>>,
-    /// What its relaxed reads have seen, which its next fence acquires: of its CTA, and of all.
+    /// The knowledge that its relaxed reads have seen, and that its next fence acquires: from its CTA, and from all.
     pub(super) seen: Option<Box<[Release; 2]>>,
 }
 
 impl State {
-    /// Adds all that the thread knows, itself included.
+    /// Adds everything that the thread knows, including its own time.
     fn tell(&self, seat: Seat, into: &mut Release) {
         into.general.add(&self.base, Some((seat, self.now)));
         into.proxy.add(&self.proxy, (self.proxy_own > 0).then_some((seat, self.proxy_own)));
@@ -56,7 +57,7 @@ impl State {
 }
 
 impl Clocks {
-    /// Clocks of so many CTAs, in all less than 2^31 threads; they take memory only once they synchronise.
+    /// Clocks of this many CTAs, with fewer than 2^31 threads in all. They take memory only once they synchronise.
     pub fn new(ctas: u32, threads_per_cta: u32) -> Clocks {
         let threads_per_cta = threads_per_cta.max(1);
         Clocks {
@@ -91,7 +92,7 @@ impl Clocks {
         Epoch { agent: thread.into(), time: self.state(thread).map_or(1, |s| s.now) }
     }
 
-    /// Of threads that act together, one for each state of knowledge among them.
+    /// The present of threads that act together, one for each state of knowledge among them.
     pub fn representatives(&self, threads: impl IntoIterator<Item = ThreadId>) -> Vec<ThreadId> {
         let mut found: Vec<(Option<&State>, ThreadId)> = Vec::new();
         for thread in threads {
@@ -125,7 +126,7 @@ impl Clocks {
         AgentId(first.saturating_add(index))
     }
 
-    /// Moves an agent that is no thread to its next time, as when a phase completes, and releases that time.
+    /// Advances an agent that is not a thread, as when a phase completes, and releases that time.
     pub fn complete(&mut self, agent: AgentId, into: &mut Release) -> Epoch {
         let first = self.threads();
         let slot = u64::from(agent.0).checked_sub(first).and_then(|i| self.agents.get_mut(i as usize));
@@ -137,7 +138,7 @@ impl Clocks {
         Epoch { agent, time }
     }
 
-    /// A barrier: all know what each knew, and all advance.
+    /// A barrier: each thread learns what all knew, and all advance.
     pub fn barrier(&mut self, threads: &[ThreadId]) {
         let mut all = Release::new();
         self.each_state(threads, |seat, state| state.tell(seat, &mut all));
@@ -154,7 +155,7 @@ impl Clocks {
         self.barrier(lanes);
     }
 
-    /// Adds what a thread knows to a token; the thread advances.
+    /// Adds what a thread knows to a token. The thread advances.
     pub fn release(&mut self, thread: ThreadId, into: &mut Release) {
         self.gather(thread, into);
         if let Some(state) = self.state_mut(thread) {
@@ -162,7 +163,7 @@ impl Clocks {
         }
     }
 
-    /// A thread comes to know what a token holds.
+    /// A thread learns what a token holds.
     pub fn acquire(&mut self, thread: ThreadId, from: &Release) {
         let (general, proxy) = (from.general.fold(), from.proxy.fold());
         self.learn(thread, general, proxy);
@@ -185,14 +186,14 @@ impl Clocks {
         self.open.remove(&cta);
     }
 
-    /// Whether an epoch happens before the present of a thread.
+    /// True if an epoch happens before the present of a thread.
     pub fn ordered(&self, thread: ThreadId, epoch: Epoch) -> bool {
         epoch.time == 0
             || epoch.agent == thread.into()
             || self.state(thread).is_some_and(|s| s.base.get(self.seat(epoch.agent)) >= epoch.time)
     }
 
-    /// Whether that epoch's generic writes are visible to asynchronous operations that the thread issues now.
+    /// True if that epoch's generic writes are visible to asynchronous operations that the thread issues now.
     pub fn proxy_ordered(&self, thread: ThreadId, epoch: Epoch) -> bool {
         epoch.time == 0
             || self.state(thread).is_some_and(|s| {
@@ -201,7 +202,7 @@ impl Clocks {
             })
     }
 
-    /// What is known of a block, generally or by the asynchronous proxy.
+    /// The knowledge about a block, in general or by the asynchronous proxy.
     pub(super) fn known(&self, thread: ThreadId, block: u32, proxy: bool) -> &[u32] {
         self.state(thread).map_or(&[], |s| if proxy { s.proxy.block(block) } else { s.base.block(block) })
     }
@@ -211,7 +212,7 @@ impl Clocks {
         self.states_from(thread).first()
     }
 
-    /// The states of a thread and of those after it in its CTA; none if nobody of the CTA has synchronised.
+    /// The states of a thread and of those after it in its CTA; empty if no thread of the CTA has synchronised.
     #[inline]
     pub(super) fn states_from(&self, thread: ThreadId) -> &[State] {
         let cta = self.cta(thread);
@@ -242,7 +243,7 @@ impl Clocks {
         self.states.get_mut(at).map(|(_, states)| &mut **states)
     }
 
-    /// Calls `f` for each thread; those of one CTA in a row are found faster than one by one.
+    /// Calls `f` for each thread. A run of threads of one CTA is faster to look up than single ones.
     fn each_state(&mut self, threads: &[ThreadId], mut f: impl FnMut(Seat, &mut State)) {
         let mut rest = threads;
         while let Some(&first) = rest.first() {

@@ -1,4 +1,4 @@
-//! Ordering by strong accesses and fences: what a thread releases into memory and acquires from there.
+//! Ordering by strong accesses and fences: the knowledge that a thread releases into memory and acquires from there.
 
 use super::release::Release;
 use super::{Clocks, ThreadId};
@@ -6,7 +6,7 @@ use crate::program::{Order, Scope};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What strong writes of a location have released.
+/// The knowledge that strong writes of a location have released.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flag {
     /// To readers of the same CTA, by CTA.
@@ -16,7 +16,7 @@ pub(super) struct Flag {
 }
 
 impl Clocks {
-    /// An arrival or a wait of the given order: a relaxed arrival releases only what was known at the last fence.
+    /// An arrival with the given order. A relaxed arrival releases only what was known at the last fence.
     pub fn release_ordered(&mut self, thread: ThreadId, order: Order, into: &mut Release) {
         match order {
             Order::Release | Order::AcqRel => self.release(thread, into),
@@ -28,7 +28,7 @@ impl Clocks {
         }
     }
 
-    /// The counterpart of `release_ordered`: a relaxed wait takes effect at the thread's next fence.
+    /// The counterpart of `release_ordered`. A relaxed wait takes effect at the thread's next fence.
     pub fn acquire_ordered(&mut self, thread: ThreadId, order: Order, from: &Release) {
         match order {
             Order::Acquire | Order::AcqRel => self.acquire(thread, from),
@@ -40,7 +40,7 @@ impl Clocks {
         }
     }
 
-    /// `fence.acq_rel`, `fence.sc`: makes a release of later relaxed writes, an acquire of earlier relaxed reads.
+    /// `fence.acq_rel`, `fence.sc`: turns later relaxed writes into releases, and earlier relaxed reads into acquires.
     pub fn fence(&mut self, thread: ThreadId, scope: Scope) {
         if let Some(seen) = self.state_mut(thread).and_then(|s| s.seen.take()) {
             let [near, far] = *seen;
@@ -56,7 +56,7 @@ impl Clocks {
         }
     }
 
-    /// A strong write to a location: what it releases there. A read-modify-write continues what others released.
+    /// A strong write to a location and what it releases there. A read-modify-write continues what others released.
     pub(crate) fn publish(&mut self, at: (u64, u64), thread: ThreadId, order: Order, scope: Scope, rmw: bool) {
         let mut release = Release::new();
         let mut reach = scope;
@@ -85,7 +85,7 @@ impl Clocks {
         }
     }
 
-    /// A strong read of a location: what it acquires from there.
+    /// A strong read of a location and what it acquires from there.
     pub(crate) fn observe(&mut self, at: (u64, u64), thread: ThreadId, order: Order, scope: Scope) {
         let cta = self.cta(thread);
         let Some(flag) = self.flags.get_mut(&at).map(std::mem::take) else { return };
@@ -104,7 +104,7 @@ impl Clocks {
         self.flags.insert(at, flag);
     }
 
-    /// A weak write ends what was released in a range.
+    /// A weak write ends earlier releases in a range.
     #[inline]
     pub(crate) fn retract(&mut self, region: u64, range: Range<u64>) {
         if self.flags.is_empty() {

@@ -17,15 +17,15 @@ pub(crate) use shadow::{Conflict, Shadow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u32);
 
-/// A component of the clocks: a thread by its linear number, or above all threads an agent whose time is counted
-/// apart, such as an mbarrier by its phases.
+/// A component of the clocks: a thread by its linear number, or an agent with a time of its own, such as an mbarrier, which
+/// counts its phases. The numbers of such agents are above those of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentId(pub u32);
 
-/// A moment of an agent. Times begin at 1; 0 is before all.
+/// A moment of an agent. Times begin at 1; 0 is before all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
-    /// Whose time it is.
+    /// The agent.
     pub agent: AgentId,
     /// The time.
     pub time: u32,

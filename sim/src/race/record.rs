@@ -1,4 +1,4 @@
-//! One record of past accesses: lanes of a warp that did the same at the same time.
+//! A record of past accesses: lanes of a warp that made the same access at the same time.
 
 use super::clocks::State;
 use super::vector::{Seat, Vector};
@@ -6,12 +6,12 @@ use super::{AgentId, Clocks, Epoch, ThreadId};
 use crate::program::Scope;
 use std::rc::Rc;
 
-/// What an access does to memory, as far as conflicts go.
+/// The effect of an access on memory, as far as conflicts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// `ld` and its kin.
+    /// `ld` and its relatives.
     Load,
-    /// `st` and its kin.
+    /// `st` and its relatives.
     Store,
     /// `atom`, `red`.
     Atomic,
@@ -24,7 +24,7 @@ pub enum Touch {
 }
 
 impl Touch {
-    /// Whether bytes change.
+    /// True if bytes change.
     pub fn writes(self) -> bool {
         !matches!(self, Touch::Load | Touch::AsyncRead)
     }
@@ -42,14 +42,14 @@ impl Touch {
     }
 }
 
-/// An access about to be entered into cells.
+/// An access that is about to be entered into cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// The thread whose knowledge must cover what came before.
+    /// The thread whose knowledge must cover earlier accesses.
     pub(crate) thread: ThreadId,
     pub(crate) line: u32,
     pub(crate) touch: Touch,
-    /// Relaxed or stronger, so that others of its kind may race with it.
+    /// Relaxed or stronger, so it may race with others of its kind.
     pub(crate) strong: Option<Scope>,
     /// Done through the asynchronous proxy.
     pub(crate) proxy: bool,
@@ -122,12 +122,13 @@ impl Info {
         self.0 & STRONG == STRONG_WIDE
     }
 
-    /// The same but for the line.
+    /// True if both are equal except for the line.
     fn alike(self, other: Info) -> bool {
         (self.0 ^ other.0) & !LINES == 0
     }
 
-    /// Whether whatever conflicts with `old` conflicts with this too, so that `old`, ordered before, may be forgotten.
+    /// True if everything that conflicts with `old` also conflicts with this, so that `old`, if ordered before, may be
+    /// forgotten.
     fn shadows(self, old: Info) -> bool {
         let no_stronger = self.0 & STRONG == 0 || (old.strong() && (old.wide() || !self.wide()));
         no_stronger && (self.writes() || !old.writes())
@@ -145,19 +146,19 @@ pub(super) struct Record {
     pub(super) info: Info,
 }
 
-/// Who makes an access, with what it takes to compare it with others.
+/// The thread of an access, with the data that comparisons need.
 pub(super) struct Who<'a> {
     clocks: &'a Clocks,
     thread: ThreadId,
     cta: u32,
     /// The first thread of the CTA.
     first: u32,
-    /// What the thread knows of its own CTA.
+    /// The thread's knowledge of its own CTA.
     near: &'a [u32],
     pub(super) record: Record,
 }
 
-/// Lanes of a warp about to make one access each, all of one kind: what they have in common is found once.
+/// Lanes of a warp that are about to make one access each, all of one kind. Their common data is found once.
 pub(crate) struct Crew<'a> {
     pub(super) entry: Entry,
     clocks: &'a Clocks,
@@ -165,9 +166,9 @@ pub(crate) struct Crew<'a> {
     cta: u32,
     /// The first thread of the CTA.
     first: u32,
-    /// Of the warp's threads; none if none of the CTA has synchronised.
+    /// The clocks of the warp's threads; empty if no thread of the CTA has synchronised.
     states: &'a [State],
-    /// The latest lane's knowledge, and what of it is of its own CTA.
+    /// The latest lane's knowledge, and the part of it about its own CTA.
     near: Option<(&'a Rc<Vector>, &'a [u32])>,
 }
 
@@ -242,7 +243,7 @@ impl<'a> Who<'a> {
         agents.into_iter().find(|&agent| !self.clocks.proxy_ordered(self.thread, Epoch { agent, time: old.time }))
     }
 
-    /// Whether two strong accesses may race: each is strong for the other's thread.
+    /// True if two strong accesses may race: each is strong for the other's thread.
     #[inline]
     pub(super) fn tolerates(&self, old: &Record) -> bool {
         let new = self.record.info;
@@ -252,7 +253,7 @@ impl<'a> Who<'a> {
         (new.wide() && old.info.wide()) || self.near(old)
     }
 
-    /// Whether a record is of the same CTA.
+    /// True if a record belongs to the same CTA.
     fn near(&self, old: &Record) -> bool {
         self.clocks.seat(AgentId(old.owner)).block == self.cta
     }
@@ -264,7 +265,7 @@ impl Record {
         self.time == 0
     }
 
-    /// Joins the lanes of another record that differs in nothing else.
+    /// Adds the lanes of another record that is equal in everything else.
     #[inline]
     pub(super) fn absorb(&mut self, new: &Record) -> bool {
         let same = self.owner == new.owner && self.time == new.time && self.info.alike(new.info);
@@ -275,13 +276,13 @@ impl Record {
         same
     }
 
-    /// Whether a later access of the same lanes makes this record needless.
+    /// True if a later access of the same lanes makes this record unnecessary.
     pub(super) fn precedes(&self, new: &Record) -> bool {
         let same = self.owner == new.owner && self.info.alike(new.info);
         same && self.time <= new.time && self.lanes & !new.lanes == 0
     }
 
-    /// Whether the new access makes this record needless.
+    /// True if the new access makes this record unnecessary.
     pub(super) fn obsolete(&self, who: &Who<'_>) -> bool {
         let new = who.record.info;
         self.is_empty()

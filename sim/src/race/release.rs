@@ -1,21 +1,21 @@
-//! What threads hand over when they synchronise: an accumulation of clocks.
+//! The knowledge that threads pass on when they synchronise: a sum of clocks.
 
 use super::vector::{Seat, Vector};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Points that a sum keeps unfolded when sums are merged into it.
+/// Points that a sum keeps separate when sums are merged into it.
 const MOST: usize = 128;
 
-/// Knowledge of some threads at the times they released it; acquiring it orders their past before what follows.
+/// The knowledge of some threads at the times when they released it. Acquiring it orders their past before what follows.
 #[derive(Clone, Debug, Default)]
 pub struct Release {
     pub(super) general: Sum,
-    /// What of it is visible to the asynchronous proxy.
+    /// The part that is visible to the asynchronous proxy.
     pub(super) proxy: Sum,
 }
 
-/// A join of clocks, folded only when it is read.
+/// A join of clocks that is computed only when it is read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
     base: Option<Rc<Vector>>,
@@ -55,7 +55,7 @@ impl Sum {
         }))
     }
 
-    /// Takes in another sum without folding it: most sums are never read.
+    /// Adds another sum without computing it, because most sums are never read.
     fn merge(&mut self, other: &Sum) {
         if let Some(base) = &other.base {
             self.add(base, None);
@@ -77,12 +77,12 @@ impl Release {
         Release::default()
     }
 
-    /// Forgets all, as at the start of a phase.
+    /// Forgets everything, as at the start of a phase.
     pub fn clear(&mut self) {
         *self = Release::default();
     }
 
-    /// Takes in all that another token holds.
+    /// Adds everything that another token holds.
     pub fn merge(&mut self, other: &Release) {
         self.general.merge(&other.general);
         self.proxy.merge(&other.proxy);

@@ -1,4 +1,4 @@
-//! Shadow of a region: for each cell of it, who wrote it last, who has read it since, and what is in flight there.
+//! The shadow of a region: for each cell, the last write, the reads since, and the operations in flight.
 
 use super::record::{Crew, Entry, Record, Touch, Who};
 use super::{AgentId, Clocks, Epoch};
@@ -7,7 +7,7 @@ use super::{AgentId, Clocks, Epoch};
 const PAGE: u64 = 1024;
 /// The widest cell is 16 bytes.
 const WIDEST: u32 = 4;
-/// Records kept beside a cell; more are accesses that nobody orders, of which the oldest are forgotten.
+/// Records kept beside a cell. If there are more, they are accesses that nothing orders, and the oldest are forgotten.
 const MOST: usize = 4096;
 
 /// Why an access is refused.
@@ -15,11 +15,11 @@ const MOST: usize = 4096;
 pub(crate) enum Conflict {
     /// Not ordered with this access.
     Race(Other),
-    /// Ordered, but a generic write and an asynchronous access with no proxy fence between.
+    /// Ordered, but a generic write and an asynchronous access without a proxy fence in between.
     Proxy(Other),
-    /// Some asynchronous operation is not done with these bytes.
+    /// Some asynchronous operation still uses these bytes.
     InFlight,
-    /// A write of what `.nc` loads read, or the reverse.
+    /// A write of bytes that `.nc` loads read, or the reverse.
     NonCoherent(Option<Other>),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Other {
     pub(crate) touch: Touch,
 }
 
-/// What an operation in flight does to the bytes it has marked.
+/// The effect of an operation in flight on the bytes that it marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flying {
     Read,
@@ -60,14 +60,14 @@ struct Flights {
     reductions: u32,
 }
 
-/// Cells of `PAGE` bytes, as narrow as the narrowest access to them so far.
+/// Cells of a page of `PAGE` bytes, as narrow as the narrowest access to them so far.
 #[derive(Clone, Debug, Default)]
 struct Page {
     shift: u32,
     cells: Vec<Cell>,
-    /// As many as cells, or none.
+    /// As many as there are cells, or none.
     flights: Vec<Flights>,
-    /// Cells marked in flight, times operations.
+    /// The number of cells marked in flight, summed over operations.
     flying: u64,
 }
 
@@ -136,7 +136,7 @@ impl Shadow {
         })
     }
 
-    /// Takes the marks away and enters the operation as done at an epoch.
+    /// Removes the marks and enters the operation as done at an epoch.
     pub(crate) fn finish(&mut self, offset: u64, len: u64, entry: &Entry, epoch: Epoch, clocks: &Clocks) {
         let info = entry.info();
         let record = match clocks.thread(epoch.agent) {
@@ -246,7 +246,7 @@ impl Page {
 }
 
 impl Cell {
-    /// Whether an access may follow all that the cell has seen.
+    /// Checks whether an access may follow all earlier ones of the cell.
     #[inline]
     fn check(&self, who: &Who<'_>, entry: &Entry, lists: &Lists) -> Result<(), Conflict> {
         let writes = entry.touch.writes();
@@ -308,7 +308,7 @@ impl Cell {
         Ok(())
     }
 
-    /// A write that all before it are ordered with.
+    /// A write that is ordered after all earlier accesses.
     fn overwrite(&mut self, record: Record, lists: &mut Lists) {
         self.writer = record;
         self.reader = Record::default();
@@ -341,7 +341,7 @@ fn other(record: &Record, agent: u32) -> Other {
     Other { agent: AgentId(agent), line: record.info.line(), touch: record.info.touch() }
 }
 
-/// Records beside those in cells.
+/// The records beside those in cells.
 #[derive(Clone, Debug, Default)]
 struct Lists {
     lists: Vec<Vec<Record>>,

@@ -1,4 +1,4 @@
-//! A vector clock: for each agent, the latest time of it that is known; agents of unknown CTAs take no room.
+//! A vector clock: for each agent, its latest known time. Agents of unknown CTAs take no memory.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ pub(super) struct Vector {
     blocks: Vec<(u32, Rc<[u32]>)>,
 }
 
-/// Where an agent's time is kept.
+/// The position of an agent's time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) block: u32,
@@ -19,7 +19,7 @@ pub(super) struct Seat {
 }
 
 impl Vector {
-    /// The times of a block; empty if nothing of it is known.
+    /// The times of a block; empty if nothing is known of it.
     #[inline]
     pub(super) fn block(&self, block: u32) -> &[u32] {
         match self.blocks.as_slice() {
@@ -31,7 +31,7 @@ impl Vector {
         }
     }
 
-    /// The time known of an agent, 0 if none is.
+    /// The known time of an agent, or 0.
     pub(super) fn get(&self, seat: Seat) -> u32 {
         self.block(seat.block).get(seat.slot as usize).copied().unwrap_or(0)
     }
@@ -57,12 +57,12 @@ impl Vector {
         }
     }
 
-    /// Whether two know the same.
+    /// True if two clocks know the same.
     pub(super) fn same(a: &Rc<Vector>, b: &Rc<Vector>) -> bool {
         Rc::ptr_eq(a, b) || a.blocks == b.blocks
     }
 
-    /// Whether all of `other` is known here.
+    /// True if this clock knows everything that `other` knows.
     fn covers(&self, other: &Vector) -> bool {
         other.blocks.iter().all(|(block, theirs)| {
             let ours = self.block(*block);
@@ -71,7 +71,7 @@ impl Vector {
         })
     }
 
-    /// What either knows; shares `a` or `b` where one covers the other.
+    /// What either of them knows; shares `a` or `b` if one covers the other.
     pub(super) fn join(a: &Rc<Vector>, b: &Rc<Vector>) -> Rc<Vector> {
         if Rc::ptr_eq(a, b) || a.covers(b) {
             return a.clone();

@@ -2,7 +2,7 @@
 
 const BANKS: u32 = 32;
 
-/// Passes that a request needs for its width, and passes that it takes with its conflicts.
+/// The passes that the width of a request needs, and the passes that it takes with its conflicts.
 pub(super) fn wavefronts(offsets: &[Option<u32>; 32], bytes: u32) -> (u32, u32) {
     // A pass serves at most 32 words: wide accesses go by halves and quarters of the warp.
     let words = bytes.div_ceil(4).max(1);
@@ -18,7 +18,7 @@ pub(super) fn wavefronts(offsets: &[Option<u32>; 32], bytes: u32) -> (u32, u32) 
     (needed, taken)
 }
 
-/// The most distinct words that one bank has to serve.
+/// The largest number of distinct words in one bank.
 fn phase_wavefronts(lanes: &[Option<u32>], words: u32) -> u32 {
     let (mut used, mut served) = (0u32, [0u32; BANKS as usize]);
     for &offset in lanes.iter().flatten() {
@@ -36,7 +36,7 @@ fn phase_wavefronts(lanes: &[Option<u32>], words: u32) -> u32 {
     u32::from(used != 0)
 }
 
-/// The same where a bank has to serve more than one.
+/// The same, if some bank has more than one.
 fn conflicting(lanes: &[Option<u32>], words: u32) -> u32 {
     let mut touched = [0u32; 64];
     let mut count = 0;

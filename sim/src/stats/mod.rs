@@ -1,4 +1,4 @@
-//! What a launch cost: instructions by class, bytes by kind, sectors of global requests, conflicts of shared banks.
+//! The cost of a launch: instructions by class, bytes by kind, sectors of global requests, conflicts of shared banks.
 
 mod banks;
 mod class;
@@ -27,7 +27,7 @@ pub struct Mix {
     pub lanes: u64,
 }
 
-/// What one line of PTX moved.
+/// The bytes that one line of PTX moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
     /// Executions by warps.
@@ -89,7 +89,7 @@ impl Counters {
         Counters::default()
     }
 
-    /// A warp executes an instruction in so many lanes.
+    /// A warp executes an instruction in this many lanes.
     #[inline]
     pub fn instruction(&mut self, line: u32, class: InstructionClass, lanes: u32) {
         if let Some(mix) = self.classes.get_mut(class as usize) {
@@ -99,7 +99,7 @@ impl Counters {
         self.at(line).executed += 1;
     }
 
-    /// A warp accesses shared memory: the offset of each active lane, and bytes a lane. The rows of `ldmatrix` and
+    /// A warp accesses shared memory: the offset of each active lane, and the bytes of each lane. The rows of `ldmatrix` and
     /// `stmatrix` count as lanes of 16 bytes.
     pub fn shared_access(&mut self, line: u32, offsets: &[Option<u32>; 32], bytes: u32) {
         let active = offsets.iter().flatten().count() as u64;
@@ -114,7 +114,7 @@ impl Counters {
         shared.conflicts += u64::from(taken - needed);
     }
 
-    /// A warp accesses global memory: the address of each active lane, and bytes a lane.
+    /// A warp accesses global memory: the address of each active lane, and the bytes of each lane.
     pub fn global_access(&mut self, line: u32, addresses: &[Option<u64>; 32], bytes: u32, store: bool) {
         let active = addresses.iter().flatten().count() as u64;
         if active == 0 {
@@ -138,7 +138,7 @@ impl Counters {
         self.classes.get(class as usize).copied().unwrap_or_default()
     }
 
-    /// What a line of PTX did.
+    /// The counts of a line of PTX.
     pub fn line(&self, line: u32) -> LineCounts {
         self.lines.get(line as usize).copied().unwrap_or_default()
     }

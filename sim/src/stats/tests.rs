@@ -1,4 +1,4 @@
-//! Costs of access patterns whose costs are known.
+//! Costs of access patterns with a known cost.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! PTX as written: a module of variables and functions, instructions as words and operands.
 //!
-//! Nothing here knows what an instruction means; `decode` does.
+//! The syntax tree gives instructions no meaning; `decode` does.
 
 /// Scalar types of PTX, by their suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -65,7 +65,7 @@ fn registers(p: &mut Parser<'_>, found: &mut Vec<Statement>) -> Result<()> {
     }
 }
 
-/// `.loc 1 20 5, function_name $L__info_string0, inlined_at 1 30 7`: what the place was inlined into is not kept.
+/// `.loc 1 20 5, function_name $L__info_string0, inlined_at 1 30 7`. The inlining information is not kept.
 fn location(p: &mut Parser<'_>) -> Result<Statement> {
     p.next();
     let (file, line, column) = (p.number32()?, p.number32()?, p.number32()?);

@@ -68,7 +68,7 @@ fn version(p: &mut Parser<'_>) -> Result<(u32, u32)> {
     }
 }
 
-/// `.file 1 "name"`, with a time and a size that are not kept.
+/// `.file 1 "name"`. A time and a size are not kept.
 fn file(p: &mut Parser<'_>) -> Result<(u32, String)> {
     p.next();
     let number = p.number32()?;
@@ -125,7 +125,7 @@ pub(super) fn variables(p: &mut Parser<'_>, external: bool, found: &mut Vec<Vari
     }
 }
 
-/// What stands before the name in a declaration.
+/// The part of a declaration before the name.
 struct Shape {
     ty: Type,
     lanes: u32,
@@ -167,7 +167,7 @@ fn shape(p: &mut Parser<'_>) -> Result<Shape> {
     Ok(Shape { ty, lanes, align })
 }
 
-/// `.attribute(.managed)`: says nothing that executing needs.
+/// `.attribute(.managed)`, which does not affect execution.
 fn attribute(p: &mut Parser<'_>) -> Result<()> {
     p.expect(Token::LeftParen)?;
     while !matches!(p.peek(), Token::RightParen | Token::End) {
@@ -176,7 +176,7 @@ fn attribute(p: &mut Parser<'_>) -> Result<()> {
     p.expect(Token::RightParen)
 }
 
-/// The most dimensions of an array, which bounds how deep its initial value nests.
+/// The most dimensions of an array. This limits how deep its initial value nests.
 const DIMENSIONS: usize = 8;
 
 fn declarator(p: &mut Parser<'_>, space: Space, shape: &Shape, external: bool) -> Result<Variable> {

@@ -21,7 +21,7 @@ pub struct Descriptor {
     pub leading: u32,
     /// Stride dimension byte offset.
     pub stride: u32,
-    /// How far, in lines of 128 bytes, the swizzle's pattern is shifted.
+    /// The shift of the swizzle's pattern, in lines of 128 bytes.
     pub base_offset: u8,
     pub swizzle: Swizzle,
 }
@@ -46,7 +46,7 @@ impl Descriptor {
         Ok(Descriptor { start: field(0), leading: field(16), stride: field(32), base_offset, swizzle })
     }
 
-    /// The bits that decode to this: fields drop what they cannot hold.
+    /// The bits that decode to this. Fields drop values that they cannot hold.
     pub fn encode(&self) -> u64 {
         let field = |bytes: u32, low: u32| u64::from(bytes >> 4 & 0x3fff) << low;
         let mode: u64 = match self.swizzle {

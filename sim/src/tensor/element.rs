@@ -17,7 +17,7 @@ pub fn is_integer(ty: MmaType) -> bool {
     matches!(ty, MmaType::S8 | MmaType::U8 | MmaType::S32)
 }
 
-/// The floating-point value of an element. Every type fits `f64` exactly; integers have their value too.
+/// The floating-point value of an element. Every type fits `f64` exactly, and integers have their value too.
 #[inline(always)]
 pub fn to_f64(ty: MmaType, bits: u64) -> f64 {
     match ty {
@@ -34,8 +34,8 @@ pub fn to_f64(ty: MmaType, bits: u64) -> f64 {
     }
 }
 
-/// f16 as f32: the fields are moved to their places, and the exponent's bias corrected by a product that also makes
-/// subnormals normal. `half` does the same behind a call that asks for the CPU's features, too slow for every operand.
+/// f16 as f32: the fields are moved to their places, and the exponent's bias corrected by a product that also makes subnormals
+/// normal. `half` does the same, but queries the CPU's features first, which is too slow to do for every operand.
 #[inline]
 fn f16_to_f32(bits: u16) -> f32 {
     let (sign, magnitude) = (u32::from(bits & 0x8000) << 16, u32::from(bits & 0x7fff) << 13);
@@ -53,7 +53,7 @@ fn e4m3_to_f32(bits: u8) -> f32 {
     f32::from_bits(scaled.to_bits() | special | sign)
 }
 
-/// The value of an integer element; of another type, its lower bits.
+/// The value of an integer element; for another type, its lower bits.
 pub fn to_i32(ty: MmaType, bits: u64) -> i32 {
     match ty {
         MmaType::S8 => i32::from(bits as i8),

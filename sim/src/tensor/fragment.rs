@@ -1,16 +1,16 @@
 //! Fragments: which element of a matrix each register of each lane holds, for `mma.sync` and for `wgmma`.
 //!
-//! One law covers every shape from sm_75 to sm_90. A lane `l` has a group `g = l / 4` and a place `t = l % 4` in it.
-//! - A (m x k): the group chooses one of 8 rows, the place a run of `v` elements along k, `v` being what a register
-//!   holds. Registers go first through the blocks of 8 rows, then along k by `4 v`.
-//! - B (k x n): the same with the column for the row, and always one block of 8 columns.
-//! - C and D (m x n): a place holds two neighbours along n; pairs go first through the blocks of 8 rows, then along n
-//!   by 8. A register holds one element, or one pair if elements have 16 bits.
+//! One rule covers every shape from sm_75 to sm_90. A lane `l` has a group `g = l / 4` and a place `t = l % 4` in it.
+//! - A (m x k): the group chooses one of 8 rows, and the place a run of `v` elements along k, where `v` is the number of
+//!   elements in a register. Registers go first through the blocks of 8 rows, then along k by `4 v`.
+//! - B (k x n): the same with columns instead of rows, and always one block of 8 columns.
+//! - C and D (m x n): a place holds two neighbours along n. Pairs go first through the blocks of 8 rows, then along n in steps
+//!   of 8. A register holds one element, or one pair if elements have 16 bits.
 
 use crate::program::MmaType;
 use crate::tensor::{Row, element};
 
-/// Which operand a fragment is of.
+/// The operand of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The left operand, m x k.
@@ -34,7 +34,7 @@ pub struct Fragment {
 pub const LANES: usize = 32;
 
 impl Fragment {
-    /// The fragment of an operand with so many rows and columns; of `wgmma`, the 16 rows of one warp.
+    /// The fragment of an operand with these rows and columns; for `wgmma`, the 16 rows of one warp.
     pub fn new(role: Role, rows: usize, columns: usize, ty: MmaType) -> Fragment {
         Fragment { role, rows, columns, element_bits: element::bits(ty) }
     }
@@ -75,7 +75,7 @@ impl Fragment {
         }
     }
 
-    /// Steps of a linear index by a group, a place and an element, given those by a row and a column.
+    /// The steps of a linear index by a group, a place and an element, for the given steps by a row and a column.
     fn steps(&self, row: usize, column: usize) -> [usize; 3] {
         let v = self.per_register();
         match self.role {
@@ -85,7 +85,7 @@ impl Fragment {
         }
     }
 
-    /// Calls `put` with the index and the bits of every element: rows and columns are so far apart.
+    /// Calls `put` with the index and the bits of every element, where rows and columns have the given steps.
     #[inline]
     pub fn scatter(&self, registers: &[Row], (row, column): (usize, usize), mut put: impl FnMut(usize, u64)) {
         match self.per_register() {
@@ -95,7 +95,7 @@ impl Fragment {
         }
     }
 
-    /// Constant widths make the innermost loop straight code.
+    /// Constant widths let the compiler unroll the innermost loop.
     #[inline]
     fn scatter_by<const V: usize>(
         &self,
@@ -121,7 +121,7 @@ impl Fragment {
         }
     }
 
-    /// The registers whose elements `get` gives by index.
+    /// The registers with the elements that `get` gives by index.
     #[inline]
     pub fn gather(&self, (row, column): (usize, usize), get: impl Fn(usize) -> u64) -> Vec<Row> {
         match self.per_register() {
@@ -152,7 +152,7 @@ impl Fragment {
         registers
     }
 
-    /// `extract` where the elements of a register are known.
+    /// `extract` for a known number of elements in a register.
     #[inline]
     fn extract_of<const V: usize>(&self, register: u64, element: usize) -> u64 {
         if V == 1 { register } else { register >> (32 / V * element) & ((1 << (32 / V)) - 1) }
@@ -167,7 +167,7 @@ impl Fragment {
         register >> (element as u32 * self.element_bits) & ((1 << self.element_bits) - 1)
     }
 
-    /// An element's bits at their place in a register.
+    /// An element's bits at their position in a register.
     #[inline]
     pub fn insert(&self, bits: u64, element: usize) -> u64 {
         bits << (element as u32 * self.element_bits)

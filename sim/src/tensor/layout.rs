@@ -1,7 +1,7 @@
-//! The canonical layouts of `wgmma` operands in shared memory: where an element lies, and which bytes an operand is.
+//! The canonical layouts of `wgmma` operands in shared memory: the address of each element, and the bytes of an operand.
 //!
-//! A chunk is 16 bytes: `T` neighbours along the contiguous dimension. Eight chunks that step across the other
-//! dimension are a core matrix. In CuTe's notation, with `W` chunks to the swizzle's span:
+//! A chunk is 16 bytes: `T` neighbours along the contiguous dimension. Eight chunks along the other dimension form a core
+//! matrix. In CuTe's notation, with `W` chunks to the swizzle's span:
 //! - K-major: `((8, m), (T, 2)) : ((W T, SBO), (1, T))`, and LBO for the last stride without swizzle;
 //! - MN-major: `((T, W, m), (8, k)) : ((1, T, LBO), (W T, SBO))`, and with LBO and SBO exchanged without swizzle.
 //!
@@ -40,7 +40,7 @@ pub fn operand_offset(desc: &Descriptor, major: Major, element_bits: u32, row: u
     desc.swizzle.apply(desc.start.wrapping_add(offset)) + along % t * element_bits / 8
 }
 
-/// Refuses what the layouts do not allow for an operand of so many rows.
+/// Refuses operands of this many rows that the layouts do not allow.
 pub fn check(desc: &Descriptor, major: Major, element_bits: u32, rows: u32) -> Result<()> {
     if major == Major::Mn && element_bits != 16 {
         return Err(illegal(format!("an operand of {element_bits}-bit elements can only be K-major")));
@@ -91,7 +91,7 @@ pub fn chunks(
     })
 }
 
-/// The bytes of shared memory that an operand is, in ascending order and merged.
+/// The bytes of shared memory that an operand occupies, in ascending order and merged.
 pub fn operand_ranges(desc: &Descriptor, major: Major, element_bits: u32, rows: u32) -> Vec<Range<u32>> {
     let mut starts: Vec<u32> = chunks(desc, major, element_bits, rows).map(|(address, ..)| address).collect();
     starts.sort_unstable();

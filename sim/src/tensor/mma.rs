@@ -12,16 +12,16 @@ const MAX_M: usize = 16;
 const MAX_N: usize = 8;
 const MAX_K: usize = 32;
 
-/// Operand types that multiply each other, with their shapes and the types that c and d both have.
+/// Operand types that can be multiplied, with their shapes and the types that both c and d may have.
 struct Family {
     operands: &'static [MmaType],
     shapes: &'static [(u16, u16, u16)],
     accumulators: &'static [MmaType],
-    /// Whether A and B may differ in type.
+    /// True if A and B may differ in type.
     mixed: bool,
 }
 
-/// Everything that `mma` computes; without sparsity, sub-byte types and sm_70's m8n8k4.
+/// Everything that `mma` computes, except sparsity, sub-byte types and sm_70's m8n8k4.
 const FAMILIES: &[Family] = &[
     Family {
         operands: &[MmaType::F16],
@@ -72,7 +72,7 @@ pub fn fragments(spec: &Mma) -> [Fragment; 4] {
     ]
 }
 
-/// Whether the instruction exists, in this arithmetic, and has as many registers as its shape needs.
+/// Checks that the instruction exists in this arithmetic, and that it has as many registers as its shape needs.
 pub fn check(spec: &Mma, arithmetic: Arithmetic) -> Result<()> {
     let known = FAMILIES.iter().any(|family| {
         family.operands.contains(&spec.a_type)
@@ -100,7 +100,7 @@ pub fn check(spec: &Mma, arithmetic: Arithmetic) -> Result<()> {
     Ok(())
 }
 
-/// The registers of d. What `check` refuses gives zeros where registers are missing.
+/// The registers of d. For instructions that `check` refuses, missing registers read as zeros.
 pub fn mma(spec: &Mma, a: &[Row], b: &[Row], c: &[Row], arithmetic: Arithmetic) -> Vec<Row> {
     match System::of(spec.a_type, arithmetic) {
         System::Float => multiply::<Float>(spec, a, b, c),
@@ -126,7 +126,7 @@ fn multiply<T: Number>(spec: &Mma, a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> 
     d_fragment.gather((MAX_N, 1), |index| values[index % (MAX_M * MAX_N)])
 }
 
-/// A matrix with so many columns, row by row. Indices are wrapped rather than checked: shapes that `check` accepts
+/// A matrix with this many columns, row by row. Indices wrap instead of being checked, because shapes that `check` accepts
 /// never leave the array.
 #[inline]
 fn operands<T: Number, const SIZE: usize>(

@@ -1,9 +1,9 @@
 //! The inner product behind every tensor-core instruction, over three number systems.
 //!
-//! Floating point: products are exact in `f64` and are summed there in order of k; then c is added and the sum is
-//! rounded once, to nearest even. The ISA leaves order and precision of the sum open. Hardware aligns the addends to
-//! the largest and truncates (and keeps about 14 bits of fp8 sums on sm_90), so its results differ in the last places:
-//! compare with it by a bound that grows with `k * max|a * b|`, not bit for bit. NaN results are the canonical one.
+//! Floating point: products are exact in `f64` and are summed there in the order of k. Then c is added, and the sum is rounded
+//! once, to nearest even. The ISA leaves the order and the precision of the sum open. Hardware aligns the addends to the
+//! largest one and truncates (on sm_90 it keeps about 14 bits of fp8 sums), so its results differ in the last bits. Compare
+//! with it by a bound that grows with `k * max|a * b|`, not bit for bit. NaN results are canonical.
 
 use crate::alu::{Arithmetic, f16_bits};
 use crate::fault::{Fault, FaultKind, Result};
@@ -32,7 +32,7 @@ pub(super) trait Number: Copy {
     }
     fn negate(self) -> Self;
     fn multiply_add(self, a: Self, b: Self) -> Self;
-    /// What sums start from, given the bits of c.
+    /// The start value of sums, given the bits of c.
     fn start(c: Panel<u64>, rounding: Rounding) -> Panel<Self>;
     /// The bits of the results, given the sums and the bits of c.
     fn finish(sums: Panel<Self>, c: Panel<u64>, rounding: Rounding) -> Panel<u64>;
@@ -48,7 +48,7 @@ impl Number for Float {
     fn operand(ty: MmaType, bits: u64) -> Float {
         Float(element::to_f64(ty, bits))
     }
-    /// One loop for each type, so that none asks for the type of every element.
+    /// One loop for each type, so that the type is not checked for every element.
     fn operands(ty: MmaType, bits: &[u64], values: &mut [Float]) {
         macro_rules! convert {
             ($($ty:ident)*) => {
@@ -137,7 +137,8 @@ impl Number for Integer {
     }
 }
 
-/// Exact arithmetic: a word is a pair of integers modulo 2^16, upper and lower half, added and multiplied apart.
+/// Exact arithmetic: a word is a pair of integers modulo 2^16. The upper and the lower half are added and multiplied
+/// separately.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     upper: u16,
@@ -145,7 +146,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// A word has both halves; what is narrower has the upper one.
+    /// A word has both halves. A narrower value has the upper one.
     #[inline]
     fn widen(ty: MmaType, bits: u64) -> Pair {
         match element::bits(ty) {
@@ -184,7 +185,7 @@ impl Number for Pair {
     }
 }
 
-/// Which number system operands of a type are in.
+/// The number system of operands of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     Float,
@@ -204,7 +205,7 @@ impl System {
         }
     }
 
-    /// Refuses operands that have no meaning in an arithmetic.
+    /// Refuses operands without a meaning in an arithmetic.
     pub(super) fn check(a_type: MmaType, arithmetic: Arithmetic) -> Result<()> {
         let exact = arithmetic == Arithmetic::Exact;
         if exact && matches!(a_type, MmaType::F64 | MmaType::E4m3 | MmaType::E5m2) {
@@ -223,7 +224,7 @@ pub(super) fn panel<T: Number>(a: &[T], b: &[Panel<T>], c: Panel<u64>, rounding:
     T::finish(sums, c, rounding)
 }
 
-/// The hottest loop. Out of line, because only sums that end in memory become vectors.
+/// The hottest loop. It is out of line, because the compiler vectorises only sums that end in memory.
 #[inline(never)]
 fn accumulate<T: Number>(sums: &mut Panel<T>, a: &[T], b: &[Panel<T>]) {
     let mut local = *sums;

@@ -1,9 +1,9 @@
-//! The swizzles of shared memory that TMA writes and `wgmma` reads: address bits exclusive-or'ed into others.
+//! The swizzles of shared memory that TMA writes and `wgmma` reads: some address bits are xor'ed into others.
 
 /// How 16-byte chunks of a row are permuted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Swizzle {
-    /// Rows lie as they are.
+    /// Rows are not permuted.
     #[default]
     None,
     /// Rows of 32 bytes.
@@ -38,7 +38,7 @@ impl Swizzle {
         8 * self.span()
     }
 
-    /// Where the byte at a linear address really lies: bits 7 and up are xor'ed into bits 4 and up.
+    /// The swizzled position of the byte at a linear address: bits 7 and up are xor'ed into bits 4 and up.
     pub fn apply(self, address: u32) -> u32 {
         address ^ ((address >> 3) & (((1 << self.bits()) - 1) << 4))
     }

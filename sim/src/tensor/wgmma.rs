@@ -16,7 +16,7 @@ pub const M: u32 = 64;
 /// Rows that one warp computes.
 pub const WARP_ROWS: usize = 16;
 
-/// What multiplies what, and into which accumulators.
+/// The operand types and the accumulators of a product.
 const FAMILIES: &[(&[MmaType], u16, &[MmaType])] = &[
     (&[MmaType::F16], 16, &[MmaType::F16, MmaType::F32]),
     (&[MmaType::Bf16], 16, &[MmaType::F32]),
@@ -35,7 +35,7 @@ pub fn left(spec: &Wgmma) -> Fragment {
     Fragment::new(Role::A, WARP_ROWS, spec.k.into(), spec.a_type)
 }
 
-/// Whether the instruction exists, in this arithmetic, and has as many registers as its shape needs.
+/// Checks that the instruction exists in this arithmetic, and that it has as many registers as its shape needs.
 pub fn check(spec: &Wgmma, arithmetic: Arithmetic) -> Result<()> {
     let illegal = |message: String| Err(Fault::new(FaultKind::Illegal, message));
     let Wgmma { n, k, a_type, b_type, d_type, .. } = *spec;
@@ -71,7 +71,7 @@ pub fn check(spec: &Wgmma, arithmetic: Arithmetic) -> Result<()> {
     Ok(())
 }
 
-/// An operand as numbers: panels of eight rows, each a run along k.
+/// An operand as numbers: panels of eight rows, each stored along k.
 #[derive(Clone, Debug)]
 pub struct Operand(Values);
 
@@ -165,7 +165,7 @@ impl SharedOperand {
         Ok(SharedOperand { descriptor, major, ty, rows })
     }
 
-    /// The bytes of shared memory that the operand is.
+    /// The bytes of shared memory that the operand occupies.
     pub fn ranges(&self) -> Vec<std::ops::Range<u32>> {
         layout::operand_ranges(&self.descriptor, self.major, element::bits(self.ty), self.rows)
     }
@@ -197,7 +197,7 @@ impl Operand {
     }
 }
 
-/// The accumulators of one warp, given those before: rows `first_row..first_row + 16` of A times B.
+/// The accumulators of one warp after the product of rows `first_row..first_row + 16` of A with B, given those before.
 ///
 /// `first_row` is 16 times the warp's rank in its warpgroup where A is in shared memory, and 0 where it is in
 /// registers.

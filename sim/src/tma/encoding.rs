@@ -1,7 +1,7 @@
 //! A tensor map as the 128 bytes that a kernel parameter holds.
 //!
-//! The encoding is the simulator's own: NVIDIA's is opaque, and a map that the driver made is refused here. In order:
-//! magic, codes of type, rank, swizzle and fill, address, dims, strides, box, element strides, checksum.
+//! The encoding is the simulator's own, because NVIDIA's is opaque. A map that the driver made is refused. In order: magic,
+//! codes of type, rank, swizzle and fill, address, dims, strides, box, element strides, checksum.
 
 use crate::fault::Result;
 use crate::tensor::swizzle::Swizzle;

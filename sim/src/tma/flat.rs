@@ -1,4 +1,4 @@
-//! What a flat bulk copy requires of its addresses and its size.
+//! The requirements of a flat bulk copy on its addresses and its size.
 
 use crate::fault::{Fault, FaultKind, Result};
 

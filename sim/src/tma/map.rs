@@ -1,4 +1,4 @@
-//! Tensor maps: what `cuTensorMapEncodeTiled` is told, and what it refuses.
+//! Tensor maps: the arguments of `cuTensorMapEncodeTiled`, and its checks.
 
 use crate::fault::{Fault, FaultKind, Result};
 use crate::tensor::swizzle::Swizzle;
@@ -51,7 +51,7 @@ impl Element {
         }
     }
 
-    /// Whether a load changes the bits it moves: flushes subnormals, or rounds to tf32.
+    /// True if a load changes the bits that it moves: it flushes subnormals, or rounds to tf32.
     pub fn converts(self) -> bool {
         matches!(self, Element::F32Ftz | Element::Tf32 | Element::Tf32Ftz)
     }
@@ -62,17 +62,17 @@ impl Element {
     }
 }
 
-/// What a load puts where the box leaves the tensor.
+/// The value that a load writes where the box leaves the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fill {
     #[default]
     Zeros,
-    /// NaN, of floating-point elements only.
+    /// NaN, for floating-point elements only.
     Nan,
 }
 
-/// A tensor in global memory and the box that one copy moves. Dimension 0 is the innermost; entries from `rank` on are
-/// not read. Interleaving is never present, and the promotion to L2 changes nothing that a kernel can see.
+/// A tensor in global memory and the box that one copy moves. Dimension 0 is the innermost. Entries from `rank` on are not
+/// read. Interleaving is not supported, and the promotion to L2 changes nothing that a kernel can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     pub element: Element,
@@ -80,11 +80,11 @@ pub struct TensorMap {
     pub address: u64,
     /// Elements.
     pub dims: [u64; 5],
-    /// Bytes between neighbours along each dimension; the entry of dimension 0 is not read, its elements are dense.
+    /// Bytes between neighbours along each dimension. The entry of dimension 0 is not read, because its elements are dense.
     pub strides_bytes: [u64; 5],
     /// Elements that the box spans.
     pub box_dims: [u32; 5],
-    /// Every how manieth element of the span is copied; the entry of dimension 0 is not read.
+    /// The step between copied elements of the span. The entry of dimension 0 is not read.
     pub element_strides: [u32; 5],
     pub swizzle: Swizzle,
     pub fill: Fill,
@@ -136,7 +136,7 @@ impl TensorMap {
         self.box_dims[0].saturating_mul(self.element.bytes())
     }
 
-    /// Bytes that a copy moves and an mbarrier counts: the whole box, wherever it lies.
+    /// Bytes that a copy moves and an mbarrier counts: the whole box, wherever it is.
     pub fn box_bytes(&self) -> u32 {
         (1..self.dimensions()).fold(self.row_bytes(), |bytes, d| bytes.saturating_mul(self.count(d)))
     }
@@ -152,7 +152,7 @@ impl TensorMap {
         bits.to_le_bytes().into_iter().take(self.element.bytes() as usize).collect()
     }
 
-    /// Refuses what the driver refuses.
+    /// Refuses maps that the driver refuses.
     pub fn validate(&self) -> Result<()> {
         if !(1..=5).contains(&self.rank) {
             return Err(illegal(format!("rank {} is not within 1 to 5", self.rank)));

@@ -7,24 +7,24 @@ use crate::tma::map::{TensorMap, illegal};
 /// Alignment of the box in shared memory.
 pub const SHARED_ALIGN: u32 = 128;
 
-/// No shared memory is larger than this.
+/// More than the shared memory of any GPU.
 const SHARED_BYTES: u32 = 1 << 18;
 
-/// Grain of the swizzle.
+/// The granularity of the swizzle.
 const CHUNK: u32 = 16;
 
 /// Bytes that are contiguous on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// `None` out of the tensor's bounds: a load fills, a store drops.
+    /// `None` outside of the tensor: a load fills, a store drops.
     pub global: Option<u64>,
-    /// Address in shared memory, the swizzle applied.
+    /// The address in shared memory, after the swizzle.
     pub shared: u32,
     pub bytes: u32,
 }
 
-/// The pieces of the box at these coordinates, innermost first, in the order of the box. They cover each of its bytes
-/// once, so that they add up to `TensorMap::box_bytes`.
+/// The pieces of the box at these coordinates (innermost first), in the order of the box. They cover each byte of the box once,
+/// so they add up to `TensorMap::box_bytes`.
 pub fn pieces(map: &TensorMap, coordinates: &[i32], shared_base: u32) -> Result<Vec<Piece>> {
     map.validate()?;
     if coordinates.len() != map.dimensions() {
@@ -112,7 +112,7 @@ impl Tile<'_> {
         self.span(shared, last, row, None);
     }
 
-    /// Bytes `from..to` of a row, chunk by chunk where the swizzle parts them.
+    /// Bytes `from..to` of a row, chunk by chunk if the swizzle splits them.
     fn span(&mut self, shared: u32, from: i64, to: i64, mut global: Option<u64>) {
         let (mut from, to) = (from as u32, to as u32);
         while from < to {
@@ -124,7 +124,7 @@ impl Tile<'_> {
         }
     }
 
-    /// Adds a piece, to the last one if it goes on there.
+    /// Adds a piece, or extends the last one if they are contiguous.
     fn push(&mut self, piece: Piece) {
         if let Some(last) = self.pieces.last_mut() {
             let global = match (last.global, piece.global) {

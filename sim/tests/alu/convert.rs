@@ -1,4 +1,4 @@
-//! Conversions: exhaustively where that is cheap, else at the edges.
+//! Conversions: exhaustive where that is cheap, otherwise at the edges.
 
 use super::{check, eval, form};
 use half::{bf16, f16};
@@ -112,7 +112,7 @@ fn floats_from_floats() {
     ]);
 }
 
-/// As an H200 has them.
+/// Results of an H200.
 #[test]
 fn nans() {
     check(&[

@@ -1,4 +1,4 @@
-//! The ring: sums in any order are the same, and lost or doubled terms are not.
+//! The ring: the order of a sum does not change it, and lost or doubled terms do.
 
 use super::{call, form_in};
 use atlas_sim::alu::{Arithmetic, atom};

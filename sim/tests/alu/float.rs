@@ -93,7 +93,8 @@ fn above(x: f32) -> f32 {
     if x == 0.0 { f32::from_bits(1) } else { x.next_up() }
 }
 
-/// Roundings of one operation bracket the exact value, which lies as `exact` says to a double.
+/// The directed roundings of one operation bracket the exact value. `exact` gives the position of that value relative to a
+/// double.
 fn check_brackets(name: &str, operands: &[u64], exact: Option<f64>) {
     let [n, z, m, p] = ["rn", "rz", "rm", "rp"].map(|r| to_f32(eval(&format!("{name}.{r}.f32"), operands)));
     if n.is_nan() {

@@ -52,7 +52,7 @@ fn sums_and_products_round_once() {
     }
 }
 
-/// The sum to a double whose last bit stands for all that it lost.
+/// The sum as a double with a sticky last bit.
 fn sum_to_odd(x: f64, y: f64) -> f64 {
     let sum = x + y;
     let error = (x - (sum - (sum - x))) + (y - (sum - x));
@@ -62,7 +62,7 @@ fn sum_to_odd(x: f64, y: f64) -> f64 {
     if (error > 0.0) == (sum > 0.0) { f64::from_bits(sum.to_bits() + 1) } else { f64::from_bits(sum.to_bits() - 1) }
 }
 
-/// The same of a single: `half` converts singles with all their bits, but not doubles.
+/// The same as a single, because `half` converts singles exactly, but not doubles.
 fn single_to_odd(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || near.is_nan() {

@@ -1,4 +1,4 @@
-//! Each lane's arithmetic, form by form.
+//! The arithmetic of a lane, form by form.
 
 mod approx;
 mod atomics;
@@ -25,7 +25,7 @@ fn form_in(spelling: &str, arithmetic: Arithmetic) -> Option<AluForm> {
     lookup(opcode, &words.collect::<Vec<_>>(), arithmetic)
 }
 
-/// What an instruction makes of its operands.
+/// The result of an instruction.
 fn eval(spelling: &str, operands: &[u64]) -> u64 {
     let form = form(spelling).unwrap_or_else(|| panic!("no form {spelling}"));
     assert_eq!(usize::from(form.sources), operands.len(), "operands of {spelling}");

@@ -1,4 +1,4 @@
-//! Words that the ISA does not have, in combinations that look as if it did.
+//! Combinations of words that look plausible but are not in the ISA.
 
 use super::form;
 

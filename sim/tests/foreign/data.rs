@@ -1,4 +1,4 @@
-//! Reproducible data and the number formats that it is rounded to.
+//! Reproducible data, and the number formats to which it is rounded.
 
 use half::{bf16, f16};
 use rand::rngs::StdRng;
@@ -16,8 +16,7 @@ pub(crate) enum Format {
     F64,
 }
 
-/// A number as an f32 that rounds to 16 bits as the number itself does: what is cut off leaves its mark in the last bit. `half`
-/// itself rounds f64 twice.
+/// A number as an f32 that rounds to 16 bits like the number itself, because its last bit is sticky. `half` rounds f64 twice.
 pub(crate) fn to_odd(x: f64) -> f32 {
     let y = x as f32;
     let wide = f64::from(y);

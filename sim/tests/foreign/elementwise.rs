@@ -46,7 +46,7 @@ pub(crate) fn barrier_copy() -> Setup {
 
 type Function = fn(f64) -> f64;
 
-/// Arguments from tiny to where the reduction of an angle takes its slow way.
+/// Arguments from tiny ones to those for which the reduction of an angle takes its slow path.
 fn elementary() -> Setup {
     let n = 100;
     let scale = |i: usize| [1.0, 1e-3, 8.0, 300.0, 1e6, 1e17][i % 6];

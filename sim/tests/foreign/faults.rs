@@ -5,7 +5,7 @@ use crate::setup::Setup;
 use crate::{elementwise, hopper, index, integers, products, rows};
 use atlas_sim::fault::FaultKind::{self, *};
 
-/// Which occurrences of a text are replaced.
+/// The occurrences of a text that are replaced.
 pub(crate) enum Which {
     All,
     /// Counted from 0.
@@ -13,7 +13,7 @@ pub(crate) enum Which {
 }
 use Which::{All, Nth};
 
-/// What is replaced by what, and what the simulator may call it.
+/// A replacement, and the kinds of fault that the simulator may report.
 type Break = (fn() -> Setup, Which, &'static str, &'static str, &'static [FaultKind]);
 
 pub(crate) fn edited(text: &str, which: &Which, from: &str, to: &str) -> String {

@@ -1,4 +1,4 @@
-//! Launches a set-up through the simulator under every policy and compares what it leaves in memory.
+//! Launches a set-up in the simulator under every policy and compares the memory afterwards.
 
 use crate::data::Format;
 use crate::index::{self, Kernel};
@@ -13,7 +13,7 @@ use atlas_sim::tma::{Element, TensorMap};
 use atlas_sim::{decode, syntax};
 use std::collections::BTreeMap;
 
-/// Every policy, those that use a seed with more than one.
+/// Every policy, with several seeds for those that use one.
 pub(crate) const SCHEDULES: [(Policy, u64); 5] = [
     (Policy::RoundRobin, 0),
     (Policy::Adversarial, 1),
@@ -27,7 +27,7 @@ pub(crate) fn compile(text: &str, entry: &str) -> Result<Program, Fault> {
     decode::compile(&syntax::parse(text)?, Some(entry), Arithmetic::Ieee)
 }
 
-/// Launches under every policy; all must end well with the expected memory.
+/// Launches under every policy. All must succeed with the expected memory.
 pub(crate) fn check(setup: &Setup) {
     check_kernel(setup, &index::kernel(setup.name));
 }
@@ -42,7 +42,7 @@ pub(crate) fn check_kernel(setup: &Setup, kernel: &Kernel) {
     }
 }
 
-/// What went wrong with a launch.
+/// The failure of a launch.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Fault(Box<Fault>),

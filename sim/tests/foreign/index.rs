@@ -1,11 +1,11 @@
-//! The index of the compiled kernels, and its agreement with the files and with what the simulator reads in them.
+//! The index of the compiled kernels, and its agreement with the files and with their PTX.
 
 use crate::harness;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// A parameter as the index has it.
+/// A parameter in the index.
 #[derive(Debug)]
 pub(crate) struct Param {
     pub(crate) name: String,

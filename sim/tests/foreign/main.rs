@@ -1,5 +1,5 @@
-//! Kernels that nvcc and Triton compiled, executed by the simulator and compared with plain arithmetic in f64; and
-//! these and others with mistakes planted in them.
+//! Kernels that nvcc and Triton compiled. The simulator executes them and compares the results with plain arithmetic in f64.
+//! These and other kernels are also executed with planted mistakes.
 
 mod attention;
 mod data;

@@ -19,7 +19,7 @@ kernels!(
     triton_matmul_fp8,
 );
 
-/// Operands of a product and what it must be.
+/// Operands of a product and the expected result.
 struct Product {
     m: usize,
     n: usize,
@@ -109,7 +109,7 @@ pub(crate) fn triton_matmul_sm90() -> Setup {
     pointers("triton_matmul_sm90", [2, 1, 1], Bf16, Bf16, F32)
 }
 
-/// Numbers that tf32 holds too: what the tensor core drops of others is not specified.
+/// Numbers that tf32 holds exactly, because it is not specified which bits the tensor core drops of others.
 fn triton_matmul_tf32_sm80() -> Setup {
     pointers("triton_matmul_tf32_sm80", [2, 1, 1], Bf16, F32, F32)
 }
@@ -147,8 +147,8 @@ fn triton_matmul_fp8() -> Setup {
     descriptors("triton_matmul_fp8", E4m3, F32)
 }
 
-/// Fewer CTAs than tiles, so that one goes on to a second tile. The box of `a` has 64 rows, which is what the text
-/// expects by its bytes: each of two consumers has half of the 128 rows that Triton's own launcher would ask for.
+/// Fewer CTAs than tiles, so that one CTA continues with a second tile. The box of `a` has 64 rows, because the text expects
+/// that many bytes: each of two consumers has half of the 128 rows that Triton's own launcher would request.
 pub(crate) fn triton_matmul_specialised() -> Setup {
     let p = Product::new(36, Bf16, 176, 80, 144);
     let setup = Setup::new("triton_matmul_specialised", [3, 1, 1])
@@ -160,7 +160,7 @@ pub(crate) fn triton_matmul_specialised() -> Setup {
     p.sizes(setup)
 }
 
-/// Ragged sizes, through tensor maps as the compiler wants them.
+/// Ragged sizes, through the tensor maps that the compiler expects.
 fn descriptors(name: &'static str, operand: Format, result: Format) -> Setup {
     let p = Product::new(35, operand, 112, 80, 144);
     let maps = index::kernel(name).maps;

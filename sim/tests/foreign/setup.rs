@@ -1,9 +1,9 @@
-//! What a kernel is launched with, and what it must leave in memory.
+//! The arguments of a launch, and the expected memory after it.
 
 use crate::data::{Format, words};
 use std::collections::BTreeMap;
 
-/// What a buffer must hold after the launch.
+/// The expected content of a buffer after the launch.
 pub(crate) enum Expect {
     /// These bytes from the start on.
     Exact(Vec<u8>),
@@ -16,7 +16,7 @@ pub(crate) enum Expect {
 /// A range of global memory.
 pub(crate) struct Buffer {
     pub(crate) bytes: usize,
-    /// What it holds at first; nothing for a mere output.
+    /// Its initial content; `None` for a pure output.
     pub(crate) initial: Option<Vec<u8>>,
     pub(crate) writable: bool,
     pub(crate) expect: Option<Expect>,
@@ -83,12 +83,12 @@ impl Setup {
         self.buffer(name, buffer)
     }
 
-    /// Memory that nobody has written and nobody looks at in the end.
+    /// Uninitialised memory that is not compared in the end.
     pub(crate) fn scratch(self, name: &str, bytes: usize) -> Setup {
         self.buffer(name, Buffer { bytes, initial: None, writable: true, expect: None })
     }
 
-    /// Memory that nobody has written, of so many bytes.
+    /// Uninitialised memory of this many bytes.
     pub(crate) fn output(self, name: &str, bytes: usize, expect: Expect) -> Setup {
         self.buffer(name, Buffer { bytes, initial: None, writable: true, expect: Some(expect) })
     }
@@ -114,7 +114,7 @@ impl Setup {
         self.value(name, Value::Bytes(value.to_le_bytes().to_vec()))
     }
 
-    /// The buffer of this name goes as a tensor map, with the shape and the strides that Triton passes along.
+    /// The buffer of this name is passed as a tensor map, with the shape and the strides that Triton adds.
     pub(crate) fn map(self, name: &str, matrix: Matrix) -> Setup {
         let shape = [matrix.rows as usize, matrix.columns as usize];
         let mut setup = self.value(name, Value::Map(matrix));
@@ -134,7 +134,7 @@ pub(crate) fn close(format: Format, want: &[f64], bound: &[f64]) -> Expect {
 }
 
 impl Expect {
-    /// What is wrong with these bytes.
+    /// The difference from the expected bytes.
     pub(crate) fn compare(&self, got: &[u8]) -> Result<(), String> {
         match self {
             Expect::Exact(want) => {

@@ -1,4 +1,5 @@
-//! What Triton 3.6 leaves to the hardware's mercy: found in its text as it is, and gone once the text is mended.
+//! Synchronisation that Triton 3.6 omits and hardware tolerates. The simulator finds it in the original text, and not in the
+//! fixed text.
 
 use crate::faults::Which::All;
 use crate::faults::{edited, found};
@@ -39,7 +40,7 @@ fn one_store(text: &str) -> String {
     edited(text, &All, "\tst.shared.v2.b32 \t[global_smem+65648]", "\t@%p34 st.shared.v2.b32 \t[global_smem+65648]")
 }
 
-/// Barriers that nothing waits for, initialised over and over where the operands will be, so that TMA overwrites them.
+/// Barriers that nothing waits for. They are initialised repeatedly where the operands will be, so that TMA overwrites them.
 fn no_dead_barriers(text: &str) -> String {
     ["%r231", "%r233"].iter().fold(text.to_owned(), |text, register| {
         edited(&text, &All, &format!("@%p34 mbarrier.init.shared::cta.b64 [{register}], 1;"), "")

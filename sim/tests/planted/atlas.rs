@@ -130,7 +130,7 @@ fn matmul(a: &[f64], k: usize, n: usize, b: impl Fn(usize, usize) -> f64) -> Vec
     a.chunks(k).flat_map(|row| (0..n).map(|j| row.iter().enumerate().map(|(i, v)| v * b(i, j)).sum())).collect()
 }
 
-/// Rounded to bf16 where the kernel rounds; what f32 sums do to these roundings is within the bound.
+/// Rounded to bf16 where the kernel rounds. The effect of f32 sums on these roundings is within the bound.
 pub(crate) fn newton_schulz() -> Setup {
     let (count, m, n) = (2, 16, 32);
     let g = Data::new(84).reals(count * m * n, Bf16);

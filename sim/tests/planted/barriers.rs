@@ -1,4 +1,4 @@
-//! Barriers of a CTA and of a cluster: dropped, late, of the wrong threads, in divergent code.
+//! Barriers of a CTA and of a cluster: missing, late, with the wrong threads, in divergent code.
 
 use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;

@@ -1,4 +1,4 @@
-//! Every instruction that synchronises, taken out of every kernel, one at a time: which of them nothing misses.
+//! Removes every synchronising instruction of every kernel, one at a time, and lists those whose absence is not found.
 
 use super::good::{BASES, Base, first_failure};
 use super::plant::snapshot;
@@ -7,7 +7,7 @@ use crate::index::Kernel;
 use rayon::prelude::*;
 use std::fmt::Write;
 
-/// How instructions begin that make someone wait, or let someone go on.
+/// The beginnings of instructions that wait or release.
 const SYNCHRONISING: &[&str] = &[
     "bar.",
     "barrier.",
@@ -30,7 +30,7 @@ fn instruction(line: &str) -> &str {
     if line.starts_with('@') { line.split_once([' ', '\t']).map_or("", |guarded| guarded.1) } else { line }
 }
 
-/// What is found without the instruction of a line.
+/// The fault that is found without the instruction on a line.
 fn without(base: &Base, kernel: &Kernel, line: usize) -> String {
     let lines = kernel.text.lines().enumerate().map(|(i, text)| if i == line { "" } else { text });
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -42,8 +42,8 @@ fn without(base: &Base, kernel: &Kernel, line: usize) -> String {
     }
 }
 
-/// Nothing misses what another instruction does too, what these sizes never reach, and fences of mbarrier inits that a
-/// barrier orders. Nor is it noticed that volatile accesses are out of order.
+/// The simulator finds nothing if another instruction does the same, if these sizes never reach the instruction, or if a
+/// barrier orders the fence of an mbarrier init. It does not detect volatile accesses that are out of order either.
 #[test]
 fn each_synchronising_instruction_is_missed() {
     let rows: Vec<String> = BASES

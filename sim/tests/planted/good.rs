@@ -1,4 +1,4 @@
-//! The kernels that mistakes are planted in: their texts, their launches, and that nothing is found in them.
+//! The kernels in which mistakes are planted: their texts, their launches, and a check that nothing is found in them.
 
 use super::{atlas, hopper};
 use crate::harness::{self, Failure};
@@ -25,7 +25,7 @@ pub(crate) const SCHEDULES: [(Policy, u64); 6] = [
 enum Source {
     /// In the index of compiled kernels, by the name of the set-up.
     Index,
-    /// What Atlas emitted once: kept, so that edits of it stay what they are when the compiler moves on.
+    /// PTX that Atlas once emitted. It is kept, so that edits of it stay the same when the compiler changes.
     Emitted(&'static str),
     /// Beside this file.
     Written,
@@ -35,7 +35,7 @@ enum Source {
 pub(crate) struct Base {
     pub(crate) name: &'static str,
     source: Source,
-    /// Names of the parameters, where the text has none of its own.
+    /// Names of the parameters, if the text has none.
     params: &'static [&'static str],
     shared: u32,
     pub(crate) setup: fn() -> Setup,

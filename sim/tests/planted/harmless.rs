@@ -1,4 +1,4 @@
-//! Changes after which a kernel is as right as before: nothing may be found.
+//! Changes that keep a kernel correct: nothing may be found.
 
 use super::plant::{Plant, drop, none_found, swap};
 

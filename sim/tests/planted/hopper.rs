@@ -4,7 +4,7 @@ use crate::data::Format::{Bf16, F32};
 use crate::data::{Data, words};
 use crate::setup::{Expect, Matrix, Setup, close};
 
-/// Operands of C = A * B^T, what it must be and how near.
+/// Operands of C = A * B^T, the expected result and its tolerance.
 struct Product {
     a: Vec<f64>,
     b: Vec<f64>,
@@ -35,7 +35,7 @@ fn operands(name: &'static str, grid: [u32; 3], p: &Product, [m, n, k]: [usize; 
         .int("steps", k / 64)
 }
 
-/// More steps than stages, an odd number of them, so that a tile starts in either stage.
+/// More steps than stages, and an odd number of them, so that tiles start in different stages.
 pub(crate) fn ring() -> Setup {
     let (tiles, sizes) = (3, [128, 48, 192]);
     let p = product(70, sizes);

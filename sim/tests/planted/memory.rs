@@ -1,4 +1,4 @@
-//! Memory: beyond its end, misaligned, not written before, not to be written.
+//! Memory accesses: out of bounds, misaligned, uninitialised, read-only.
 
 use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;

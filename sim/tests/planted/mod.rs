@@ -1,5 +1,5 @@
-//! Good kernels with one mistake planted in their text: the simulator must find each, and nothing in the kernels as
-//! they were.
+//! Correct kernels with one mistake planted in their text. The simulator must find each mistake, and nothing in the original
+//! kernels.
 
 mod atlas;
 mod barriers;

@@ -1,4 +1,4 @@
-//! mbarriers: parities, counts, bytes, inits and arrivals that are wrong or not there.
+//! mbarriers: wrong or missing parities, counts, bytes, inits and arrivals.
 
 use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;

@@ -1,4 +1,4 @@
-//! Mistakes as edits of a text, and what finds them.
+//! Mistakes as edits of a text, and the faults that find them.
 
 use super::good::{BASES, Found, first_failure};
 use crate::harness::{self, Failure};
@@ -44,8 +44,8 @@ impl Edit {
     }
 }
 
-/// A mistake in a kernel: its name, the kernel's, the edits, and the kinds of fault that tell of it. No kinds: it does
-/// no more than make the results wrong.
+/// A mistake in a kernel: its name, the kernel's name, the edits, and the kinds of fault that report it. Without kinds, the
+/// mistake only makes results wrong.
 pub(crate) struct Plant(
     pub(crate) &'static str,
     pub(crate) &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct Plant(
     pub(crate) &'static [FaultKind],
 );
 
-/// What is found first in a kernel with these edits.
+/// The first fault in a kernel with these edits.
 fn first(Plant(_, base, edits, _): &Plant) -> Result<Option<Found>, String> {
     let base = BASES.iter().find(|b| b.name == *base).ok_or_else(|| format!("no kernel {base}"))?;
     let mut kernel = base.kernel();
@@ -64,7 +64,7 @@ fn first(Plant(_, base, edits, _): &Plant) -> Result<Option<Found>, String> {
     Ok(first_failure(&(base.setup)(), &kernel, &program))
 }
 
-/// What finds a mistake, in words; an error says what was expected of it instead.
+/// The fault that finds a mistake, as text. An error says what was expected instead.
 fn found(plant: &Plant) -> Result<String, String> {
     let kinds = plant.3;
     match first(plant)? {
@@ -97,7 +97,7 @@ pub(crate) fn none_found(plants: &[Plant]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All must be found, and in the words of the snapshot.
+/// All must be found, with the messages in the snapshot.
 pub(crate) fn all_found(file: &str, plants: &[Plant]) {
     let all: Vec<_> = plants.par_iter().map(found).collect();
     let (mut table, mut wrong) = (String::new(), String::new());

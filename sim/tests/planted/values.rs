@@ -1,4 +1,4 @@
-//! Mistakes that break no rule and make results wrong.
+//! Mistakes that break no rule but make results wrong.
 
 use super::plant::{Plant, all_found, drop, swap};
 use atlas_sim::fault::FaultKind::*;

@@ -2,8 +2,8 @@
 
 use super::{bound, table};
 use crate::agreement::{Given, agrees_with, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// o = softmax(scale q k^T, causal) v, with every tile of keys masked.

@@ -9,7 +9,7 @@ mod rows;
 mod sequences;
 mod windows;
 
-use atlas::dsl::DType;
+use atlas_dsl::DType;
 
 /// The most by which rounding to nearest moves a number, relative to it.
 fn unit(dtype: DType) -> f64 {

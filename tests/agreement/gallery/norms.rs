@@ -2,8 +2,8 @@
 
 use super::bound;
 use crate::agreement::{Given, agrees_with, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// y = (x - mean) / sqrt(var + eps) * gamma + beta, and the statistics.

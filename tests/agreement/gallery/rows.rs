@@ -2,8 +2,8 @@
 
 use super::{bound, table};
 use crate::agreement::{agrees_with, input, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32, I32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
     /// Halves of a row turned by the angle of their position.

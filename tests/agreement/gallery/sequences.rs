@@ -2,8 +2,8 @@
 
 use super::{bound, table};
 use crate::agreement::{Given, agrees_with, data, noise, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// Sums of the elements up to each, by a triangular product and a carried column.

@@ -2,8 +2,8 @@
 
 use super::{bound, table};
 use crate::agreement::{agrees_with, output, random};
-use atlas::dsl::DType::{Bf16, F16, F32};
 use atlas::prelude::*;
+use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
     /// A 3x3 convolution with zeros around the image: a product of channels for each tap.

@@ -4,11 +4,10 @@
 //! looked at: they are one thing in two files.
 
 use super::Finding;
+use super::shrinking::{Excess, compare};
 use super::tokens::{Kind, Token, after_group, spells, tokens};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
-
-const MAP: &str = "ARCHITECTURE.md";
 
 /// Names from the crate's root on.
 type ModulePath = Vec<String>;
@@ -25,39 +24,10 @@ struct Crate<'t> {
 
 /// Every folder whose modules import each other in a circle is listed with their number.
 pub(crate) fn none(tree: &Tree) -> Vec<Finding> {
-    let map = tree.get(MAP).unwrap_or("");
-    let mut listed: BTreeMap<&str, usize> = list(map);
-    let mut out = Vec::new();
-    for root in roots(tree) {
-        for (folder, circle) in Crate::read(tree, root).circles() {
-            let known = listed.remove(folder.as_str()).unwrap_or(0);
-            if circle.len() != known {
-                let names: Vec<&str> = circle.iter().map(String::as_str).collect();
-                let message = format!(
-                    "{} modules import each other in a circle, where the map lists {known}: {}",
-                    circle.len(),
-                    names.join(", ")
-                );
-                out.push(Finding::new(&folder, 0, message));
-            }
-        }
-    }
-    let gone = listed.keys().map(|folder| Finding::new(MAP, 0, format!("lists a circle in {folder}, which has none")));
-    out.extend(gone);
-    out
-}
-
-/// The lines `folder number` of the block `circles`.
-fn list(map: &str) -> BTreeMap<&str, usize> {
-    let inside = map.lines().skip_while(|l| l.trim() != "```circles").skip(1).take_while(|l| l.trim() != "```");
-    inside.filter_map(|l| l.split_once(' ')).filter_map(|(f, n)| Some((f, n.trim().parse().ok()?))).collect()
-}
-
-/// The folders with the sources of a crate.
-fn roots(tree: &Tree) -> BTreeSet<&str> {
-    let root = |path: &'_ str| path.strip_suffix("/lib.rs").or(path.strip_suffix("/main.rs")).map(str::len);
-    let all = tree.rust().filter_map(|(path, _)| Some(&path[..root(path)?]));
-    all.filter(|root| *root == "src" || root.ends_with("/src")).collect()
+    let circles = tree.crates().into_iter().flat_map(|root| Crate::read(tree, root).circles());
+    let excess =
+        circles.map(|(folder, circle)| Excess { folder, count: circle.len(), names: circle.into_iter().collect() });
+    compare(tree, "circles", "modules import each other in a circle", excess.collect())
 }
 
 impl<'t> Crate<'t> {

@@ -6,30 +6,86 @@ use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls whose first or second argument is a code.
-const GIVERS: [&str; 8] = ["Code", "Diagnostic", "err", "error", "fail", "reject", "report", "push"];
+const GIVERS: [&str; 10] =
+    ["Code", "Diagnostic", "err", "error", "fail", "mistake", "push", "refuse", "reject", "report"];
 
 /// The codes of the sources against those of the tests.
 pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
-    let mut given: BTreeMap<u16, (String, usize)> = BTreeMap::new();
     let mut seen: BTreeSet<u16> = BTreeSet::new();
     for (path, text) in tree.all() {
         if is_test(path) {
             seen.extend(text.lines().flat_map(mentioned));
             if path.ends_with(".rs") {
-                seen.extend(case_rows(&tokens(text)));
+                seen.extend(case_rows(&tokens(text)).into_iter().map(|(code, _)| code));
             }
-        } else if path.ends_with(".rs") && !path.starts_with("xtask/") {
-            let all = tokens(text);
-            for (code, line) in codes(&all) {
-                given.entry(code).or_insert_with(|| (path.to_owned(), line));
-            }
-            let in_test: BTreeSet<usize> = all.iter().filter(|t| t.in_test).map(|t| t.line).collect();
+        } else if is_source(path) {
+            let in_test: BTreeSet<usize> = tokens(text).iter().filter(|t| t.in_test).map(|t| t.line).collect();
             let lines = text.lines().enumerate().filter(|(n, _)| in_test.contains(&(n + 1)));
             seen.extend(lines.flat_map(|(_, line)| mentioned(line)));
         }
     }
-    let missing = given.into_iter().filter(|(code, _)| !seen.contains(code));
+    let missing = given(tree).into_iter().filter(|(code, _)| !seen.contains(code));
     missing.map(|(code, (path, line))| Finding::new(&path, line, format!("no test has ATL{code:03}"))).collect()
+}
+
+/// Every code that the sources can give, with the first place that gives it.
+pub(crate) fn given(tree: &Tree) -> BTreeMap<u16, (String, usize)> {
+    let mut given = BTreeMap::new();
+    for (path, text) in tree.all().filter(|(path, _)| is_source(path) && !is_test(path)) {
+        for (code, line) in codes(&tokens(text)) {
+            given.entry(code).or_insert_with(|| (path.to_owned(), line));
+        }
+    }
+    given
+}
+
+fn is_source(path: &str) -> bool {
+    path.ends_with(".rs") && !path.starts_with("xtask/")
+}
+
+/// The texts that a source has for its codes outside tests. `whole` is false for the text of an argument, which may be a part of a message.
+pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
+    let all = tokens(text);
+    for i in (0..all.len()).filter(|&i| !all[i].in_test) {
+        if let [equals, value, comma, says, ..] = &all[i..]
+            && (equals.text.as_str(), comma.text.as_str()) == ("=", ",")
+            && let Some((code, says)) = number(std::slice::from_ref(value)).zip(unquoted(says))
+        {
+            found(code, says, true);
+        }
+        if all[i].text == "(" && i > 0 && is_giver(&all, i) {
+            let inside = &all[i + 1..after_group(&all, i) - 1];
+            let code = arguments(inside).iter().take(2).find_map(|arg| number(arg));
+            if let Some((code, says)) = code.zip(inside.iter().find_map(unquoted)) {
+                found(code, says, false);
+            }
+        }
+    }
+}
+
+/// The texts of a Rust source, its tests included.
+pub(crate) fn literals(text: &str) -> Vec<String> {
+    tokens(text).iter().filter_map(unquoted).collect()
+}
+
+/// A text literal as it reads.
+fn unquoted(token: &Token) -> Option<String> {
+    let inside = is_text(token).then(|| token.text.strip_prefix('"')?.strip_suffix('"'))??;
+    let mut out = String::new();
+    let mut chars = inside.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            // A line that goes on in the next one.
+            ('\\', Some('\n')) => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+            ('\\', Some(_)) => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some(c) => out.push(c),
+                None => {}
+            },
+            (c, _) => out.push(c),
+        }
+    }
+    Some(out)
 }
 
 /// Test sources, recorded messages and case files.
@@ -58,14 +114,10 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
         if token.kind != Kind::Open || token.text != "(" || i == 0 {
             continue;
         }
-        let name = match &all[..i] {
-            [.., owner, a, b, new] if a.text == ":" && b.text == ":" && new.text == "new" => &owner.text,
-            [.., name] => &name.text,
-            [] => continue,
-        };
-        if !GIVERS.contains(&name.as_str()) {
+        if !is_giver(all, i) {
             continue;
         }
+        let name = giver(all, i);
         let inside = &all[i + 1..after_group(all, i) - 1];
         // The one argument of `Code` may be a choice between codes.
         if name == "Code" {
@@ -83,15 +135,44 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     out
 }
 
-/// The codes of a table of cases: rows `(204, "part of the message", ..)`.
-fn case_rows(all: &[Token]) -> Vec<u16> {
+/// What is called with the group that opens at `i`; of `Diagnostic::new` the type.
+fn giver(all: &[Token], i: usize) -> &str {
+    match &all[..i] {
+        [.., owner, a, b, new] if a.text == ":" && b.text == ":" && new.text == "new" => &owner.text,
+        [.., name] => &name.text,
+        [] => "",
+    }
+}
+
+fn is_giver(all: &[Token], i: usize) -> bool {
+    GIVERS.contains(&giver(all, i))
+}
+
+/// The codes of a table of cases: rows `(204, "part of the message", ..)`, with these parts.
+fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
     let row = |w: &[Token]| match w {
-        [open, value, comma, says] if open.text == "(" && comma.text == "," && is_text(says) => {
-            number(std::slice::from_ref(value))
+        [open, value, comma, says] if open.text == "(" && comma.text == "," => {
+            number(std::slice::from_ref(value)).zip(unquoted(says))
         }
         _ => None,
     };
     all.windows(4).filter_map(row).collect()
+}
+
+/// Parts of messages that a test wants: rows of tables of cases, and lists of words behind a code, as in `"ATL204", &["not defined"]`.
+pub(crate) fn wanted(text: &str) -> Vec<(u16, Vec<String>)> {
+    let all = tokens(text);
+    let mut out: Vec<(u16, Vec<String>)> = case_rows(&all).into_iter().map(|(code, part)| (code, vec![part])).collect();
+    for (i, token) in all.iter().enumerate() {
+        let code = unquoted(token).and_then(|t| t.strip_prefix("ATL")?.parse().ok().filter(|_| t.len() == 6));
+        let Some(code) = code else { continue };
+        let rest = all[i + 1..].iter().skip_while(|t| [",", "&", "["].contains(&t.text.as_str()));
+        let parts: Vec<String> = rest.take_while(|t| t.text == "," || is_text(t)).filter_map(unquoted).collect();
+        if !parts.is_empty() {
+            out.push((code, parts));
+        }
+    }
+    out
 }
 
 fn is_text(token: &Token) -> bool {
@@ -161,7 +242,7 @@ mod tests {
         passes(tested, &[source, ("dsl/tests/ui/a.stderr", "error: ATL101: no")]);
         passes(tested, &[source, ("tests/cases/a.tile", "; error[ATL101]: no")]);
         let rows = "const CASES: &[Case] = &[\n(101, \"no\", f),\n(\n102,\n\"no\"), g(103, \"no\".len(), 104)];";
-        assert_eq!(case_rows(&tokens(rows)), [101, 102, 103]);
+        assert_eq!(case_rows(&tokens(rows)), [101, 102, 103].map(|code| (code, "no".to_owned())));
         passes(tested, &[source, ("dsl/tests/a.rs", rows)]);
         fails(tested, &[source, ("dsl/tests/a.rs", "const A: (u16, u16) = (101, 0);")], "dsl/src/a.rs", "ATL101");
         let inline = "fn f() { err(101, x) }\n#[cfg(test)]\nmod t {\n fn g() { assert_eq!(d.code, Code(101)); }\n}";

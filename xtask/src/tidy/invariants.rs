@@ -11,7 +11,7 @@ const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
 const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "tile-interp/src/", "ops/src/"];
 
 /// The one file that launches.
-const LAUNCHER: &str = "runtime/src/launch.rs";
+const LAUNCHER: &str = "runtime/src/launch/queue.rs";
 
 /// Calls a function for each token outside tests.
 fn each(tree: &Tree, chosen: impl Fn(&str) -> bool, mut found: impl FnMut(&str, &[Token], usize)) {
@@ -102,7 +102,7 @@ pub(crate) fn purity(tree: &Tree) -> Vec<Finding> {
 
 /// Only one file calls the driver to launch; the table of the driver's functions may name the function.
 pub(crate) fn launches(tree: &Tree) -> Vec<Finding> {
-    const TABLE: &str = "runtime/src/driver.rs";
+    const TABLE: &str = "runtime/src/gpu/driver.rs";
     let mut out = Vec::new();
     each(
         tree,
@@ -228,7 +228,7 @@ mod tests {
             purity,
             &[("codegen/src/a.rs", "fn f() { write!(out, \"\"); }\n#[cfg(test)]\nmod t { fn g() { println!(); } }")],
         );
-        passes(purity, &[("src/cli/a.rs", "fn f() { println!(); std::fs::read(p); }")]);
+        passes(purity, &[("cli/src/a.rs", "fn f() { println!(); std::fs::read(p); }")]);
         for bad in [
             "use std::fs;",
             "let x = std::env::var(\"X\");",
@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn one_file_launches() {
-        passes(launches, &[("runtime/src/launch.rs", "fn f() { sys::cuLaunchKernel(x); }")]);
+        passes(launches, &[("runtime/src/launch/queue.rs", "fn f() { sys::cuLaunchKernel(x); }")]);
         passes(launches, &[("runtime/src/a.rs", "/// See cuLaunchKernel.\nfn f() {}")]);
         fails(
             launches,
             &[("runtime/src/a.rs", "fn f() { sys::cuLaunchKernelEx(x); }")],
             "runtime/src/a.rs",
-            "launch.rs",
+            "queue.rs",
         );
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn paths(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The `code spans` of a document, outside fenced blocks, with their lines.
-fn code_spans(text: &str) -> Vec<(usize, &str)> {
+pub(crate) fn code_spans(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut out = Vec::new();
     for (n, line) in text.lines().enumerate() {

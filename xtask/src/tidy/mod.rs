@@ -4,10 +4,15 @@
 //! |---|---|
 //! | `files` | headers, sizes, names |
 //! | `map` | the documents against the tree |
+//! | `facade` | what users may rely on is listed item by item |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | imports in a circle |
+//! | `crates` | entries of a folder of sources, and names of types |
+//! | `links` | links and paths of the documents, and the summary of the book |
+//! | `passes` | the list of passes |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
+//! | `diagnostics` | every diagnostic code is explained |
 //! | `glossary` | names that were given up |
 //! | `matches` | matches over operations of GPU IR list them all |
 //! | `prose` | words and paths that belong to nobody's reader |
@@ -15,12 +20,18 @@
 mod arrows;
 mod circles;
 mod codes;
+mod crates;
+pub(crate) mod diagnostics;
+mod facade;
 mod files;
 mod glossary;
 mod invariants;
+mod links;
 mod map;
 mod matches;
+mod passes;
 mod prose;
+mod shrinking;
 mod tokens;
 mod tree;
 
@@ -55,7 +66,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that need nothing but the files.
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 29] = [
     files::headers,
     files::sizes,
     files::names,
@@ -64,7 +75,15 @@ const CHECKS: [Check; 21] = [
     map::root_files,
     map::changelog,
     map::examples,
+    links::targets,
+    links::spans,
+    links::summary,
+    passes::listed,
+    diagnostics::check,
+    facade::items,
     circles::none,
+    crates::entries,
+    crates::type_names,
     invariants::placement_of_unsafe,
     invariants::reasons_for_unsafe,
     invariants::purity,

@@ -1,7 +1,7 @@
 //! The repository's text files, without what .gitignore leaves out.
 
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Text files by their path from the root, with `/` between folders.
@@ -29,6 +29,13 @@ impl Tree {
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         self.all()
             .filter(|(path, _)| path.ends_with(".rs") && !path.contains("tests/ui/") && !path.contains("tests/expand/"))
+    }
+
+    /// The folders with the sources of a crate.
+    pub(crate) fn crates(&self) -> BTreeSet<&str> {
+        let root = |path: &'_ str| path.strip_suffix("/lib.rs").or(path.strip_suffix("/main.rs")).map(str::len);
+        let all = self.rust().filter_map(|(path, _)| Some(&path[..root(path)?]));
+        all.filter(|root| *root == "src" || root.ends_with("/src")).collect()
     }
 
     /// One file.

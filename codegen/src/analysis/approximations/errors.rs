@@ -12,36 +12,36 @@ use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, DType, Inst, Value};
 use cranelift_entity::SecondaryMap;
 
-/// What `x f'(x) / f(x)` comes to at most for exp, exp2 and sigmoid where the result is a normal number: 126 ln 2, and 128 ln 2.
+/// The maximum of `x f'(x) / f(x)` for exp, exp2 and sigmoid where the result is a normal number: 126 ln 2, and 128 ln 2.
 const OF_EXPONENTS: u32 = 89;
 
-/// Steps of a value that may be taken up by a scalar argument it is added to.
+/// Steps of a value that a scalar argument, which is added to it, may absorb.
 const OF_SCALARS: u32 = 4;
 
-/// Steps of the sum of a softmax whose logarithm may be off by as many times 2^-22: 2^-15.
+/// Steps of the sum of a softmax. Its logarithm may be off by as many times 2^-22: 2^-15.
 const OF_SUMS: u32 = 128;
 
-/// What steps are relative to.
+/// The quantity to which steps are relative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Scale {
     /// The value itself.
     #[default]
     Value,
-    /// The value, but below 2^-10 they are 2^-24: gelu, its slope, and what is multiplied by these.
+    /// The value, but below 2^-10 a step is 2^-24: gelu, its slope, and values that are multiplied by these.
     Small,
-    /// The number 1: logarithms of sums of a softmax, and what is made of these by steps that keep an absolute error.
+    /// The number 1: logarithms of sums of a softmax, and values computed from these by operations that keep an absolute error.
     One,
 }
 
-/// How far a value may be off.
+/// The error bound of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Error {
     steps: u32,
     scale: Scale,
-    /// Nothing but functions that decay multiplied it since [`DECAY`] was counted last; their arguments' roundings come to that
-    /// together.
+    /// Since [`DECAY`] was counted last, only decaying functions were multiplied to it. The roundings of their arguments add up
+    /// to that.
     decays: bool,
-    /// The number counts functions that were found not to be approximate since.
+    /// True if the bound counts functions that were found to be precise since.
     stale: bool,
 }
 
@@ -55,12 +55,12 @@ impl Error {
         self.steps.saturating_add(if self.decays { DECAY } else { 0 })
     }
 
-    /// True of a value that is right.
+    /// True for a value without error.
     fn is_none(self) -> bool {
         self.all() == 0 && self.scale == Scale::Value
     }
 
-    /// That of either. Steps of a value are none of the number 1, nor the other way, so both together are too much.
+    /// The bound for one of two values. Steps relative to a value are not steps relative to 1, so a mix of both is too much.
     fn max(self, other: Error) -> Error {
         let mixes = (self.scale == Scale::One) != (other.scale == Scale::One) && !self.is_none() && !other.is_none();
         Error {
@@ -71,13 +71,13 @@ impl Error {
         }
     }
 
-    /// The same, with [`DECAY`] counted: functions that decay count anew from here.
+    /// The same, with [`DECAY`] counted. Decaying functions count again from here.
     fn counted(self) -> Error {
         Error { steps: self.all(), decays: false, ..self }
     }
 
-    /// That of a value of a type. What is rounded to 16 bits has no steps; what is not relative to the value stays that where it is more than
-    /// such a rounding. No f16 is smaller than 2^-24.
+    /// The bound for a value of a type. A value that is rounded to 16 bits has no steps. An error that is not relative to the
+    /// value stays if it is larger than that rounding. No f16 is smaller than 2^-24.
     fn in_elements_of(self, dtype: DType) -> Error {
         if !dtype.is_half() {
             return self;
@@ -86,28 +86,29 @@ impl Error {
         Error { scale, ..Error::default() }
     }
 
-    /// That of a product. Either factor may make the other large again, and more functions that decay may follow.
+    /// The bound for a product. Either factor may make the other large again, and more decaying functions may follow.
     fn times(self, other: Error) -> Error {
         let steps = self.all().saturating_add(other.all());
         Error { steps, scale: self.scale.max(other.scale), ..Error::default() }
     }
 
-    /// That of a sum in which nothing cancels. If both terms decay, one of them counts as a number of its own: a sum that is added to
-    /// itself again and again would be a sum of ever more terms, which only together are not small.
+    /// The bound for a sum without cancellation. If both terms decay, one of them counts separately. A sum that is repeatedly
+    /// added to itself has more and more terms, which are large only together.
     fn plus(self, other: Error) -> Error {
         let (less, more) = if self.steps < other.steps { (self, other) } else { (other, self) };
         if less.decays && more.decays { less.counted().max(more) } else { less.max(more) }
     }
 }
 
-/// One round: the errors of all values with the functions that are approximate still, of which each fault takes some away.
+/// One round: the errors of all values under the current set of approximate functions. Each fault removes some of them from the
+/// set.
 pub(super) struct Errors<'a> {
     kernel: &'a Kernel,
     uses: &'a Uses,
     facts: &'a Facts<'a>,
     approximations: &'a mut Approximations,
     errors: SecondaryMap<Value, Error>,
-    /// The walk to sources that met a value last, so that no walk clears them all.
+    /// The number of the last walk that met a value, so that marks need not be cleared.
     met: SecondaryMap<Value, u32>,
     walks: u32,
     /// True if a function became precise.
@@ -115,7 +116,7 @@ pub(super) struct Errors<'a> {
 }
 
 impl<'a> Errors<'a> {
-    /// Walks a kernel once; true if a function became precise.
+    /// Walks a kernel once. True if a function became precise.
     pub(super) fn round(
         kernel: &'a Kernel,
         uses: &'a Uses,
@@ -165,7 +166,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// The same of a loop: its body is walked until what is carried no longer grows.
+    /// The same for a loop. Its body is walked until the errors of carried values no longer grow.
     fn loop_(&mut self, inst: Inst, inits: &[Value], body: Block) {
         let k = self.kernel;
         let params = &k.blocks[body].params[1..];
@@ -196,7 +197,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Makes a function precise; what was counted of it no longer holds.
+    /// Makes a function precise. Its counted steps are then stale.
     fn refuse(&mut self, source: Inst, fault: Inst) {
         self.approximations.verdicts[source] = Some(Verdict::Magnified(fault));
         self.changed = true;
@@ -217,7 +218,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// What a loop's body has, and the loop leaves, of a value among those that it starts with or hands on.
+    /// The value in a loop's body, or after the loop, that corresponds to an initial or yielded value.
     fn carried(&self, body: Block, among: &[Value], v: Value) -> Vec<Value> {
         let k = self.kernel;
         let params = k.blocks[body].params[1..].iter();
@@ -226,7 +227,7 @@ impl<'a> Errors<'a> {
         pairs.flat_map(|(_, (&p, &r))| [p, r]).collect()
     }
 
-    /// The approximate functions that an operation, or an operand of it, has a step of.
+    /// The approximate functions that contribute steps to an operation or its operands.
     fn sources(&mut self, fault: Inst) -> Vec<Inst> {
         let k = self.kernel;
         let (mut found, mut open) = (Vec::new(), Vec::new());
@@ -260,7 +261,7 @@ impl<'a> Errors<'a> {
         found
     }
 
-    /// True if what a function makes of its operand's steps is too much whatever its own are.
+    /// True if a function magnifies its operand's steps too much, whatever its own steps are.
     fn is_beyond_without(&self, inst: Inst) -> bool {
         use UnaryOp::{Erf, Exp, Exp2, Rsqrt, Sigmoid, Sqrt, Tanh};
         let own = self.own_steps(inst);
@@ -274,7 +275,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Steps that an operation adds to those of its operands.
+    /// The steps that an operation itself adds.
     fn own_steps(&self, inst: Inst) -> u32 {
         use UnaryOp::{Cos, Erf, Exp, Exp2, Gelu, GeluSlope, Rsqrt, Sigmoid, Sin, Sqrt, Tanh};
         if self.approximations.accuracy(inst) != Accuracy::Approximate {
@@ -289,7 +290,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// The error that an operation adds to that of its operands.
+    /// The error that an operation itself adds.
     fn own(&self, inst: Inst) -> Error {
         let steps = self.own_steps(inst);
         let is_small = matches!(self.kernel.insts[inst], Op::Unary(UnaryOp::Gelu | UnaryOp::GeluSlope, _));
@@ -340,8 +341,8 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// True of operations that make of an absolute error no more than their own factors do: it would be a large part of what is
-    /// inverted, rooted or added up.
+    /// True for operations that scale an absolute error only by their own factors. In an inverse, a root or a sum it could
+    /// become a large part of the result.
     fn keeps_scale(&self, op: &Op, scale: Scale) -> bool {
         let is_small = scale == Scale::Small;
         match *op {
@@ -379,13 +380,14 @@ impl<'a> Errors<'a> {
         self.error(a).times(self.error(b))
     }
 
-    /// True of a function that decays and is approximate, of an argument that is right.
+    /// True for an approximate, decaying function of an argument without error.
     fn is_all_decay(&self, v: Value) -> bool {
         let own = self.kernel.def_op(seen_through(self.kernel, v)).map_or(0, |(inst, _)| self.own_steps(inst));
         own > 0 && self.errors[v].all() == own && self.facts.decays(v)
     }
 
-    /// True if a scalar argument takes up the error of what is never negative: only if it is negative itself do they cancel.
+    /// True if a scalar argument absorbs the error of a value that is never negative. They can only cancel if the argument is
+    /// negative.
     fn is_taken_up(&self, v: Value, by: Value) -> bool {
         let scalar = self.kernel.def_op(seen_through(self.kernel, by));
         matches!(scalar, Some((_, Op::ScalarParam(_))))
@@ -394,7 +396,7 @@ impl<'a> Errors<'a> {
             && self.errors[v].all() <= OF_SCALARS
     }
 
-    /// True if an operation's result is off by no more than its operands are.
+    /// True if an operation's result has no larger error than its operands.
     fn keeps(&self, inst: Inst, op: &Op) -> bool {
         let absorbs = || self.kernel.results[inst].iter().all(|&r| self.facts.absorbs(r));
         match op {

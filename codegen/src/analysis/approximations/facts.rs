@@ -1,4 +1,5 @@
-//! What is known of values whatever the forms of functions: which have no sign, and whose errors a rounding takes up.
+//! Facts about values that do not depend on the forms of functions: which are never negative, and whose errors a rounding
+//! absorbs.
 
 use super::super::Uses;
 use super::views::View;
@@ -9,17 +10,16 @@ use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, Inst, Value};
 use cranelift_entity::SecondaryMap;
 
-/// Facts of a kernel's values. What a loop carries has a property if what it starts as has it, and the body's result has
-/// it whenever what is carried has.
+/// Facts about a kernel's values. A carried value has a property if its initial value has it, and if the body preserves it.
 pub(super) struct Facts<'a> {
     kernel: &'a Kernel,
     uses: &'a Uses,
     no_sign: SecondaryMap<Value, bool>,
     absorbs: SecondaryMap<Value, bool>,
     softmax: SecondaryMap<Value, bool>,
-    /// The loops in whose iterations a value may differ, as bits by how many loops are around each.
+    /// The loops in whose iterations a value may differ, as bits by nesting depth.
     varies: SecondaryMap<Value, u64>,
-    /// How many loops are around the block that is walked.
+    /// The number of loops around the current block.
     depth: u32,
     walked: SecondaryMap<Block, bool>,
 }
@@ -40,25 +40,26 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// True of floats that are never negative, by their own making; nothing is assumed of what is loaded. They may be NaN.
+    /// True for floats that are never negative because of how they are computed. Nothing is assumed about loaded values. They
+    /// may be NaN.
     pub(super) fn has_no_sign(&self, v: Value) -> bool {
         self.no_sign[v]
     }
 
-    /// True if an element is a sum of products of which each has a factor that the kernel casts to 16 bits for it alone, so
-    /// that whatever a term is off by, that cast might have been off by.
+    /// True if an element is a sum of products, each with a factor that the kernel casts to 16 bits only for it. An error of
+    /// the term is then equivalent to an error of that cast.
     pub(super) fn absorbs(&self, v: Value) -> bool {
         self.absorbs[v]
     }
 
-    /// True if a value is the sum of a softmax: it adds up exponentials of differences to a maximum, perhaps multiplied by others
-    /// of these.
+    /// True if a value is the sum of a softmax: a sum of exponentials of differences to a maximum, possibly multiplied by other
+    /// such exponentials.
     pub(super) fn is_softmax_sum(&self, v: Value) -> bool {
         self.softmax[v]
     }
 
-    /// True of an exponential of a difference to a maximum, which is never above 1. The maximum may be replaced by a finite
-    /// number where it is -infinity: what it is the maximum of is -infinity there, and the exponential 0.
+    /// True for an exponential of a difference to a maximum, which is never above 1. The maximum may be replaced by a finite
+    /// number where it is -infinity. All its elements are -infinity there, and the exponential is 0.
     pub(super) fn decays(&self, v: Value) -> bool {
         let k = self.kernel;
         let of = |v: Value| View::of(k, v);
@@ -112,7 +113,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The bit of a loop that has so many around it.
+    /// The bit of a loop at a nesting depth.
     fn bit(depth: u32) -> u64 {
         1u64.checked_shl(depth).unwrap_or(0)
     }
@@ -173,7 +174,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// True of sizes and indices.
+    /// True for sizes and indices.
     fn counts(&self, v: Value) -> bool {
         match self.kernel.def_op(v) {
             Some((_, Op::Splat { value, dtype, .. })) => dtype.is_int() && *value >= 0.0,
@@ -213,18 +214,18 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// True of what absorbs and is used once, or is 0: what two uses make of one term may cancel.
+    /// True for a value that absorbs and is used once, or is 0. Two uses of one term might cancel.
     fn chains(&self, v: Value) -> bool {
         self.absorbs[v] && (self.is_used_once(v) || constant_float(self.kernel, v) == Some(0.0))
     }
 
-    /// True of one use for each time that a value is computed: a use in a loop that the value is not computed in is many.
+    /// True for one use per computation of a value. A use in a loop in which the value is not computed counts as many uses.
     fn is_used_once(&self, v: Value) -> bool {
         matches!(self.uses.get(v), [one] if one.block == self.uses.def_block(self.kernel, v))
     }
 
-    /// True of what is cast to 16 bits, for one use. Loops around it must make another number of it in each iteration, and no
-    /// other cast the same one: a number that is cast twice is still one number.
+    /// True for a value that is cast to 16 bits for one use. It must be a different number in each iteration of the loops
+    /// around it, and no other cast may use the same number.
     fn is_rounded(&self, v: Value) -> bool {
         let k = self.kernel;
         let is_cast = |inst: Inst| matches!(&k.insts[inst], Op::Cast(to, _) if to.is_half());

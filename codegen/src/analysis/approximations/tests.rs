@@ -3,8 +3,8 @@
 use super::*;
 use crate::analysis::Uses;
 
-/// What computes `%v`, stored in f16, and `%w`, stored in f32, from the tile `%t` and the number `%to`: the verdicts
-/// of its functions in order.
+/// Takes a body that computes `%v`, stored in f16, and `%w`, stored in f32, from the tile `%t` and the number `%to`. Returns
+/// the verdicts on its functions in order.
 fn judged(body: &str) -> Vec<Verdict> {
     let kernel = kernel(body);
     let approximations = Approximations::of(&kernel, &Uses::of(&kernel));
@@ -25,7 +25,7 @@ fn kernel(body: &str) -> atlas_dsl::Verified<Kernel> {
     atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// For each function in order whether it may be approximate.
+/// For each function in order, true if it may be approximate.
 fn approximate(body: &str) -> Vec<bool> {
     judged(body).iter().map(|&v| v == Verdict::Approximate).collect()
 }
@@ -228,7 +228,7 @@ fn gelu_far_below_zero_is_a_factor_alone() {
     assert!(!approximate(&product("%c = dot %x2, %x2\n%e = mul %c, %wide\n%d = dot %x2, %x2 acc %e"))[0]);
 }
 
-/// What a loop uses again and again is one number, whose error is the same each time.
+/// A value that a loop uses in each iteration is one number, whose error is the same each time.
 #[test]
 fn what_is_rounded_outside_of_a_loop_takes_up_nothing() {
     let sum = |before: &str, cast: &str| {
@@ -443,7 +443,7 @@ impl Tree {
         Tree { text, nodes }
     }
 
-    /// The result in f64, each function off by as many steps as `off` says of the number of its value.
+    /// The result in f64. Each function is off by as many steps as `off` gives for the number of its value.
     fn value(&self, t: f64, off: impl Fn(usize) -> f64) -> f64 {
         let mut v: Vec<f64> = vec![t, 1.0];
         for (i, &(op, a, b)) in self.nodes.iter().enumerate().skip(2) {
@@ -470,8 +470,8 @@ impl Tree {
     }
 }
 
-/// The promise, on random trees: with every approximate function as far off as it may be, to either side, results are within
-/// 2^-12, and those of trees in which all functions are approximate are not.
+/// Checks the promise on random trees. If every approximate function is off by as much as it may be, to either side, results
+/// are within 2^-12. If all functions were approximate, they would not be.
 #[test]
 fn random_trees_keep_the_promise() {
     let mut state = 11;

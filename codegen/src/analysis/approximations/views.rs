@@ -1,4 +1,4 @@
-//! Which element of another value each element of a value is, behind broadcasts, reshapes and transposes.
+//! Maps each element of a value to the element of another value that it is, through broadcasts, reshapes and transposes.
 
 use atlas_dsl::Value;
 use atlas_dsl::ir::Kernel;
@@ -8,7 +8,7 @@ use atlas_dsl::op::Op;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) root: Value,
-    /// For each axis of the root the axis of the value along which it lies; none if it has one element.
+    /// For each axis of the root, the matching axis of the value; `None` if it has one element.
     along: Vec<Option<u8>>,
 }
 
@@ -19,7 +19,7 @@ impl View {
         View { root: v, along }.seen_through(kernel)
     }
 
-    /// What an operand of the root looks like, if the root is computed element by element.
+    /// The view of an operand of the root, if the root is computed element by element.
     pub(super) fn operand(&self, kernel: &Kernel, operand: Value) -> View {
         if kernel.ty(operand).shape != kernel.ty(self.root).shape {
             return View::of(kernel, operand);
@@ -27,8 +27,8 @@ impl View {
         View { root: operand, along: self.along.clone() }.seen_through(kernel)
     }
 
-    /// True if each element is the greatest of some elements of a value in `reduced`, the element at the same place of `other` among them.
-    /// The root reduces `reduced` along `axes`.
+    /// True if each element is the maximum of some elements of a value in `reduced`, among them the element of `other` at the
+    /// same position. The root reduces `reduced` along `axes`.
     pub(super) fn covers(&self, kernel: &Kernel, reduced: Value, axes: &[u8], other: &View) -> bool {
         let whole = View::of(kernel, reduced);
         whole.root == other.root

@@ -1,25 +1,25 @@
-//! Tiles that a loop carries in shared memory: the buffer each lives in, and when it is replaced.
+//! Tiles that a loop carries in shared memory: the buffer of each, and when it is replaced.
 //!
 //! # Promise
-//! At the head of each iteration, and after the last, the buffer of a carried tile holds the tile that Tile IR says: what the
-//! loop starts with, then what the body left, computed from the tiles of the same iteration.
+//! At the head of each iteration, and after the last, the buffer of a carried tile holds the tile of Tile IR: first the initial
+//! tile, then the tile that the body yielded, computed from the tiles of the same iteration.
 //!
 //! # Argument
-//! *Replacing.* All tiles of a loop are assigned together. What the body leaves is made whole in registers, which ends all
-//! that it reads; then all of it is stored. Nothing follows in the body but the release of the ring.
+//! *Replacing.* All tiles of a loop are assigned together. The yielded tiles are completely computed in registers first, so
+//! that all reads are done. Then all of them are stored. Only the release of the ring follows in the body.
 //!
-//! *Starting.* The first tile is stored before the loop, tile after tile. It may take over the buffer of a loaded tile
-//! ([`Lower::dying_buffer`]) if nothing reads that tile afterwards: it is loaded in this block, so that no iteration of a loop
-//! around finds it overwritten; all that is computed from it serves this one start, or ends in reductions that stand before the
-//! loop and are made where they stand. Anything computed from it on the way may be made again, at a store behind the loop, so
-//! it must have no other use either, not even as what another carried tile starts with. The buffer is as the loop wants it: one stage, the
-//! same type and padding, which the copy has filled with 0.
+//! *Starting.* The initial tiles are stored before the loop, one after the other. An initial tile may take over the buffer of a
+//! loaded tile ([`Lower::dying_buffer`]) if nothing reads the loaded tile afterwards. That requires three things. It is loaded
+//! in this block, so that no iteration of an outer loop finds it overwritten. Everything computed from it serves this one
+//! initial tile, or ends in reductions before the loop that are computed in place. And every value computed from it has no
+//! other use, not even as the start of another carried tile, because such a value may be computed again at a store after the
+//! loop. The buffer fits the loop: one stage, the same type, and the same padding, which the copy has filled with 0.
 //!
-//! *Padding.* What is stored is 0 where the tile that the buffer holds is not real, and padding is 0 from the start:
-//! zeroed unless every store, by its own layout, reaches it.
+//! *Padding.* Stored values are 0 where the buffer's tile is not real. Padding is 0 from the start: it is zeroed, unless the
+//! layout of every store reaches it.
 //!
 //! # Breaks it
-//! - Tiles that feed or exchange one another, and of two widths:
+//! - Tiles that are computed from one another or swapped, and tiles of two widths:
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
 //! - A transpose of a tile that is also in registers:
 //!   tests/agreement/arguments.rs::a_transpose_is_read_before_its_tile_is_replaced.
@@ -39,7 +39,7 @@ use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
 
 impl Lower<'_> {
-    /// Stores what an iteration leaves to the buffers of the tiles that it replaces.
+    /// Stores the tiles that an iteration yields to the buffers of the tiles that they replace.
     pub(super) fn store_carried(&mut self, yields: &[Value], params: &[Value]) -> Result<(), CompileError> {
         let mut updates = Vec::new();
         for (&next, &param) in yields.iter().zip(params) {
@@ -61,8 +61,8 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the
-    /// loaded tile after that: every thread then overwrites just the elements that it has read.
+    /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the loaded tile
+    /// afterwards. Every thread then overwrites only elements that it has read.
     pub(super) fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
         let block = self.uses.block_of(at);
         let mut open = vec![init];
@@ -116,7 +116,7 @@ impl Lower<'_> {
         Ok((self.k.buffers[buffer].layout == wanted).then_some(buffer))
     }
 
-    /// True if all that an instruction computes ends in reductions that come before `at` in its block.
+    /// True if everything that an instruction computes ends in reductions that come before `at` in its block.
     fn feeds_earlier_folds_only(&self, inst: Inst, at: Inst) -> bool {
         let Some(block) = self.uses.block_of(at) else { return false };
         let place = |i: Inst| self.tile.blocks[block].insts.iter().position(|&x| x == i);

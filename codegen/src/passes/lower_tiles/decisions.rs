@@ -1,4 +1,4 @@
-//! What the pass decided, for people: products, loads, tiles in shared memory, functions.
+//! Notes on the decisions of the pass: products, loads, tiles in shared memory, functions.
 
 use super::Lower;
 use crate::analysis::{Home, StagingReason, Verdict};
@@ -9,7 +9,7 @@ use atlas_dsl::{Inst, Op};
 use std::collections::HashSet;
 
 impl Lower<'_> {
-    /// Says all of it, once the kernel is made.
+    /// Records all notes, once the kernel is complete.
     pub(super) fn note_decisions(&self, notes: &mut Notes) {
         if !notes.are_kept() {
             return;
@@ -38,7 +38,7 @@ impl Lower<'_> {
         self.note_functions(notes);
     }
 
-    /// Which form computes each function. Those of one place with one verdict are one decision.
+    /// The form that computes each function. Functions at one location with the same form give one note.
     fn note_functions(&self, notes: &mut Notes) {
         // Looked up, never iterated.
         let mut said = HashSet::new();
@@ -77,7 +77,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A product's atom, its warps and where its operands come from.
+    /// A product's atom, its warps and the sources of its operands.
     fn note_product(&self, dot: Inst, notes: &mut Notes) {
         let loc = self.tile.locs[dot];
         let Some(atom) = self.placement.product(dot) else { return };
@@ -100,7 +100,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Which way a load takes.
+    /// The path of a load.
     fn note_load(&self, load: Inst, notes: &mut Notes) {
         let (v, loc) = (self.tile.results[load][0], self.tile.locs[load]);
         let Op::Load { param, .. } = &self.tile.insts[load] else { return };

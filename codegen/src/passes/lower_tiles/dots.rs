@@ -44,7 +44,7 @@ impl Lower<'_> {
         Ok(self.convert(sum, &asked))
     }
 
-    /// A reduction: within each warp, then across warps through shared memory where they share the axes.
+    /// A reduction: within each warp, then across warps through shared memory if several warps share the axes.
     pub(super) fn lower_reduce(&mut self, inst: Inst) -> Result<(), CompileError> {
         let Op::Reduce { op, value, ref axes } = self.tile.insts[inst] else {
             return Err(CompileError::bug("not a reduction"));
@@ -93,8 +93,8 @@ impl Lower<'_> {
     }
 }
 
-/// The layout after reducing axes within each warp, and, if warps share the axes, the layout that
-/// gathers their partial results in registers. Partial results are numbered along a trailing axis.
+/// The layout after reducing axes within each warp. If warps share the axes, also the layout that gathers their partial results
+/// in registers. Partial results are numbered along a trailing axis.
 fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>) {
     let on = |m: &Mode| m.axis.is_some_and(|a| axes.contains(&a));
     let trailing = layout.shape.len() as u8;
@@ -122,7 +122,7 @@ fn fold_in_warps(layout: &Fragment, axes: &[u8]) -> (Fragment, Option<Fragment>)
     (partial, Some(gathered))
 }
 
-/// Gives each thread four of the parts, and the rest to lanes that would else repeat each other.
+/// Gives each thread four of the parts, and the rest to lanes that would otherwise hold copies.
 fn gather(gathered: &mut Fragment, parts: u32, trailing: u8) {
     let held = if parts.is_multiple_of(4) { 4 } else { parts };
     gathered.regs.push(Mode::new(held, 1, trailing));

@@ -98,7 +98,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The loads of a block that live in shared memory.
+    /// The loads of a block that are kept in shared memory.
     pub(super) fn staged_loads(&self, body: Block) -> Vec<Inst> {
         let staged = |&i: &Inst| {
             matches!(self.tile.insts[i], Op::Load { .. })

@@ -81,7 +81,7 @@ impl Lower<'_> {
         Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
     }
 
-    /// A ring whose buffers hold the tiles of these loads; makes them resident there.
+    /// A ring whose buffers hold the tiles of these loads. The loads then reside there.
     pub(super) fn new_ring(&mut self, loads: &[Inst]) -> Result<gpu::Ring, CompileError> {
         let mut buffers = Vec::new();
         for &inst in loads {
@@ -126,14 +126,14 @@ impl Lower<'_> {
         Ok(ready)
     }
 
-    /// Where a value is in shared memory.
+    /// The location of a value in shared memory.
     pub(super) fn resident(&self, v: Value) -> Result<SharedRef, CompileError> {
         let Resident { buffer, token } =
             self.residents[v].ok_or_else(|| CompileError::bug(format!("{v} is not in shared memory")))?;
         Ok(SharedRef { buffer, token, origin: (0, 0), transposed: false })
     }
 
-    /// Stores a computed value, now in registers, to a new buffer of its own.
+    /// Stores a computed value, which is in registers, to a new buffer of its own.
     pub(super) fn store_resident(&mut self, v: Value) -> Result<(), CompileError> {
         let buffer = self.resident_buffer(v, v)?;
         let value = self.held_in(v, v)?;
@@ -141,7 +141,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A buffer for the tile of `like`, in which `v` then lives; zeroed if its layout does not reach all of it.
+    /// A buffer for the tile of `like`, in which `v` then resides. It is zeroed if the layout does not reach all of it.
     pub(super) fn resident_buffer(&mut self, v: Value, like: Value) -> Result<gpu::Buffer, CompileError> {
         let ty = self.tile.ty(like).clone();
         let name = match self.tile.values[v].def {
@@ -158,7 +158,8 @@ impl Lower<'_> {
         Ok(buffer)
     }
 
-    /// A value as the buffer of `held` takes it, a tile that may be real in fewer places: zeros where it is not.
+    /// A value as the buffer of `held` needs it. The tile `held` may be real in fewer places; the value is 0 where `held` is
+    /// not real.
     pub(super) fn held_in(&mut self, v: Value, held: Value) -> Result<gpu::Value, CompileError> {
         let layout = self.layout_of(v)?;
         let value = self.fragment(v, &layout)?;

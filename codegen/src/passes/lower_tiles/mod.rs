@@ -1,13 +1,13 @@
-//! `lower_tiles`: Tile IR to GPU IR, as its [`LoweringDecisions`] says.
+//! `lower_tiles`: lowers Tile IR to GPU IR, as [`LoweringDecisions`] says.
 //!
-//! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a
-//! fragment with a layout or a shared buffer; each copy into a ring of one stage, waited for right behind it; neutrals
-//! refilled before contractions. Never: runs anything ahead, places buffers or inserts barriers.
-//! Refuses: a schedule that no GPU runs, what no instruction does, a tile that no CTA has room for. Constructs: removes nothing;
-//! adds programs, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses,
-//! open-copies.
+//! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a fragment with a layout or a
+//! shared buffer; each copy goes into a ring of one stage and is waited for directly after it; neutral elements are refilled
+//! before contractions. Never: runs anything ahead, places buffers or inserts barriers. Refuses: a schedule that no GPU runs,
+//! an operation without an instruction, a tile that is too large for any CTA. Constructs: removes nothing; adds programs,
+//! tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies.
 //!
-//! Each tile is made whole, where Tile IR has it; what a store makes of tiles that can be had in any layout, at the store.
+//! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
+//! layout, are computed at the store.
 
 mod carried;
 mod decisions;
@@ -28,7 +28,7 @@ use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 use std::collections::BTreeMap;
 
-/// A tile that lives in shared memory.
+/// A tile in shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     buffer: Buffer,
@@ -44,17 +44,17 @@ struct Lower<'a> {
     placement: Placement,
     schedule: Schedule,
     k: gpu::Kernel,
-    /// Where instructions go.
+    /// The block that receives instructions.
     at: gpu::Block,
     loc: Loc,
     /// Fragments made so far that are in scope.
     fragments: BTreeMap<Value, gpu::Value>,
-    /// While a value that lives nowhere is evaluated: what it needed of its kind so far.
+    /// While a value without a home is evaluated: the values without a home that it needed so far.
     evaluated: Option<BTreeMap<(Value, Fragment), gpu::Value>>,
     residents: SecondaryMap<Value, Option<Resident>>,
-    /// Values that stores make, in the layouts that suit them.
+    /// Values that are computed at stores, in the layouts that suit the stores.
     of_stores: SecondaryMap<Value, bool>,
-    /// What is read of rings that this block filled where their loads stood.
+    /// Values read from rings that this block filled at the loads' places.
     read_here: Vec<gpu::Value>,
 }
 
@@ -98,7 +98,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
 }
 
 impl Lower<'_> {
-    /// Lowers a block's instructions, but for its yield.
+    /// Lowers a block's instructions, except its yield.
     fn block(&mut self, block: Block) -> Result<(), CompileError> {
         self.find_trees_of_stores(block);
         for &inst in &self.tile.blocks[block].insts {

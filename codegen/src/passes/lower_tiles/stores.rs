@@ -1,4 +1,4 @@
-//! Stores to global memory, and what is made in the layout that suits them.
+//! Stores to global memory, and the values that are computed in a layout that suits them.
 
 use super::Lower;
 use crate::analysis::{Home, contiguous_run};
@@ -27,8 +27,8 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Elements that follow each other in the lane that stores them: those of a vector. Of rows that begin anywhere a lane
-    /// stores one at a time, and lanes beside each other have neighbours.
+    /// Consecutive elements of the lane that stores them, that is, of a vector. If rows may begin anywhere, a lane stores one
+    /// element at a time, and neighbouring lanes have neighbouring elements.
     fn elements_of_a_lane(&self, param: Param, slices: &[gpu::Slice], bytes: u32) -> u32 {
         match &self.k.params[param].kind {
             ParamKind::Tensor { strides, .. } if strides.last() == Some(&Stride::Const(1)) => {
@@ -38,7 +38,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Puts 0 where a stored tile is not real, but for what the store drops by itself.
+    /// Puts 0 where a stored tile is not real, except where the store itself drops elements.
     fn zero_for_store(&mut self, inst: Inst, fragment: gpu::Value) -> Result<gpu::Value, CompileError> {
         let Op::Store { param, ref slices, value } = self.tile.insts[inst] else { return Ok(fragment) };
         let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else { return Ok(fragment) };
@@ -56,8 +56,8 @@ impl Lower<'_> {
         self.refill(value, fragment, &axes, 0.0)
     }
 
-    /// Marks what the stores of a block make of tiles that can be had in any layout: each is made where it is stored, in the
-    /// layout that suits global memory.
+    /// Marks values of a block that only stores use and that can be computed in any layout. Each is computed where it is
+    /// stored, in the layout that suits global memory.
     pub(super) fn find_trees_of_stores(&mut self, block: Block) {
         for &inst in self.tile.blocks[block].insts.iter().rev() {
             let Op::Store { value, .. } = self.tile.insts[inst] else { continue };
@@ -78,7 +78,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The element-wise operations that make a value and that nothing else uses.
+    /// The element-wise operations that compute a value and that nothing else uses.
     fn tree(&self, v: Value, block: Block) -> BTreeSet<Value> {
         let (mut tree, mut open) = (BTreeSet::new(), vec![v]);
         while let Some(v) = open.pop() {
@@ -101,7 +101,7 @@ impl Lower<'_> {
         tree
     }
 
-    /// True if a value is made again at little cost: a few element-wise operations on tiles that lie in shared memory.
+    /// True if a value can be computed again cheaply: by a few element-wise operations on tiles in shared memory.
     fn is_cheap(&self, v: Value, block: Block) -> bool {
         let mut v = v;
         loop {

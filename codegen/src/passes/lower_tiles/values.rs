@@ -1,4 +1,4 @@
-//! Fragments on demand: a value in the layout that is asked for.
+//! Fragments on demand: a value in the requested layout.
 
 use super::Lower;
 use crate::analysis::Home;
@@ -9,23 +9,23 @@ use atlas_dsl::types::dropped_axes;
 use atlas_dsl::{Op, Value};
 use std::collections::BTreeMap;
 
-/// A value that is being made.
+/// A value that is being computed.
 struct Frame {
     v: Value,
     layout: Fragment,
-    /// The operands that it is made of, and in which layouts.
+    /// The operands that it needs, with their layouts.
     wanted: Vec<(Value, Fragment)>,
-    /// Those of them that are there.
+    /// The operands that are computed.
     got: Vec<gpu::Value>,
-    /// True of the first value of an evaluation of what lives nowhere.
+    /// True for the first value in the evaluation of values without a home.
     is_outermost: bool,
 }
 
 impl Lower<'_> {
     /// A fragment of `v` in `layout`.
     ///
-    /// Operands are made first, each just before the next one is looked at. Values that wait for theirs stand in a list, since
-    /// chains of them are as long as a kernel, and a thread's stack is not.
+    /// Operands are computed first, each just before the next one is looked at. Values that wait for their operands are kept in
+    /// a list, because chains may be as long as a kernel, and a thread's stack is limited.
     pub(super) fn fragment(&mut self, v: Value, layout: &Fragment) -> Result<gpu::Value, CompileError> {
         if let Some(there) = self.there(v, layout) {
             return Ok(there);
@@ -54,8 +54,8 @@ impl Lower<'_> {
 
     /// A value that was made before, in `layout`.
     ///
-    /// A value that lives nowhere is made where it is asked for. What one evaluation asks for again it has, for a chain of
-    /// choices that read the last one twice each would else be written out as a tree.
+    /// A value without a home is computed where it is requested. Within one evaluation, a repeated request gives the same
+    /// result. Otherwise, a chain of choices that each read the last one twice would become a tree.
     fn there(&mut self, v: Value, layout: &Fragment) -> Option<gpu::Value> {
         if let Some(&made) = self.fragments.get(&v) {
             return Some(self.convert(made, layout));
@@ -66,7 +66,7 @@ impl Lower<'_> {
         None
     }
 
-    /// Begins to make a value.
+    /// Begins to compute a value.
     fn frame(&mut self, v: Value, layout: Fragment) -> Result<Frame, CompileError> {
         let wanted = self.wanted(v, &layout)?;
         let is_outermost = *self.placement.home(v) == Home::Anywhere && self.evaluated.is_none();
@@ -76,7 +76,7 @@ impl Lower<'_> {
         Ok(Frame { v, layout, wanted, got: Vec::new(), is_outermost })
     }
 
-    /// Notes what was made; gives it in the layout that was asked for.
+    /// Records a computed value. Returns it in the requested layout.
     fn keep(&mut self, frame: Frame, made: gpu::Value) -> gpu::Value {
         let Frame { v, layout, is_outermost, .. } = frame;
         if *self.placement.home(v) != Home::Anywhere {
@@ -92,7 +92,7 @@ impl Lower<'_> {
         made
     }
 
-    /// The operands of which a value is made in `layout`, and their layouts.
+    /// The operands of a value in `layout`, and their layouts.
     fn wanted(&self, v: Value, layout: &Fragment) -> Result<Vec<(Value, Fragment)>, CompileError> {
         if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {
             return Ok(Vec::new());
@@ -113,7 +113,7 @@ impl Lower<'_> {
         Ok(wanted)
     }
 
-    /// The same tile in another layout; nothing if the layouts are one map.
+    /// The same tile in another layout. No operation is needed if the layouts are the same map.
     pub(super) fn convert(&mut self, v: gpu::Value, layout: &Fragment) -> gpu::Value {
         let (dtype, from) = self.k.tile(v);
         if from.same_map(layout) {
@@ -122,7 +122,7 @@ impl Lower<'_> {
         self.push_tile(GpuOp::ConvertLayout(v), dtype, layout)
     }
 
-    /// Makes a value, given the operands that it wants. Its layout is what was asked for, or its own.
+    /// Computes a value from its operands. Its layout is the requested one, or its own.
     fn make(&mut self, v: Value, layout: &Fragment, got: &[gpu::Value]) -> Result<gpu::Value, CompileError> {
         let ty = self.tile.ty(v).clone();
         if matches!(self.placement.home(v), Home::Copied(_) | Home::Carried) {

@@ -1,9 +1,9 @@
-//! `split_tiles`: what is too wide for the registers is made by column ranges.
+//! `split_tiles`: computes a tile that is too wide for the registers by ranges of columns.
 //!
-//! Needs: whole tiles, each made once. Establishes: where a store or a reduction along columns takes a tree of operations that
-//! nothing else uses, and the widest tile of it needs more registers than the budget, the tree is made range by range, each
-//! stored or reduced before the next. Never: changes what is computed, or cuts what a tree does not consist of alone.
-//! Refuses: nothing. Constructs: removes nothing; adds nothing.
+//! Needs: whole tiles, each computed once. Establishes: if a store or a reduction along columns uses a tree of operations that
+//! nothing else uses, and its widest tile needs more registers than the budget, the tree is computed range by range, each
+//! stored or reduced before the next. Never: changes what is computed, or splits values with uses outside of the tree. Refuses:
+//! nothing. Constructs: removes nothing; adds nothing.
 //!
 //! ```text
 //!                                    %f = mma [64, 64, 32] %A, %B
@@ -15,28 +15,29 @@
 //! ```
 //!
 //! # Promise
-//! The same elements are stored and reduced; sums of columns are added range by range.
+//! The same elements are stored and reduced. Sums over columns are accumulated range by range.
 //!
 //! # Argument
-//! *Trees.* All of a tree is element-wise, repeated along columns, a product, or loaded from a tensor that the kernel does not
-//! write, so that a column of a result is made of the same column of the operands, of the rows of a left operand, and of one
-//! column of a right one. It ends in tiles of shared memory, of which columns are read, and in what costs nothing. What
-//! something else uses too is in no tree, but for what is made again at little cost.
+//! *Trees.* Every operation of a tree is element-wise, a repetition along columns, a product, or a load from a tensor that the
+//! kernel does not write. So a column of a result depends on the same column of the operands, or on the rows of a left operand
+//! and one column of a right one. The leaves are tiles of shared memory, of which columns are read, and values that cost
+//! nothing. A value with other uses is in no tree, unless it can be computed again cheaply.
 //!
-//! *Moved.* Ranges are made where the root stands, which is later than the tree was. Nothing between writes what the tree
-//! reads in shared memory, nor gives up the stage that it lies in; else the tree stays whole. A root that overwrites a tile
-//! which its tree reads does so range by range, which is right if a range reads those columns of it alone.
+//! *Moved.* Ranges are computed at the root, which is later than the tree was. If anything in between writes what the tree
+//! reads in shared memory, or releases its stage, the tree stays whole. A root that overwrites a tile which its tree reads does
+//! so range by range, which is correct if a range only reads those columns of it.
 //!
-//! *Stores in a row.* What an iteration leaves is stored behind all that it computes, by one store after the other, each
-//! to a buffer of its own. Whole tiles were read before; one by ranges reads when it is stored. So stores go first whose
-//! buffers nobody of the others reads; where each waits for another, one stays whole, after which it reads nothing.
+//! *Consecutive stores.* The tiles that an iteration yields are stored after all its computations, one store after the other,
+//! each to a buffer of its own. A whole tile was computed before its store, but a tile by ranges still reads at its store. So a
+//! store comes first if no other one reads its buffer. In a cycle of such dependences, one tile stays whole, after which its
+//! store reads nothing.
 //!
-//! *Padding.* Ranges may have a layout of their own. Where it has padding that the whole has not, 0 is put there before it is
-//! stored to shared memory; where it reaches fewer rows, the first store of a buffer zeroes it before, and later ones find
-//! zeros. What is reduced has the whole's layout, cut, and needs no other neutrals.
+//! *Padding.* Ranges may have a layout of their own. If it has padding that the whole does not have, 0 is put there before the
+//! store to shared memory. If it reaches fewer rows, the buffer is zeroed before its first store, and later stores find zeros.
+//! A reduced range has the layout of the whole, restricted, and needs no other neutral elements.
 //!
 //! # Breaks it
-//! - Tiles that feed or exchange one another, and of two widths:
+//! - Tiles that are computed from one another or swapped, and tiles of two widths:
 //!   tests/agreement/wrong_code.rs::carried_tiles_are_replaced_together.
 //! - Padding that ranges do not reach: tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
@@ -56,26 +57,26 @@ use ranges::Ranges;
 use std::collections::{BTreeMap, BTreeSet};
 use trees::{Program, Tree};
 
-/// Columns of a range are a multiple of what an atom takes of a right operand at once.
+/// The columns of a range are a multiple of those that an atom takes of a right operand at once.
 const GRANULE: u32 = 16;
 
 /// Registers of the widest tile of a range, and of one that reads the left operand of a product from shared memory again.
 const RANGE: u32 = 64;
 const RANGE_OF_PRODUCT: u32 = 128;
 
-/// A root whose tree is made by ranges.
+/// A root whose tree is computed by ranges.
 struct Plan {
     tree: Tree,
     /// Registers of the widest tile.
     widest: u32,
-    /// How many it may take.
+    /// The number of registers that it may take.
     budget: u32,
-    /// Columns of a range, and of all.
+    /// Columns of a range, and of the whole.
     len: u32,
     cols: u32,
-    /// Of each layout of the tree that of a range.
+    /// For each layout of the tree, the layout of a range.
     layouts: BTreeMap<Fragment, Fragment>,
-    /// The buffer that the ranges are stored to, if nothing wrote it before and they reach fewer rows than the whole.
+    /// The buffer of the ranges, if nothing wrote it before and the ranges reach fewer rows than the whole.
     zeroed: Option<Buffer>,
 }
 
@@ -96,7 +97,7 @@ pub fn split_tiles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     Ok(())
 }
 
-/// The tile that a root takes, of which a column of the root is made.
+/// The tile that a root uses, and that gives the columns of the root.
 fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
     match &k.insts[inst] {
         Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
@@ -112,7 +113,7 @@ fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
     }
 }
 
-/// The roots of a block that have trees too wide, the last first: what two trees have in common counts for the later one.
+/// The roots of a block whose trees are too wide, the last first: what two trees have in common counts for the later one.
 fn plans(k: &Kernel, block: Block, budget: u32, given: Option<WarpGrid>) -> BTreeMap<Inst, Plan> {
     let program = Program::of(k);
     let mut counted = BTreeSet::new();
@@ -150,7 +151,7 @@ fn plans(k: &Kernel, block: Block, budget: u32, given: Option<WarpGrid>) -> BTre
     plans
 }
 
-/// Puts stores to shared memory that stand in a row in an order in which none overwrites what a later one reads.
+/// Orders consecutive stores to shared memory so that none overwrites what a later one reads.
 fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) {
     let buffer = |i: Inst| if let Op::StoreShared { to, .. } = k.insts[i] { Some(to.buffer) } else { None };
     let mut out = Vec::new();
@@ -175,7 +176,7 @@ fn order_stores(k: &mut Kernel, block: Block, plans: &mut BTreeMap<Inst, Plan>) 
     k.blocks[block].insts = out;
 }
 
-/// Makes the trees of a block by ranges, and takes out what they were.
+/// Computes the trees of a block by ranges, and removes the old operations.
 fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut Notes) {
     let mut reductions = BTreeMap::new();
     let mut out = Vec::new();
@@ -209,7 +210,7 @@ fn split(k: &mut Kernel, block: Block, plans: &BTreeMap<Inst, Plan>, notes: &mut
     }
 }
 
-/// What a root is called in notes.
+/// The name of a root in notes.
 fn subject(k: &Kernel, root: Inst) -> String {
     if let Op::StoreGlobal { param, .. } = &k.insts[root] {
         format!("store {}", k.params[*param].name)

@@ -7,11 +7,11 @@ use crate::layout::Fragment;
 use atlas_dsl::DType;
 use std::collections::BTreeMap;
 
-/// Makes columns of values.
+/// Computes columns of values.
 pub(super) struct Ranges<'k> {
     k: &'k mut Kernel,
     plan: &'k Plan,
-    /// First column, and how many.
+    /// First column, and number of columns.
     first: u32,
     len: u32,
     out: &'k mut Vec<Inst>,
@@ -23,7 +23,8 @@ impl<'k> Ranges<'k> {
         Ranges { k, plan, first, len, out, made: BTreeMap::new() }
     }
 
-    /// Makes columns of what a root takes and does with them what it does. A reduction adds what came before and gives the sum.
+    /// Computes columns of a root's tile and does the root's operation with them. A reduction adds the earlier ranges and
+    /// returns the sum.
     pub(super) fn root(&mut self, root: Inst, before: Option<Value>) -> Option<Value> {
         let mut op = self.k.insts[root].clone();
         if let Op::StoreGlobal { slices, value, .. } = &mut op {
@@ -46,7 +47,7 @@ impl<'k> Ranges<'k> {
         self.k.results[inst].first().copied()
     }
 
-    /// Leaves the range's columns of a rectangle of a tensor.
+    /// Restricts a rectangle of a tensor to the range's columns.
     fn narrow(&self, slices: &mut [Slice]) {
         if let Some(last) = slices.iter_mut().rev().find(|s| s.len().is_some()) {
             *last = last.part(self.first, self.len);
@@ -64,7 +65,7 @@ impl<'k> Ranges<'k> {
         self.push(Op::MaskInvalid { value: made, neutral: 0.0, valid: vec![] }, self.k.values[made].ty.clone(), inst)
     }
 
-    /// The range's columns of a value. What it is made of comes first, from a list: chains are as long as a kernel.
+    /// The range's columns of a value. Its operands come first. A list is used, because chains may be as long as a kernel.
     fn columns(&mut self, v: Value) -> Value {
         let mut open = vec![v];
         while let Some(&v) = open.last() {
@@ -85,17 +86,17 @@ impl<'k> Ranges<'k> {
         self.made_of(v)
     }
 
-    /// True if columns of a value are still to be made.
+    /// True if columns of a value are still to be computed.
     fn is_open(&self, v: Value) -> bool {
         matches!(self.k.values[v].def, ValueDef::Result(..)) && !self.made.contains_key(&v)
     }
 
-    /// Columns that were made, or what is no tile of the tree.
+    /// Columns that were computed, or a value that is not a tile of the tree.
     fn made_of(&self, v: Value) -> Value {
         self.made.get(&v).copied().unwrap_or(v)
     }
 
-    /// The operands of which columns are read, in the order in which they are made.
+    /// The operands of which columns are read, in the order in which they are computed.
     fn operands(&self, v: Value) -> Vec<Value> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return Vec::new() };
         match &self.k.insts[inst] {
@@ -112,13 +113,13 @@ impl<'k> Ranges<'k> {
         }
     }
 
-    /// Where a value is read in shared memory, if it is.
+    /// The place in shared memory from which a value is read, if there is one.
     fn shared(&self, v: Value) -> Option<SharedRef> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
         if let Op::LoadShared(from) = self.k.insts[inst] { Some(from) } else { None }
     }
 
-    /// Makes the range's columns of a value, given those of its operands.
+    /// Computes the range's columns of a value from those of its operands.
     fn make(&mut self, v: Value) {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return };
         let (dtype, whole) = self.k.tile(v);
@@ -165,7 +166,7 @@ impl<'k> Ranges<'k> {
         self.made.insert(v, made);
     }
 
-    /// Columns of a value in a layout that is not its own: read in it, if they are read.
+    /// Columns of a value in a layout other than its own. They are read in that layout, if they are read.
     fn moved(&mut self, v: Value, dtype: DType, layout: &Fragment) -> Value {
         if let ValueDef::Result(inst, _) = self.k.values[v].def
             && let Some(from) = self.shared(v)

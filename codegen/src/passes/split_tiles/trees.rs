@@ -1,4 +1,4 @@
-//! Trees of operations of which columns can be made alone, and what they read.
+//! Trees of operations whose columns can be computed separately, and what they read.
 
 use crate::analysis::words;
 use crate::gpu::atom::MmaAtom;
@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Read {
     pub(super) from: SharedRef,
     by: Inst,
-    /// A range reads its own columns of it, not all.
+    /// True if a range reads only its own columns of it.
     columns: bool,
 }
 
-/// What a root is made of.
+/// The tree of a root.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// Operations that are made by ranges.
+    /// Operations that are computed by ranges.
     operations: BTreeSet<Inst>,
-    /// Where it ends: columns are read, or cost nothing.
+    /// Its leaves: columns of them are read, or they cost nothing.
     leaves: BTreeSet<Inst>,
     pub(super) reads: Vec<Read>,
 }
@@ -40,7 +40,7 @@ impl Tree {
         self.reads.iter().any(|r| !r.columns)
     }
 
-    /// 32-bit registers of a thread for the widest tile that is not counted yet, and for all that is loaded beside it.
+    /// 32-bit registers of a thread for the widest tile that is not counted yet, and for everything that is loaded beside it.
     pub(super) fn widest(&self, k: &Kernel, counted: &BTreeSet<Inst>) -> u32 {
         let (mut widest, mut loaded) = (0, 0);
         for &inst in self.operations.difference(counted) {
@@ -54,7 +54,8 @@ impl Tree {
         widest + loaded
     }
 
-    /// The layouts of `len` of `cols` columns of all of it, by those of the whole; `None` if it cannot be cut for its root.
+    /// The layouts of `len` of `cols` columns of the whole tree, from those of the whole; `None` if it cannot be split for its
+    /// root.
     pub(super) fn layouts(
         &self,
         k: &Kernel,
@@ -93,7 +94,7 @@ impl Tree {
     }
 }
 
-/// The layout of fewer columns: the same, cut, or where that is not possible one of as long vectors.
+/// The layout of fewer columns: the same, restricted, or if that is not possible one with vectors of the same length.
 fn columns(layout: &Fragment, len: u32) -> Fragment {
     layout.narrowed(len).unwrap_or_else(|| {
         let mut shape = layout.shape.clone();
@@ -104,8 +105,8 @@ fn columns(layout: &Fragment, len: u32) -> Fragment {
     })
 }
 
-/// The layout of fewer columns of a product: with the same grid, or where a warp has too few columns for that with one that
-/// is chosen for them as the whole's was; the given one, if the schedule gives one.
+/// The layout of fewer columns of a product. It has the grid that the schedule gives, or else the same grid. If a warp then has
+/// too few columns, a grid is chosen for them as it was for the whole.
 fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32, given: Option<WarpGrid>) -> Fragment {
     let (m, n, warps, grid) = (whole.shape[0], whole.shape[1], whole.thread_count() / 32, warp_grid_of(whole));
     let cut = whole.narrowed(len).filter(|cut| *cut == atom.accumulator(m, len, grid, warps));
@@ -119,7 +120,7 @@ fn accumulator(atom: MmaAtom, whole: &Fragment, len: u32, given: Option<WarpGrid
     })
 }
 
-/// The operands of which columns are needed, for columns of a result; `None` if they cannot be told.
+/// The operands of which columns are needed, for columns of a result; `None` if that is not known.
 fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
     Some(match op {
         op if op.is_elementwise() => {
@@ -143,7 +144,7 @@ pub(super) fn is_column(k: &Kernel, v: Value) -> bool {
     k.tile(v).1.shape.last().is_none_or(|&cols| cols == 1)
 }
 
-/// Where each instruction stands, and what uses each value.
+/// The position of each instruction, and the uses of each value.
 pub(super) struct Program {
     order: Vec<Inst>,
     place: SecondaryMap<Inst, usize>,
@@ -178,7 +179,7 @@ impl Program {
         }
     }
 
-    /// What a root takes, if columns of all that it is made of can be had.
+    /// The tile that a root uses, if columns of its whole tree can be computed.
     pub(super) fn tree(&self, k: &Kernel, root: Inst, value: Value) -> Option<Tree> {
         let mut tree = Tree::default();
         // The last of the block first, so that a value comes behind all that uses it, and a tree that something else uses too
@@ -219,7 +220,7 @@ impl Program {
         Some(tree)
     }
 
-    /// True if a value is made again at little cost: a few element-wise operations on a tile that lies in shared memory.
+    /// True if a value can be computed again cheaply: by a few element-wise operations on a tile in shared memory.
     fn is_cheap(&self, k: &Kernel, v: Value, root: Inst) -> bool {
         let mut v = v;
         while let ValueDef::Result(inst, _) = k.values[v].def {
@@ -241,7 +242,8 @@ impl Program {
         !self.order[..self.place[inst]].iter().any(|&i| k.insts[i].buffers().1.contains(&buffer))
     }
 
-    /// True if a tree reads in shared memory, when its root does, what it read in its place, also range by range.
+    /// True if a tree, moved to its root and computed range by range, reads the same values from shared memory as in its own
+    /// place.
     pub(super) fn is_kept(&self, k: &Kernel, tree: &Tree, root: Inst) -> bool {
         tree.reads.iter().all(|read| {
             let mut own = true;
@@ -259,7 +261,7 @@ impl Program {
     }
 }
 
-/// Where a product reads its operands.
+/// The places from which a product reads its operands.
 fn products_reads(inst: Inst, op: &Op) -> Vec<Read> {
     let Op::Mma { a, b, .. } = op else { return Vec::new() };
     let shared = |(operand, columns): (&Operand, bool)| match operand {
@@ -269,7 +271,7 @@ fn products_reads(inst: Inst, op: &Op) -> Vec<Read> {
     [(a, false), (b, true)].into_iter().filter_map(shared).collect()
 }
 
-/// True if an operation ends what a read finds: it writes the buffer, or gives up the stage.
+/// True if an operation invalidates a read: it writes the buffer, or releases the stage.
 fn ends(op: &Op, read: SharedRef) -> bool {
     match op {
         Op::Release(token) => Some(*token) == read.token,

@@ -1,21 +1,22 @@
-//! Where a derivative is valid: where its function is, whatever the arithmetic of the derivative reads.
+//! Where a derivative is valid: where its function is, whatever values the derivative's own arithmetic reads.
 //!
 //! # Promise
 //! The constraints of a derivative are those of the function's result (and, along a direction, of the tangents it is made of).
-//! Where the function is valid only because of an `or`, the derivative by what stands before the `or` is 0, and valid. An `or`
-//! says nothing of a tangent: past an edge that the tangent has and the function's argument has not, no derivative is valid.
+//! Where the function is valid only because of an `or`, the derivative by the operand of the `or` is 0, and valid. An `or` does
+//! not apply to a tangent: if the tangent has an edge that the function's argument does not have, the derivative is not valid
+//! past that edge.
 //!
 //! # Argument
-//! Constraints come from loads and from what loops and reductions leave, and element-wise operations take the union. So the
-//! *sources* of two values, the tiles that they are computed from without an `or` between, say which one has constraints that
-//! the other lacks. `select(s == s, x, x)` is `x` with the constraints of a source `s`: every device gives `x`, and the
-//! compiler drops the choice. What has all sources already is left as it is.
+//! Constraints come from loads and from what loops and reductions leave, and element-wise operations take the union. The
+//! *sources* of a value are the tiles from which it is computed without an `or` in between. So the sources of two values say
+//! which one has constraints that the other lacks. `select(s == s, x, x)` is `x` with the constraints of a source `s`: every
+//! device gives `x`, and the compiler drops the choice. A value that has all sources already stays as it is.
 //!
-//! Behind an `or` of `value` stands 0 wherever `value` is not valid, and so the tangent's constraints that `value` has too
-//! are met or make no difference. Two tiles of different tensors have the same constraints if they are the same slices of the
-//! same dims, so constraints are compared there and not sources. Of a source that has constraints of both kinds `other` along
-//! axes leaves those of its own, if no axis has both; else, and where a loop carries the source, all of its constraints stay:
-//! fewer elements are valid then, and none is that should not be.
+//! After an `or` of `value`, the derivative is 0 wherever `value` is not valid. So the constraints that the tangent shares with
+//! `value` are met or make no difference. Two tiles of different tensors have the same constraints if they are the same slices
+//! of the same dims, so constraints are compared there, not sources. A source may have constraints of both kinds. If no axis
+//! has both, `other` along some axes removes the shared ones. Otherwise, and where a loop carries the source, all of its
+//! constraints stay: fewer elements are valid then, but none that should not be.
 //!
 //! # Breaks it
 //! - A partial that is a number: tests/agreement/edges_of_derivatives.rs::a_number_is_valid_where_its_function_is.
@@ -34,7 +35,7 @@ use crate::validity::{Constraint, Validity};
 use std::collections::BTreeSet;
 
 impl Slopes<'_> {
-    /// `x`, valid only where `like` is valid too. A number stands for a tile of them.
+    /// `x`, valid only where `like` is valid too. A number stands for a tile filled with it.
     pub(super) fn valid_with(&mut self, x: Operand, like: Value) -> Operand {
         let has = self.sources_of(x);
         let mut x = x;
@@ -49,13 +50,14 @@ impl Slopes<'_> {
         x
     }
 
-    /// A part of a partial of `out` with 0 where it is not valid though `out` is: an `or` stands between, and nothing passes it.
+    /// A part of a partial derivative of `out`, with 0 where the part is not valid though `out` is. There an `or` stands in
+    /// between, and nothing passes it.
     pub(super) fn cut_at_or(&mut self, x: Operand, out: Value) -> Operand {
         let (has, wanted) = (self.sources_of(x), sources(&self.b.kernel, out));
         if has.is_subset(&wanted) { x } else { self.b.other(self.loc, x, 0.0) }
     }
 
-    /// What passes an `or` backward or forward: `x` where `value` is valid, and a valid 0 elsewhere.
+    /// What passes an `or`, backward or forward: `x` where `value` is valid, and a valid 0 elsewhere.
     pub(super) fn through_or(&mut self, x: Operand, value: Value) -> Operand {
         if x.number() == Some(0.0) {
             return x;
@@ -66,7 +68,7 @@ impl Slopes<'_> {
         self.b.other(self.loc, own, 0.0)
     }
 
-    /// A tangent behind an `or` of `value`: a valid 0 where `value` is not valid, and elsewhere `x` with its own edges.
+    /// A tangent after an `or` of `value`: a valid 0 where `value` is not valid, and elsewhere `x` with its own edges.
     pub(super) fn along_or(&mut self, x: Operand, value: Value) -> Operand {
         let own = self.edges_beside(x, value);
         let mut through = self.through_or(x, value);
@@ -84,7 +86,7 @@ impl Slopes<'_> {
         through
     }
 
-    /// Sources of `x` that have constraints which `like` has not, and the axes along which all are those of `like`.
+    /// Sources of `x` with constraints that `like` does not have, and the axes along which all constraints are those of `like`.
     fn edges_beside(&self, x: Operand, like: Value) -> Vec<(Value, Vec<u8>)> {
         let kernel = &self.b.kernel;
         let of_like = sources(kernel, like);
@@ -116,7 +118,7 @@ impl Slopes<'_> {
     }
 }
 
-/// The tiles whose constraints a value has, as far as they may have any.
+/// The tiles whose constraints a value may have.
 fn sources(kernel: &Kernel, v: Value) -> BTreeSet<Value> {
     let (mut open, mut seen, mut found) = (vec![v], BTreeSet::new(), BTreeSet::new());
     while let Some(v) = open.pop() {

@@ -1,4 +1,4 @@
-//! Forward mode: what the function appended, walked in its order, gives the derivative along a direction.
+//! Forward mode: a walk over the operations that the function appended, in order, gives the derivative along a direction.
 
 use super::is_identity;
 use super::slopes::Slopes;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 impl Builder {
     /// The derivative of `f` at `args` along `tangents`, `sum_i df/darg_i tangent_i` (a product of the Jacobian and a vector).
-    /// A tangent has the element type of its argument and broadcasts with it; it may be a number, 0 for an argument that
-    /// stands still.
+    /// A tangent has the element type of its argument and broadcasts with it; it may be a number, and is 0 for an argument that
+    /// does not change.
     pub fn jvp<const N: usize>(
         &mut self,
         loc: Loc,
@@ -40,7 +40,7 @@ impl Builder {
     }
 }
 
-/// The walk forward: how fast each value changes that depends on an argument.
+/// The forward walk: how fast each value changes that depends on an argument.
 struct Walk<'b> {
     s: Slopes<'b>,
     tangents: BTreeMap<Value, Operand>,
@@ -51,7 +51,7 @@ impl Walk<'_> {
         self.tangents.get(&v).copied().unwrap_or(Operand::Literal(0.0))
     }
 
-    /// The tangent of an operation's result, of those of its operands.
+    /// The tangent of an operation's result, from those of its operands.
     fn through(&mut self, inst: Inst) {
         let Some(&result) = self.s.b.kernel.results[inst].first() else { return };
         let loc = self.s.loc;
@@ -149,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether nothing changes: zero times an infinity that nothing depends on is nothing.
+/// True if nothing changes. Such a term is dropped: zero times an infinity that nothing depends on must not give NaN.
 fn is_zero(tangent: Operand) -> bool {
     tangent.number() == Some(0.0)
 }

@@ -7,9 +7,9 @@
 //! | `slopes` | the derivative of each operation |
 //! | `edges` | where a derivative is valid |
 //!
-//! An argument of extent 1 is repeated, and has a derivative for each element that it is repeated to. Where a function has no
-//! derivative, one of its sides is taken: that of `abs` is 0 at 0, `max(x, y)` and `min(x, y)` follow `y` where both are equal
-//! (a ReLU is flat at 0), and `floor` and `round` are flat.
+//! An argument of extent 1 is repeated, and has one derivative for each repetition. Where a function has no derivative, a
+//! one-sided one is taken: that of `abs` is 0 at 0, `max(x, y)` and `min(x, y)` follow `y` where both are equal (a ReLU is flat
+//! at 0), and `floor` and `round` are flat.
 
 mod edges;
 mod forward;
@@ -21,7 +21,7 @@ use crate::entity::Value;
 use crate::ir::{Kernel, Loc};
 
 impl Builder {
-    /// The arguments, of which one tile that is given twice is two.
+    /// The arguments. A tile that is given twice counts as two.
     fn distinct<const N: usize>(&mut self, loc: Loc, args: [Operand; N]) -> [Operand; N] {
         let mut given: Vec<Value> = Vec::new();
         args.map(|arg| match arg {
@@ -58,7 +58,7 @@ impl Builder {
     }
 }
 
-/// True for a reshape that changes nothing, as of a tile that is given twice.
+/// True for a reshape that changes nothing, such as one of a tile that is given twice.
 fn is_identity(kernel: &Kernel, value: Value, axes: &[Option<u8>]) -> bool {
     (0..kernel.ty(value).rank() as u8).map(Some).eq(axes.iter().copied())
 }

@@ -1,4 +1,4 @@
-//! Reverse mode: what the function appended, walked backward, gives a partial derivative for each argument.
+//! Reverse mode: a backward walk over the operations that the function appended gives a partial derivative for each argument.
 
 use super::is_identity;
 use super::slopes::Slopes;
@@ -9,7 +9,7 @@ use crate::op::{BinaryOp, Op, UnaryOp};
 use std::collections::BTreeMap;
 
 impl Builder {
-    /// The partial derivatives of `f` by each of its arguments. A number among them has none, and gives 0.
+    /// The partial derivatives of `f` by each of its arguments. An argument that is a number has none, and gives 0.
     pub fn gradient<const N: usize>(
         &mut self,
         loc: Loc,
@@ -46,23 +46,23 @@ impl Builder {
     }
 }
 
-/// A condition, and which of its sides is meant.
+/// A condition, and the side of it that is meant.
 type Side = (Value, bool);
 
-/// The result's derivative by a value, as far as it is known.
+/// The result's derivative by a value, as far as the walk has come.
 #[derive(Clone)]
 struct Partial {
     of: Operand,
-    /// Choices on the way to the result, of which this is one side: where another was taken the partial is 0, whatever `of`
-    /// is. They are made at the end, for 0 times a slope that is infinite would be no number.
+    /// Choices on the way to the result that took this value as one side. Where a choice took the other side, the partial is 0,
+    /// whatever `of` is. They are applied at the end, because 0 times an infinite slope would be NaN.
     chosen: Vec<Side>,
 }
 
-/// The walk backward.
+/// The backward walk.
 struct Walk<'b> {
     s: Slopes<'b>,
     partials: BTreeMap<Value, Partial>,
-    /// The function's result, if an `or` stands on the way to it.
+    /// The function's result, if there is an `or` on the way to it.
     cut: Option<Value>,
 }
 
@@ -107,7 +107,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Each side of a choice has the partial where it is taken.
+    /// Gives each side of a choice the partial where that side is taken.
     fn choose(&mut self, cond: Value, sides: [Value; 2], partial: &Partial) {
         for (v, is_taken) in sides.into_iter().zip([true, false]) {
             let chosen: Vec<Side> = partial.chosen.iter().copied().chain([(cond, is_taken)]).collect();
@@ -129,7 +129,7 @@ impl Walk<'_> {
         self.partials.insert(v, sum);
     }
 
-    /// The sum of two partials by a value, with the choices left to make that are of both.
+    /// The sum of two partials by one value, with the pending choices that both share.
     fn sum(&mut self, v: Value, x: Partial, y: Partial) -> Partial {
         let common = x.chosen.iter().zip(&y.chosen).take_while(|(a, b)| a == b).count();
         let (mut chosen, [of_x, of_y]) = (x.chosen[..common].to_vec(), [&x.chosen[common..], &y.chosen[common..]]);
@@ -139,7 +139,7 @@ impl Walk<'_> {
         Partial { of: self.s.b.binary(self.s.loc, BinaryOp::Add, x, y), chosen }
     }
 
-    /// Whether one of two ways was taken, if that is not always so.
+    /// True where one of two ways was taken; `None` if that is always so.
     fn either(&mut self, x: &[Side], y: &[Side]) -> Option<Value> {
         match (x, y) {
             ([], _) | (_, []) => None,
@@ -155,7 +155,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a way was taken: each side of it.
+    /// True where a way was taken: all of its sides.
     fn taken(&mut self, sides: &[Side]) -> Option<Operand> {
         let mut all = None;
         for &(cond, is_taken) in sides {
@@ -168,7 +168,7 @@ impl Walk<'_> {
         all
     }
 
-    /// A partial by a value with choices made: 0 where another side was taken.
+    /// A partial by a value after some choices are applied: 0 where the other side was taken.
     fn made(&mut self, v: Value, of: Operand, sides: &[Side]) -> Operand {
         if sides.is_empty() || of.number() == Some(0.0) {
             return of;
@@ -182,7 +182,7 @@ impl Walk<'_> {
         self.cut(made)
     }
 
-    /// The partial by a value, all choices made.
+    /// The partial by a value, after all choices are applied.
     fn finished(&mut self, v: Value) -> Operand {
         match self.partials.get(&v).cloned() {
             Some(Partial { of, chosen }) => self.made(v, of, &chosen),
@@ -190,7 +190,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What passes no `or` on the way to the result.
+    /// The part that passes no `or` on the way to the result.
     fn cut(&mut self, x: Operand) -> Operand {
         match self.cut {
             Some(out) => self.s.cut_at_or(x, out),

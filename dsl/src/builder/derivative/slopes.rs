@@ -1,4 +1,4 @@
-//! The derivative of each operation, of which both modes of differentiation are made.
+//! The derivative of each operation. Both modes of differentiation use it.
 
 use crate::builder::{Builder, Operand};
 use crate::entity::Value;
@@ -7,7 +7,7 @@ use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::types::DType;
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, PI};
 
-/// Builds derivatives, at one place of the source.
+/// Builds derivatives at one source location.
 pub(super) struct Slopes<'b> {
     pub(super) b: &'b mut Builder,
     pub(super) loc: Loc,
@@ -39,7 +39,7 @@ impl Slopes<'_> {
         self.b.binary(self.loc, BinaryOp::Mul, x, y)
     }
 
-    /// The derivative of an operation at `x`, where it gives `y`.
+    /// The derivative of an operation at `x`, where the operation gives `y`.
     pub(super) fn slope(&mut self, op: UnaryOp, x: Value, y: Value) -> Operand {
         let loc = self.loc;
         match op {
@@ -87,7 +87,7 @@ impl Slopes<'_> {
         }
     }
 
-    /// `phi(x) (2 - x²)`, of the standard normal distribution, which is even, and 0 from 20 on.
+    /// `phi(x) (2 - x²)`, where `phi` is the density of the standard normal distribution. It is even, and 0 from 20 on.
     fn bend_of_gelu(&mut self, x: Value) -> Operand {
         let loc = self.loc;
         let size = self.of(UnaryOp::Abs, x);
@@ -116,7 +116,7 @@ impl Slopes<'_> {
         self.of(UnaryOp::Neg, quotient)
     }
 
-    /// Whether `max(x, y)` or `min(x, y)` follows `x`.
+    /// The condition under which `max(x, y)` or `min(x, y)` follows `x`.
     pub(super) fn follows_first(&mut self, op: BinaryOp, x: Value, y: Value) -> Operand {
         let predicate = if op == BinaryOp::Max { Predicate::Gt } else { Predicate::Lt };
         self.b.compare(self.loc, predicate, x, y)

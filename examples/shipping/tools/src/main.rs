@@ -3,5 +3,5 @@
 use shipping_kernels as _;
 
 fn main() -> std::process::ExitCode {
-    atlas::cli::main()
+    atlas_cli::main()
 }

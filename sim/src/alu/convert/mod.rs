@@ -58,13 +58,13 @@ fn float_width(ty: Type) -> Option<u32> {
     }
 }
 
-/// Conversions that involve `bf16` and may name a rounding though they need none.
+/// Conversions that involve `bf16` and may name a rounding although they do not need one.
 fn mixes_halves(dst: Type, src: Type) -> bool {
     (src == Type::Bf16 && dst != Type::Bf16) || (src, dst) == (Type::F16, Type::Bf16)
 }
 
-/// `.sat` needs a range to clamp to, `.relu` and `.satfinite` belong to the narrowing of singles, and 8-bit integers do
-/// not meet `bf16`.
+/// `.sat` needs a range to clamp to, `.relu` and `.satfinite` belong to the narrowing of singles, and there is no conversion
+/// between 8-bit integers and `bf16`.
 fn clamp_is_legal(clamp: Clamp, round: Option<Round>, ftz: bool, dst: Type, src: Type) -> bool {
     let brain = dst == Type::Bf16 || src == Type::Bf16;
     let bytes = |ty| matches!(ty, Type::U8 | Type::S8);
@@ -81,7 +81,7 @@ fn clamp_is_legal(clamp: Clamp, round: Option<Round>, ftz: bool, dst: Type, src:
     }
 }
 
-/// Whether every value of an integer type is one of another's.
+/// True if one integer type holds every value of the other.
 fn contains(wide: Type, narrow: Type) -> bool {
     match (integer(wide), integer(narrow)) {
         (Some((ws, wb)), Some((ns, nb))) if ws == ns => wb >= nb,

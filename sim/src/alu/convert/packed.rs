@@ -7,14 +7,14 @@ use super::super::words::Words;
 use crate::program::AluFn;
 use crate::syntax::ast::Type;
 
-/// A form's words before its types, its types, and its function. A pair of singles is two operands, the first of which
-/// becomes the high part.
+/// A form's words before its types, its types, and its function. A pair of singles is two operands. The first one becomes the
+/// high part.
 type Row = (&'static str, Type, Type, AluFn);
 
 use Round::{Nearest, NearestAway, Zero};
 use Type::{Bf16x2, E4m3x2, E5m2x2, F16x2, Tf32};
 
-/// A type's name is also its format's.
+/// A type has the name of its format.
 const SINGLE: Type = Type::F32;
 
 const FORMS: &[Row] = &[
@@ -74,7 +74,7 @@ fn narrow(mut words: Words<'_>) -> Option<AluForm> {
     Some(AluForm::new(*f, dst, &[src; 2][..sources]))
 }
 
-/// `cvt.pack`: two integers clamped into the low bits, and a third above them where there is room.
+/// `cvt.pack`: clamps two integers into the low bits, with a third above them if there is room.
 fn pack(mut words: Words<'_>) -> Option<AluForm> {
     if !words.flag("pack") || !words.flag("sat") {
         return None;
@@ -97,7 +97,7 @@ fn packed(width: u32, [least, most]: [i32; 2], a: u64, b: u64, c: u64) -> u64 {
     (c << (2 * width) | part(a) << width | part(b)) & 0xffff_ffff
 }
 
-/// What becomes of each part.
+/// The conversion of each part.
 type Clamps = &'static [Clamp];
 const PLAIN: Clamps = &[];
 const RELU: Clamps = &[Clamp::Relu];
@@ -119,8 +119,8 @@ fn tf32(round: Round, relu: bool, a: u64) -> u64 {
     clamp(F32, if relu { Clamp::Relu } else { Clamp::None }, Value::of(F32, a).pack(SHORT, round) << 13)
 }
 
-/// `tf32` with ties away from zero. The ISA says nothing of its NaNs, and the hardware, which makes it of integer
-/// instructions, clears their low bits: a NaN whose payload is all there turns into an infinity.
+/// `tf32` with ties away from zero. The ISA does not define its NaNs. The hardware implements it by integer instructions that
+/// clear the low bits, so a NaN with its whole payload there becomes an infinity.
 fn away(a: u64) -> u64 {
     let bits = match Value::of(F32, a) {
         Value::Nan => a >> 13 & (2 * SHORT.sign() - 1),
@@ -129,7 +129,7 @@ fn away(a: u64) -> u64 {
     bits << 13
 }
 
-/// The clamp that goes with it subtracts one from an infinity's bits, and from a NaN's too.
+/// The clamp that belongs to it subtracts one from the bits of an infinity, and also from those of a NaN.
 fn below_infinity(bits: u64) -> u64 {
     if bits & F32.infinity() == F32.infinity() { bits - (1 << 13) } else { bits }
 }

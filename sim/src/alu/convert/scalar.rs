@@ -200,7 +200,7 @@ fn integer<D: Int, S: Int, const SAT: bool>(a: u64, _: u64, _: u64, _: u64) -> u
     D::narrow(if SAT { value.clamp(D::LEAST.wide(), D::MOST.wide()) } else { value }).bits()
 }
 
-/// Values out of range become the nearest in it. A NaN becomes zero, or the top bit if 64 bits take part.
+/// Values out of range become the nearest value in range. A NaN becomes zero, or the top bit if 64 bits take part.
 fn float_to_integer<F: Float, D: Int, const R: u8, const FTZ: bool>(a: u64, _: u64, _: u64, _: u64) -> u64 {
     let a = if FTZ { F::FORMAT.flush(a) } else { a };
     match Value::of(F::FORMAT, a).to_integer(round_of(R)) {
@@ -240,8 +240,8 @@ fn float_to_float<D: Float, S: Float, const R: u8, const FTZ: bool, const C: u8>
     clamp(D::FORMAT, clamp_of(C), reformat(D::FORMAT, S::FORMAT, round_of(R), FTZ, a))
 }
 
-/// Flushing concerns single precision only, and not on the way to `f16`: there the assembler drops `.ftz`, so that a
-/// directed rounding makes a number of a subnormal one.
+/// Flushing applies to single precision only, and not in conversions to `f16`. There the assembler drops `.ftz`, so a directed
+/// rounding turns a subnormal number into a normal one.
 fn reformat(to: Format, from: Format, round: Round, ftz: bool, a: u64) -> u64 {
     let a = a & (from.sign() | (from.sign() - 1));
     let a = if ftz && from == F32 && to != F16 { F32.flush(a) } else { a };
@@ -252,8 +252,8 @@ fn reformat(to: Format, from: Format, round: Round, ftz: bool, a: u64) -> u64 {
     if ftz && to == F32 { F32.flush(bits) } else { bits }
 }
 
-/// Where doubles take part a NaN keeps its sign and what fits of its payload and becomes quiet, unless flushing made it
-/// the usual one first. `bf16` to single is a shift. Elsewhere it becomes the one that the hardware makes.
+/// If a double takes part, a NaN keeps its sign and the part of its payload that fits, and becomes quiet, unless flushing first
+/// made it the canonical one. `bf16` to single is a shift. In all other conversions, a NaN becomes the canonical one.
 fn convert_nan(to: Format, from: Format, ftz: bool, a: u64) -> u64 {
     match (from, to) {
         (F32, F64) if ftz => widen(F64, F32, F32.nan) | F64.quiet(),
@@ -267,7 +267,7 @@ fn convert_nan(to: Format, from: Format, ftz: bool, a: u64) -> u64 {
     }
 }
 
-/// A NaN in a wider format, its payload on the left of the fraction.
+/// A NaN in a wider format, with its payload at the left end of the fraction.
 fn widen(to: Format, from: Format, a: u64) -> u64 {
     let sign = if a & from.sign() != 0 { to.sign() } else { 0 };
     sign | to.infinity() | from.payload(a) << (to.fraction_bits - from.fraction_bits)

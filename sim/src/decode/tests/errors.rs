@@ -1,4 +1,4 @@
-//! What the decoder refuses, in its words.
+//! Texts that the decoder refuses, with its messages.
 
 use super::error;
 

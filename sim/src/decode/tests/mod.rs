@@ -1,4 +1,4 @@
-//! Tests of the decoder: one table of instructions a family, and what each becomes.
+//! Tests of the decoder: for each family, a table of instructions and the operations that they become.
 
 mod arith;
 mod errors;
@@ -27,13 +27,13 @@ fn compile_module(variables: &str, body: &str) -> Result<Program> {
     super::compile(&parse(&text)?, None, Arithmetic::Ieee)
 }
 
-/// What one instruction becomes, the last part of it.
+/// The operation of one instruction: the last one that it becomes.
 fn op(instruction: &str) -> Op {
     let program = compile(instruction).unwrap_or_else(|e| panic!("{e}"));
     program.code[program.code.len() - 2].op.clone()
 }
 
-/// The words of an operation, with rows and addresses in short: `r0`, `p0`, `[r0+4]`.
+/// An operation as words, with abbreviated rows and addresses: `r0`, `p0`, `[r0+4]`.
 fn short(op: &Op) -> String {
     let mut text = format!("{op:?}");
     for row in 0..140 {

@@ -1,4 +1,4 @@
-//! `cp.async`, mbarriers, bulk copies, `wgmma`: right, and with a wait or a fence left out.
+//! `cp.async`, mbarriers, bulk copies, `wgmma`: correct kernels, and the same without a wait or a fence.
 
 use super::harness::{SCHEDULES, block, fault, kernel, outputs, run_with};
 use crate::fault::FaultKind;

@@ -1,4 +1,4 @@
-//! Shuffles, votes, matches, elections, and lanes that do not come to them.
+//! Shuffles, votes, matches, elections, and lanes that do not reach them.
 
 use super::harness::{block, fault, kernel, outputs};
 use crate::fault::FaultKind;

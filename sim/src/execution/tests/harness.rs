@@ -1,4 +1,4 @@
-//! What tests launch: PTX text with buffers of words, under all policies.
+//! Launches PTX text in tests, with buffers of words, under all policies.
 
 use crate::alu::Arithmetic;
 use crate::decode::compile;
@@ -8,7 +8,7 @@ use crate::memory::{Global, Permission};
 use crate::program::Program;
 use crate::syntax::parse;
 
-/// Text of a kernel `k` with so many 64-bit parameters `p0..`.
+/// Text of a kernel `k` with this many 64-bit parameters `p0..`.
 pub(super) fn kernel(params: usize, declarations: &str, body: &str) -> String {
     let params: Vec<String> = (0..params).map(|i| format!(".param .u64 p{i}")).collect();
     format!(
@@ -30,7 +30,7 @@ pub(super) struct Shape {
     pub(super) scalars: &'static [u64],
 }
 
-/// One CTA of so many threads.
+/// One CTA of this many threads.
 pub(super) fn block(threads: u32) -> Shape {
     Shape { grid: 1, block: threads, cluster: 0, shared: 0, budget: 1 << 20, scalars: &[] }
 }
@@ -41,7 +41,7 @@ pub(super) fn program(text: &str) -> Program {
     compile(&module, None, Arithmetic::Ieee).unwrap_or_else(|f| panic!("{f}\n{text}"))
 }
 
-/// Runs text under one policy, with buffers as parameters: what they hold afterwards.
+/// Runs text under one policy, with buffers as parameters. Returns their content afterwards.
 pub(super) fn run_with(
     text: &str,
     shape: Shape,
@@ -76,7 +76,7 @@ pub(super) fn run_with(
     Ok((addresses.iter().zip(buffers).map(words).collect(), report))
 }
 
-/// Policies and seeds under which a right kernel gives the same.
+/// Policies and seeds under which a correct kernel gives the same result.
 pub(super) const SCHEDULES: [(Policy, u64); 6] = [
     (Policy::RoundRobin, 0),
     (Policy::Adversarial, 0),
@@ -86,7 +86,7 @@ pub(super) const SCHEDULES: [(Policy, u64); 6] = [
     (Policy::Random, 3),
 ];
 
-/// Runs text under all policies: the buffers, which have to be the same each time.
+/// Runs text under all policies. The buffers have to be the same each time.
 pub(super) fn outputs(text: &str, shape: Shape, buffers: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut first = None;
     for schedule in SCHEDULES {
@@ -96,7 +96,7 @@ pub(super) fn outputs(text: &str, shape: Shape, buffers: &[Vec<u32>]) -> Vec<Vec
     first.unwrap()
 }
 
-/// The fault that text ends with, which has to be of this kind under all policies.
+/// The fault that ends text. It has to be of this kind under all policies.
 pub(super) fn fault(text: &str, shape: Shape, buffers: &[Vec<u32>], kind: FaultKind) -> Fault {
     let mut first = None;
     for schedule in SCHEDULES {

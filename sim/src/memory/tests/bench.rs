@@ -1,4 +1,4 @@
-//! What the bookkeeping costs: `cargo test -p atlas-sim --release -- --ignored --nocapture cost`.
+//! The cost of the bookkeeping: `cargo test -p atlas-sim --release -- --ignored --nocapture cost`.
 
 use super::{Clocks, Region, t, weak};
 use crate::race::ThreadId;
@@ -14,7 +14,8 @@ fn time(what: &str, per: u32, mut f: impl FnMut()) {
     println!("{what:<40} {ns:8.1} ns");
 }
 
-/// All threads store, meet, load what others stored, meet: 8 times each, so that the meeting counts little.
+/// All threads store, meet at a barrier, load what others stored, and meet again. Each access is done 8 times, so that the
+/// barrier counts little.
 fn exchange(what: &str, bytes: usize, region: &mut Region) {
     let mut clocks = Clocks::new(4, THREADS);
     let threads: Vec<ThreadId> = (0..THREADS).map(t).collect();

@@ -17,7 +17,7 @@ fn begin(region: &mut Region, clocks: &Clocks, id: u64, what: AsyncKind, at: u64
     kind(region.begin(AsyncId(id), what, at, 64, &by, clocks))
 }
 
-/// What may be done with bytes while an operation is at them.
+/// Accesses that are allowed while an operation uses the bytes.
 #[test]
 fn in_flight() {
     use AsyncKind::{Read, Reduce, Write};
@@ -108,7 +108,7 @@ fn loads_before_a_copy_in_need_no_proxy_fence() {
     assert_eq!(begin(&mut region, &clocks, 0, AsyncKind::Write, 0, tma(0)), None);
 }
 
-/// Stores, a proxy fence in various places, then an asynchronous operation by thread 0.
+/// Stores, a proxy fence at various places, then an asynchronous operation by thread 0.
 #[test]
 fn stores_before_an_asynchronous_operation_need_a_proxy_fence() {
     #[derive(Clone, Copy, PartialEq)]

@@ -1,4 +1,4 @@
-//! Random programs of a few threads, judged also by sets of events that happened before.
+//! Random programs of a few threads, also judged by sets of events that happened before.
 
 use super::super::{Actor, AsyncId, AsyncKind, Region};
 use crate::fault::FaultKind;
@@ -52,7 +52,7 @@ impl Knowledge {
 struct Thread {
     knows: Knowledge,
     fenced: Option<(Knowledge, Scope)>,
-    /// What relaxed loads have seen, and whether only a fence wider than a CTA acquires it.
+    /// The knowledge that relaxed loads have seen, and whether only a fence wider than a CTA acquires it.
     seen: Vec<(Knowledge, bool)>,
 }
 
@@ -63,7 +63,7 @@ struct Event {
     strong: Option<Scope>,
 }
 
-/// What a location has had released into it: knowledge, scope, CTA.
+/// The releases of a location: knowledge, scope, CTA.
 type Flags = Vec<(usize, Knowledge, Scope, u32)>;
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Oracle {
         }
     }
 
-    /// All the ways in which an access is wrong.
+    /// All rules that an access breaks.
     fn verdict(&self, new: &Event) -> Vec<FaultKind> {
         let knows = &self.threads[new.by].knows;
         let mut wrong = Vec::new();
@@ -275,7 +275,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs both, leaving out accesses that the oracle finds wrong but that the last of them; says how many were wrong.
+/// Runs both. Accesses that the oracle finds wrong are left out, except for the last of them. Returns how many were wrong.
 fn agree(steps: &[Step]) -> Result<usize, String> {
     let mut oracle = Oracle::new();
     let mut region = Region::uninitialized(1 << 63, BYTES);
@@ -321,7 +321,7 @@ proptest! {
     }
 }
 
-/// The random programs are of use only if both verdicts are common among them.
+/// The random programs are useful only if both verdicts are common.
 #[test]
 fn both_verdicts_occur() {
     use proptest::strategy::ValueTree;

@@ -1,4 +1,4 @@
-//! Races: what orders two accesses and what does not.
+//! Races: constructs that order two accesses, and constructs that do not.
 
 use super::super::{Actor, Region};
 use super::{Clocks, FaultKind, kind, load, shared, store, t, weak};
@@ -135,7 +135,7 @@ fn scope_of_a_cta_does_not_reach_another() {
     assert_eq!(add(cta(64)), RACE);
 }
 
-/// A flag at 0 published by thread 0 and read by a thread of another CTA, in each of the ways of PTX.
+/// A flag at 0 that thread 0 publishes and a thread of another CTA reads, in each way that PTX allows.
 #[test]
 fn flags() {
     use Order::{Acquire, Relaxed, Release};

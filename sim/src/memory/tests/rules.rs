@@ -1,4 +1,4 @@
-//! Bounds, alignment, permission, initialisation, mbarriers: each rule broken, and just kept.
+//! Bounds, alignment, permissions, initialisation, mbarriers: each rule is broken once, and just met once.
 
 use super::super::{Actor, AsyncId, AsyncKind, Permission, Region};
 use super::{kind, load, shared, store, t, weak};

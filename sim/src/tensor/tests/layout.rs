@@ -1,4 +1,4 @@
-//! Canonical layouts: CuTe's coordinate and stride notation evaluated, examples, and what is refused.
+//! Canonical layouts: evaluates CuTe's coordinate and stride notation, and has examples and refused cases.
 
 use crate::fault::FaultKind;
 use crate::tensor::descriptor::{Descriptor, Major};
@@ -62,7 +62,7 @@ fn landmarks() {
     assert_eq!(operand_offset(&mn128, Major::Mn, 16, 70, 9), 8192 + 1024 + 128 + 16 + 12);
 }
 
-/// Chunks partition the operand: each element lies in the chunk listed for it, and no two chunks meet.
+/// Chunks partition the operand: each element is in the chunk that lists it, and no two chunks overlap.
 #[test]
 fn chunks_cover_every_element_once() {
     let (rows, cases) = (64, [(Major::K, 8), (Major::K, 16), (Major::K, 32), (Major::Mn, 16)]);
@@ -127,7 +127,7 @@ fn misplaced_operands_are_refused() {
 }
 
 proptest! {
-    /// Any bits at all: a refusal, or an operand of so many distinct or repeated bytes.
+    /// Arbitrary bits: either a refusal, or an operand of the right number of distinct or repeated bytes.
     #[test]
     fn nothing_panics(bits: u64, mn: bool, width in 0..3u32, rows in 1..33u32) {
         let (major, width, rows) = (if mn { Major::Mn } else { Major::K }, 8 << width, 8 * rows);

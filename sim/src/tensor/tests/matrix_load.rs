@@ -1,4 +1,4 @@
-//! `ldmatrix` and `stmatrix`: the ISA's picture, and one undoing the other.
+//! `ldmatrix` and `stmatrix`: the ISA's figure, and each as the inverse of the other.
 
 use super::random;
 use crate::program::MmaType;
@@ -37,7 +37,7 @@ fn storing_undoes_loading() {
     }
 }
 
-/// What the instruction is for: four 8x8 blocks, rows first, are the A fragment of m16n8k16.
+/// The purpose of the instruction: four 8x8 blocks, rows first, are the A fragment of m16n8k16.
 #[test]
 fn four_matrices_make_a_fragment() {
     let value = |row: usize, column: usize| (row * 16 + column) as u16;

@@ -64,7 +64,7 @@ fn products_are_those_of_a_triple_loop() {
     }
 }
 
-/// One product per lane with everything else zero: shows roundings without the noise of a sum.
+/// One product per lane with everything else zero. This shows roundings without the noise of a sum.
 fn first_element(types: [MmaType; 4], shape: (u16, u16, u16), a: &[u64], b: &[u64], c: u64, saturate: bool) -> u64 {
     let spec = Mma { saturate, ..mma_spec(shape, types) };
     let [m, n, k] = [spec.m, spec.n, spec.k].map(usize::from);
@@ -93,7 +93,7 @@ fn sums_round_once_to_nearest_even() {
     assert_eq!(first_element(types, shape, &[f16(1.0); 2], &[f16(1.0); 2], f16(2048.0), false), f16(2050.0));
 }
 
-/// What lies just beside a tie of f16, by less than f32 tells.
+/// Values just beside a tie of f16, by less than f32 can represent.
 #[test]
 fn a_sum_in_f16_does_not_round_in_f32_first() {
     use MmaType::F16;

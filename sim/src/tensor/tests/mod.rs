@@ -11,7 +11,7 @@ use crate::tensor::{Row, mma as instruction};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// A generator whose numbers every run repeats.
+/// A generator with the same numbers in every run.
 fn random(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }

@@ -20,7 +20,7 @@ fn reader(memory: &[u8]) -> impl FnMut(u32) -> Result<[u8; 16], Fault> {
     }
 }
 
-/// A descriptor that places an operand of so many rows tightly.
+/// A descriptor that places an operand of this many rows without gaps.
 fn tight(start: u32, major: Major, element_bits: u32, rows: u32, swizzle: Swizzle) -> Descriptor {
     let k = 256 / element_bits;
     let (leading, stride) = match (major, swizzle) {

@@ -1,4 +1,4 @@
-//! What TMA writes is what `wgmma` reads: tiles copied by pieces, read back through descriptors.
+//! `wgmma` reads what TMA writes: tiles are copied in pieces and read back through descriptors.
 
 use super::{load, store, tiled};
 use crate::program::MmaType;
@@ -13,13 +13,13 @@ use crate::tma::{Element, TensorMap, pieces};
 /// Where the tile begins in shared memory.
 const BASE: u32 = 2048;
 
-/// Bits of element (row, k) of the operand, distinct where elements have 16 bits, and nearly so where 8.
+/// Bits of element (row, k) of the operand. They are distinct for 16-bit elements, and nearly so for 8-bit ones.
 fn value(row: u32, k: u32, bits: u32) -> u64 {
     let mixed = row.wrapping_mul(256).wrapping_add(k).wrapping_mul(40503);
     u64::from(mixed) & ((1 << bits) - 1)
 }
 
-/// A tile of an operand: `rows` by `k_count`, of elements so wide, one dimension contiguous.
+/// A tile of an operand: `rows` by `k_count` elements of this width, with one contiguous dimension.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     ty: MmaType,
@@ -87,7 +87,7 @@ impl Tile {
         Descriptor::decode(bits).unwrap()
     }
 
-    /// Bits read back where the descriptors say, of every element that differs from what was written.
+    /// The bits read back through descriptors, for every element that differs from what was written.
     fn differences(&self, shared: &[u8], read_swizzle: Swizzle) -> usize {
         let (step, bytes) = (8 * K_BYTES / self.bits(), (self.bits() / 8) as usize);
         let mut differences = 0;
@@ -129,7 +129,7 @@ fn tiles_read_back_as_written() {
     }
 }
 
-/// The control: another swizzle for reading than for writing finds wrong elements.
+/// The negative control: a different swizzle for reading finds wrong elements.
 #[test]
 fn mismatched_swizzles_do_not_agree() {
     let tile = Tile {
@@ -146,8 +146,8 @@ fn mismatched_swizzles_do_not_agree() {
     }
 }
 
-/// An epilogue that is known to work on sm_90: accumulators of m64n64 are packed to bf16, go by `stmatrix.x4` to a
-/// swizzled panel at the addresses that the kernel computes, and leave by a TMA store.
+/// An epilogue that is known to work on sm_90. Accumulators of m64n64 are packed to bf16, written by `stmatrix.x4` to a
+/// swizzled panel at the addresses that the kernel computes, and stored by TMA.
 fn epilogue(transposed: bool) -> Vec<u8> {
     let fragment = Fragment::new(Role::Accumulator, 16, 64, MmaType::F32);
     let map = tiled(TensorMap::dense(Element::Bf16, 0, &[64, 64], &[64, 64]), Swizzle::B128);

@@ -5,7 +5,7 @@ use crate::tensor::swizzle::Swizzle;
 use crate::tma::encoding::BYTES;
 use crate::tma::{Element, Fill, TensorMap};
 
-/// A map that every rule accepts.
+/// A map that meets every rule.
 fn good() -> TensorMap {
     let map = TensorMap::dense(Element::Bf16, 0x7f00_0000_0010, &[4096, 512, 3], &[64, 128, 1]);
     TensorMap { swizzle: Swizzle::B128, ..map }

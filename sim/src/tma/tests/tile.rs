@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const BASE: u32 = 4096;
 
-/// Where each byte of the box lies: its shared address, and its global address if it is in bounds.
+/// The position of each byte of the box: its shared address, and its global address if it is in bounds.
 fn enumerate(map: &TensorMap, coordinates: &[i32]) -> Vec<(u32, Option<u64>)> {
     let bytes = map.element.bytes();
     let counts: Vec<u32> = (0..5).map(|d| if d < map.rank as usize { map.count(d) } else { 1 }).collect();
@@ -105,7 +105,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever a hostile map says: a refusal, or pieces that add up.
+    /// A hostile map gives either a refusal, or pieces that add up.
     #[test]
     fn nothing_panics(
         codes in (0..13usize, 0..8u32, 0..4usize, any::<bool>()),

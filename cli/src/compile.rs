@@ -1,0 +1,119 @@
+//! `atlas compile`: any stage of a kernel as text.
+
+use super::archs::{once, platform};
+use super::artifact::{slug, write};
+use super::input::{self, ProblemArgs};
+use super::print::say;
+use super::stages::{self, Stage, Texts};
+use super::{ship, show, sizes};
+use anyhow::{Context, Result, bail};
+use atlas_codegen::Platform;
+use atlas_dsl::{Config, Schedule};
+use atlas_runtime::records::Records;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A kernel's name, or a file of Tile IR (`FILE.tile`).
+    #[arg(required_unless_present = "all")]
+    kernel: Option<String>,
+    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
+    /// as sm_90a.
+    #[arg(long, default_value = "sm_80")]
+    arch: String,
+    /// What to print: tile, gpu, llvm, ptx.
+    #[arg(long, value_delimiter = ',', default_value = "ptx")]
+    emit: Vec<String>,
+    #[command(flatten)]
+    problem: ProblemArgs,
+    /// Write files into this folder.
+    #[arg(long, value_name = "DIR")]
+    out_dir: Option<PathBuf>,
+    /// Every kernel, in every element type and a spread of configs, as PTX, with an index.json.
+    #[arg(long, requires = "out_dir", conflicts_with_all = ["kernel", "dims", "dtype", "config", "json"])]
+    all: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "out_dir")]
+    json: bool,
+}
+
+/// Compiles.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let on = platform(&args.arch)?;
+    if let (true, Some(dir)) = (args.all, &args.out_dir) {
+        if args.emit != ["ptx"] {
+            bail!("--all writes PTX: leave --emit out, or name a kernel");
+        }
+        return ship::run(on, dir);
+    }
+    let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
+    once("--emit", &args.emit)?;
+    let want = args
+        .emit
+        .iter()
+        .map(|s| s.parse().map_err(|e: String| anyhow::anyhow!("--emit: {e}")))
+        .collect::<Result<Vec<Stage>>>()?;
+    let (stem, config, texts) =
+        texts(name, &args.problem, on, &want).with_context(|| format!("cannot compile `{name}` for {on}"))?;
+    if let Some(dir) = &args.out_dir {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        for (stage, text) in &texts {
+            let path = dir.join(format!("{stem}.{}.{on}.{}", slug(&config), stage.ending()));
+            input::spare("--out-dir", &path, &[("the kernel", Path::new(name))])?;
+            write(&path, text)?;
+            say!("{}", path.display());
+        }
+    } else if args.json {
+        let stages: serde_json::Map<_, _> = texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect();
+        show::json(&json!({ "kernel": name, "arch": on.to_string(), "config": config.to_string(), "stages": stages }));
+    } else {
+        for (stage, text) in &texts {
+            if texts.len() > 1 {
+                say!("// ---- {stage}");
+            }
+            say!("{}", text.trim_end());
+        }
+    }
+    Ok(true)
+}
+
+/// The stages of a kernel from its name or its file, the stem of output files, and the config.
+fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Result<(String, Config, Texts)> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|e| e == "tile") {
+        let config = file_config(problem)?;
+        let texts = stages::of_file(path, &config.schedule, on, want)?;
+        let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
+        return Ok((stem, config, texts));
+    }
+    let def = input::kernel(name)?;
+    let types = input::types(def, problem.dtype.as_deref())?;
+    input::has_types(def, problem.dtype.as_deref())?;
+    let dims = sizes::dims(def, problem.dims.as_deref())?;
+    let spec = input::specialization_of(def, &dims, &types)?;
+    sizes::runs(def, &dims)?;
+    let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
+    let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
+    let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
+    let stem = std::iter::once(name.to_owned()).chain(types).collect::<Vec<_>>().join(".");
+    Ok((stem, config, texts))
+}
+
+/// The schedule for a `.tile` file, whose dims and tile sizes are written in it.
+fn file_config(problem: &ProblemArgs) -> Result<Config> {
+    if problem.dims.is_some() {
+        bail!("--dims does not apply to a .tile file: its dims are written in it");
+    }
+    let config: Config =
+        problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
+    if let Some(key) = config.tile.keys().next() {
+        bail!(
+            "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
+            Schedule::KEYS.join(", ")
+        );
+    }
+    Ok(config)
+}

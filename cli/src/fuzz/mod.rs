@@ -1,0 +1,273 @@
+//! `atlas fuzz`: random kernels, compiled and executed, against the interpreter.
+//!
+//! A seed gives a kernel, its problem and its schedule, the same wherever it is drawn. What fails is made smaller for
+//! as long as it fails in the same way, and shown as the text of its kernel with what it takes to see it again.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `recipe` | a kernel and its problem as a small tree |
+//! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
+//! | `generator` | what it is drawn with, and what may be named at a place |
+//! | `state` | loops that carry matrices through products |
+//! | `configs` | kernels that mean the same in every config, and their comparison |
+//! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
+//! | `values` | the arguments: where their elements lie, and what they are |
+//! | `oracle` | what the outputs should hold, and how far a right device may be from it |
+//! | `execute` | one launch in the simulator, or on a GPU |
+//! | `trial` | a recipe compiled, run under every schedule and compared |
+//! | `shrink` | the smallest recipe that fails in the same way |
+//! | `report` | what is printed |
+
+mod configs;
+mod emit;
+mod execute;
+mod express;
+mod generate;
+mod generator;
+mod oracle;
+mod recipe;
+mod report;
+mod shrink;
+mod state;
+mod trial;
+mod values;
+
+use super::print::say;
+use super::show::Progress;
+use super::{archs, input, show, stages};
+use anyhow::{Result, bail};
+#[cfg(feature = "mutations")]
+use atlas_codegen::mutation::Mutation;
+use atlas_codegen::{Machine, Target};
+use atlas_dsl::diag::Code;
+use atlas_runtime::{Device, DeviceId};
+use rayon::prelude::*;
+use recipe::Recipe;
+use report::{Found, Report};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use trial::{Failure, Passed, SCHEDULES, Trial};
+
+/// The error of a store that writes what is not valid.
+const WRITES_INVALID: Code = Code(227);
+
+/// Kernels that a seed may draw before one is well formed.
+const ATTEMPTS: u64 = 16;
+
+/// What the user typed.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds from there on.
+    #[arg(long, default_value_t = 100)]
+    count: u64,
+    /// The architectures to compile for.
+    #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
+    arch: Vec<String>,
+    /// Runs each kernel on this GPU too, such as cuda:0, for its own architecture alone.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Draw kernels that mean the same whatever the size of their tiles, and compare each in several configs.
+    #[arg(long, conflicts_with = "device")]
+    configs: bool,
+    /// Leave what fails as it was drawn.
+    #[arg(long)]
+    no_shrink: bool,
+    /// Print the kernel of each seed and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Stop where the first kernel fails.
+    #[arg(long)]
+    first: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Put a known mistake back into the compiler, which the kernels should show.
+    #[cfg(feature = "mutations")]
+    #[arg(long, value_name = "NAME", value_parser = mutation)]
+    mutation: Option<Mutation>,
+}
+
+#[cfg(feature = "mutations")]
+fn mutation(name: &str) -> std::result::Result<Mutation, String> {
+    let known = || Mutation::ALL.iter().map(|m| m.name()).collect::<Vec<_>>().join(", ");
+    Mutation::from_name(name).ok_or_else(|| format!("there is no mutation `{name}`; they are {}", known()))
+}
+
+/// Draws a recipe of a seed.
+type Draw = fn(u64, u64) -> Recipe;
+
+impl Args {
+    /// How kernels are drawn.
+    fn drawn(&self) -> Draw {
+        if self.configs { configs::draw } else { generate::generate }
+    }
+
+    /// Runs `f` with the mistake that was asked for.
+    #[cfg(feature = "mutations")]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        match self.mutation {
+            Some(mutation) => atlas_codegen::mutation::with(mutation, f),
+            None => f(),
+        }
+    }
+
+    #[cfg(not(feature = "mutations"))]
+    fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
+        f()
+    }
+}
+
+/// Runs the kernels of some seeds; whether none fails.
+pub(super) fn run(args: &Args) -> Result<bool> {
+    let left = u64::MAX - args.seed;
+    if args.count == 0 || args.count - 1 > left {
+        let most = left.saturating_add(1);
+        bail!("--count {}: from seed {} on there are 1 to {most} seeds to try", args.count, args.seed);
+    }
+    let seeds = args.seed..=args.seed + (args.count - 1);
+    if args.list {
+        for seed in seeds {
+            let (recipe, _) = well_formed(seed, args.drawn());
+            say!("{}", report::text(&recipe));
+        }
+        return Ok(true);
+    }
+    if !stages::CAN_COMPILE {
+        bail!("this program was built without its code generator; build it with `--features jit`");
+    }
+    let device = args.device.as_deref().map(gpu).transpose()?;
+    let targets = match device.as_ref().and_then(Device::target) {
+        Some(target) => vec![target],
+        None => archs::machines(&args.arch)?.iter().map(Machine::target).collect(),
+    };
+    let begun = Instant::now();
+    let progress = Mutex::new(Progress::new(args.count as usize));
+    let failed = AtomicBool::new(false);
+    let one = |seed: u64| {
+        if args.first && failed.load(Ordering::Relaxed) {
+            return Report::default();
+        }
+        progress.lock().unwrap_or_else(PoisonError::into_inner).step(&format!("seed {seed}"));
+        let report = args.mutated(|| match args.configs {
+            true => in_configs(seed, &targets, !args.no_shrink),
+            false => of_seed(seed, &targets, device.as_ref(), !args.no_shrink),
+        });
+        failed.fetch_or(!report.found.is_empty(), Ordering::Relaxed);
+        report
+    };
+    // One kernel at a time on a GPU: a fault there is not to be blamed on another kernel.
+    let reports: Vec<Report> = match device {
+        Some(_) => seeds.map(one).collect(),
+        None => seeds.into_par_iter().map(one).collect(),
+    };
+    let mut report = Report::default();
+    reports.into_iter().for_each(|other| report.merge(other));
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        show::json(&report.json(args.seed, args.count, &targets, seconds));
+    } else {
+        report.print(seconds);
+    }
+    Ok(report.found.is_empty())
+}
+
+fn gpu(name: &str) -> Result<Device> {
+    let device = input::device_or(name, "the simulator, without --device")?;
+    if !matches!(device.id(), DeviceId::Cuda(_)) {
+        bail!("--device of `fuzz` names a GPU, such as cuda:0; without it the simulator alone runs the kernels");
+    }
+    Ok(device)
+}
+
+/// The first recipe of a seed whose kernel is well formed, and the codes for which others were refused.
+fn well_formed(seed: u64, draw: Draw) -> (Recipe, Vec<String>) {
+    let mut refused = Vec::new();
+    for attempt in 0.. {
+        let mut recipe = draw(seed, attempt);
+        let mut trial = Trial::new(&recipe);
+        if let Err(diagnostics) = &trial
+            && diagnostics.0.iter().all(|d| d.code == WRITES_INVALID)
+        {
+            recipe::make_stores_valid(&mut recipe.body);
+            trial = Trial::new(&recipe);
+        }
+        match trial {
+            Err(diagnostics) if attempt < ATTEMPTS => {
+                let code = diagnostics.0.first().map_or_else(String::new, |d| d.code.to_string());
+                refused.push(code);
+            }
+            _ => return (recipe, refused),
+        }
+    }
+    (draw(seed, 0), refused)
+}
+
+/// Draws the kernel of a seed and runs it for each target.
+fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool) -> Report {
+    let (recipe, refused) = well_formed(seed, generate::generate);
+    let mut report = Report::default();
+    refused.into_iter().for_each(|code| report.refuse(code));
+    let Ok(mut trial) = Trial::new(&recipe) else { return report };
+    report.programs += 1;
+    for &target in targets {
+        match trial.run(target, &SCHEDULES, device) {
+            Ok(passed) => report.pass(&passed),
+            Err(failure) => {
+                let drawn = recipe.clone();
+                report.found.push(found(seed, drawn, failure, shrinks && device.is_none(), false));
+                // Other targets most often fail in the same way.
+                break;
+            }
+        }
+    }
+    report
+}
+
+/// Draws the kernel of a seed that means the same in every config, and compares its configs for each target.
+fn in_configs(seed: u64, targets: &[Target], shrinks: bool) -> Report {
+    let (recipe, refused) = well_formed(seed, configs::draw);
+    let mut report = Report::default();
+    refused.into_iter().for_each(|code| report.refuse(code));
+    if Trial::new(&recipe).is_err() {
+        return report;
+    }
+    report.programs += 1;
+    for &target in targets {
+        match configs::run(&recipe, target) {
+            Ok(passed) => passed.iter().for_each(|passed| report.pass(passed)),
+            Err(failed) => {
+                let (config, failure) = *failed;
+                // What shows in two configs alone does not shrink in one.
+                let shrinks = shrinks && failure.kind != trial::Kind::Config;
+                report.found.push(found(seed, config, failure, shrinks, true));
+                break;
+            }
+        }
+    }
+    report
+}
+
+fn found(seed: u64, recipe: Recipe, failure: Failure, shrinks: bool, configs: bool) -> Found {
+    if !shrinks {
+        return Found { seed, recipe, failure, configs };
+    }
+    let shrink::Shrunk { recipe, failure } = shrink::shrink(recipe, failure);
+    Found { seed, recipe, failure, configs }
+}
+
+impl Report {
+    fn pass(&mut self, passed: &Passed) {
+        match &passed.refused {
+            Some(reason) => self.refuse(report::without_numbers(reason)),
+            None => self.compiled += 1,
+        }
+        self.launches += passed.launches;
+        self.in_ring += usize::from(passed.ring);
+        self.elements += passed.elements;
+        self.judged += passed.judged;
+    }
+}

@@ -1,0 +1,221 @@
+//! The command line of Atlas: one file per verb. A user's crate gets the same verbs for its own kernels by calling
+//! [`main`] from its `main`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `list`, `compile`, `explain`, `verify`, `bench`, `tune`, `bundle`, `demo`, `doctor` | the verbs |
+//! | `explain_error` | what a diagnostic code means |
+//! | `differential` | `verify --differential`: a GPU against the simulator |
+//! | `fuzz` | random kernels against the interpreter |
+//! | `tune` | the search for the best configs |
+//! | `bundle` | kernels compiled ahead of time, and their evidence |
+//! | `jobs` | problems to tune or to ship |
+//! | `oracle`, `roundings` | such a kernel beside the interpreter; how far its roundings move its results |
+//! | `archs` | GPUs and targets that the user typed |
+//! | `artifact` | files of compiled kernels |
+//! | `arguments` | tensors for kernels of which nothing is known |
+//! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
+//! | `sizes` | sizes of dims that the user typed, and what is refused of them |
+//! | `stages` | the one place that calls the code generator |
+//! | `ship` | `compile --all`: every kernel to a folder |
+//! | `counts` | one small run in the simulator, for `explain` |
+//! | `simulate` | `verify` in the simulator |
+//! | `verify_row` | a row of what `verify` found |
+//! | `sample` | times one problem on a GPU |
+//! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
+//! | `host_info` | the machine on which a measurement was taken |
+//! | `gpu_lock` | one process measures on a GPU at a time |
+//! | `sweep` | sizes of one dim, for `explain` and `bench` |
+//! | `print` | what is said to stdout and told to stderr |
+//! | `show` | tables, progress, JSON |
+#![warn(clippy::too_many_lines)]
+#![forbid(unsafe_code)]
+
+mod archs;
+mod arguments;
+mod artifact;
+mod bench;
+mod bench_plans;
+mod bundle;
+mod compile;
+mod counts;
+mod demo;
+mod differential;
+mod doctor;
+mod explain;
+mod explain_error;
+mod fuzz;
+mod gpu_lock;
+mod host_info;
+mod input;
+mod jobs;
+mod list;
+mod oracle;
+mod print;
+pub mod ptxas;
+mod roundings;
+mod sample;
+mod ship;
+mod show;
+mod simulate;
+mod sizes;
+mod stages;
+mod sweep;
+mod tune;
+mod verify;
+mod verify_row;
+
+use self::print::tell;
+use atlas_runtime::{CacheDir, standard_streams};
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "atlas", version, about = "A GPU kernel language: compile, explain, verify and measure kernels.")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Kernels, their dims, dtypes and tune spaces.
+    List(list::Args),
+    /// Any stage of a kernel as text.
+    Compile(compile::Args),
+    /// The chosen config and why; placement and resources.
+    Explain(explain::Args),
+    /// What a diagnostic code means, with an example and what to do.
+    ExplainError(explain_error::Args),
+    /// Every kernel against its f64 reference.
+    Verify(verify::Args),
+    /// Random kernels, compiled and run, against the interpreter.
+    Fuzz(fuzz::Args),
+    /// Measure the kernels on a GPU.
+    Bench(bench::Args),
+    /// Search for the best configs, and record them.
+    Tune(tune::Args),
+    /// Compile kernels ahead of time into one file, for programs without a compiler.
+    Bundle(bundle::Args),
+    #[command(hide = true)]
+    TuneWorker(tune::WorkerArgs),
+    /// The main job: compile, run and check the kernels at the sizes of real models.
+    Demo(demo::Args),
+    /// What this machine has and lacks, with the mend.
+    Doctor(doctor::Args),
+}
+
+impl Verb {
+    /// Whether another process of this program started it, which has given its warnings.
+    fn is_child(&self) -> bool {
+        match self {
+            Verb::TuneWorker(_) => true,
+            Verb::Verify(args) => args.is_child(),
+            _ => false,
+        }
+    }
+}
+
+/// Runs the command line of this program over every kernel linked into it.
+pub fn main() -> ExitCode {
+    let parsed = Cli::try_parse();
+    // Rust opens a device that takes everything in place of a closed output: what is printed would be lost without an error.
+    if standard_streams::was_closed(1) && !parsed.as_ref().is_err_and(clap::Error::use_stderr) {
+        tell!("error: cannot write to stdout: it is closed");
+        return ExitCode::FAILURE;
+    }
+    let verb = match parsed {
+        Ok(cli) => cli.verb,
+        Err(what) => return print_and_leave(&what),
+    };
+    // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic. A search
+    // writes to its workers too, and one of them that has died ends no search.
+    if !matches!(&verb, Verb::Tune(args) if args.has_workers()) {
+        sigpipe::reset();
+    }
+    if !verb.is_child()
+        && let Some(problem) = CacheDir::problem()
+    {
+        tell!("warning: {problem}");
+    }
+    match perform(verb, &mut warn_here) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            let text = format!("{e:#}");
+            let prefix = if text.starts_with("error") { "" } else { "error: " };
+            tell!("{prefix}{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints help, which is asked for, or what is wrong with the command line.
+fn print_and_leave(what: &clap::Error) -> ExitCode {
+    let status = u8::try_from(what.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+    let printed = what.print().map_err(anyhow::Error::new).and_then(|()| print::finish());
+    match printed {
+        Err(e) if !what.use_stderr() && !is_closed_pipe(&e) => {
+            tell!("error: cannot write to stdout: {}", e.root_cause());
+            ExitCode::FAILURE
+        }
+        _ => status,
+    }
+}
+
+fn is_closed_pipe(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Does what a command line says, the program's name first, within another program; false if a check failed.
+///
+/// # Errors
+/// What [`main`] would print.
+pub fn run<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> Result<bool, String> {
+    run_with(args, warn_here)
+}
+
+/// The same, with what `atlas bundle` warns of given to `warn` instead of printed: a build script has a place of its own for it.
+///
+/// # Errors
+/// What [`main`] would print.
+pub fn run_with<T: Into<OsString> + Clone>(
+    args: impl IntoIterator<Item = T>,
+    mut warn: impl FnMut(&str),
+) -> Result<bool, String> {
+    let cli = Cli::try_parse_from(args).map_err(|e| e.to_string())?;
+    perform(cli.verb, &mut warn).map_err(|e| format!("{e:#}"))
+}
+
+fn warn_here(what: &str) {
+    tell!("warning: {what}");
+}
+
+fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
+    // What these launch are problems of their own making, which no program of the user's has.
+    let of_its_own = matches!(verb, Verb::Bundle(_) | Verb::Tune(_) | Verb::TuneWorker(_));
+    let paused = of_its_own.then(atlas_runtime::sizes::pause);
+    let done = match verb {
+        Verb::List(args) => list::run(&args),
+        Verb::Compile(args) => compile::run(&args),
+        Verb::Explain(args) => explain::run(&args),
+        Verb::ExplainError(args) => explain_error::run(&args),
+        Verb::Verify(args) => verify::run(&args),
+        Verb::Fuzz(args) => fuzz::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Tune(args) => tune::run(&args),
+        Verb::Bundle(args) => bundle::run(&args, warn),
+        Verb::TuneWorker(args) => tune::work(&args),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+    };
+    if paused.is_none() {
+        atlas_runtime::sizes::flush();
+    }
+    // Of two failures the verb's own is told; what is lost is forgotten with it.
+    let said = print::finish();
+    let done = done?;
+    said.map(|()| done)
+}

@@ -1,0 +1,7 @@
+//! The command line of the kernels that ship with Atlas.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    atlas_cli::main()
+}

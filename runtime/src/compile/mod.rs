@@ -1,0 +1,101 @@
+//! Compiled kernels: from a signature to Tile IR, from Tile IR to PTX where this build has the compiler, and where that is kept.
+//!
+//! The room may depend on `error` and `files`. It knows no devices.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `specialization_class` | what a kernel is compiled for, as a value and as text, and which problems it then serves |
+//! | `key` | the name of a compiled kernel |
+//! | `image_file` | a compiled kernel as bytes |
+//! | `store`, `evict` | compiled kernels by key, in memory and on disk, both bounded |
+
+mod evict;
+pub mod image_file;
+mod key;
+pub(crate) mod specialization_class;
+mod store;
+
+pub use key::{KernelKey, KeyParts};
+pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
+
+use crate::error::{Result, RuntimeError};
+use atlas_codegen::{KernelImage, Machine, Target};
+use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
+
+/// True if this build compiles kernels on their first launch (feature `jit`).
+pub const HAS_COMPILER: bool = cfg!(feature = "jit");
+
+/// Builds and verifies the Tile IR of a kernel.
+///
+/// # Errors
+/// `RuntimeError::Kernel` with what the builder or the verifier found.
+pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> Result<Verified<Kernel>> {
+    (def.build)(spec, config).and_then(atlas_dsl::verify).map_err(|diagnostics| RuntimeError::Kernel {
+        kernel: def.name.to_owned(),
+        config: config.clone(),
+        diagnostics,
+    })
+}
+
+/// The key under which a kernel's PTX is kept. The machine is no part of it: a machine decides which configs are
+/// refused, and the PTX of one that is not is the same on every machine of the target.
+pub fn kernel_key(kernel: &Kernel, schedule: Schedule, target: Target) -> KernelKey {
+    KernelKey::of(&KeyParts {
+        tile_ir: &kernel.to_string(),
+        schedule,
+        target,
+        // A target that the compiler does not lower for has no code to keep.
+        ptx_version: target.ptx_version().unwrap_or_default(),
+        toolchain: &atlas_codegen::toolchain::toolchain_id(),
+    })
+}
+
+/// Why a kernel was not compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CompileProblem {
+    /// This build has no compiler.
+    #[cfg_attr(feature = "jit", allow(dead_code, reason = "only builds without the compiler make it"))]
+    NoCompiler,
+    /// The config is illegal: another may do.
+    #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
+    Refused(String),
+    /// No config will do.
+    #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
+    Failed(String),
+}
+
+#[cfg(feature = "jit")]
+pub(crate) fn compile(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    machine: Machine,
+) -> std::result::Result<KernelImage, CompileProblem> {
+    atlas_codegen::compile(kernel, schedule, machine).map_err(|e| match e.is_refusal() {
+        true => CompileProblem::Refused(e.to_string()),
+        false => CompileProblem::Failed(e.to_string()),
+    })
+}
+
+/// The same kernel with the lines of its source; `None` if this build has no compiler.
+pub(crate) fn compile_with_lines(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    machine: Machine,
+) -> Option<KernelImage> {
+    #[cfg(feature = "jit")]
+    return atlas_codegen::compile_with_lines(kernel, schedule, machine).ok();
+    #[cfg(not(feature = "jit"))]
+    {
+        let _ = (kernel, schedule, machine);
+        None
+    }
+}
+
+#[cfg(not(feature = "jit"))]
+pub(crate) fn compile(
+    _kernel: &Verified<Kernel>,
+    _schedule: &Schedule,
+    _machine: Machine,
+) -> std::result::Result<KernelImage, CompileProblem> {
+    Err(CompileProblem::NoCompiler)
+}

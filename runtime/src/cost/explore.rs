@@ -1,0 +1,234 @@
+//! Exploring a tune space: every config built and lowered on all cores, and those that give the same kernel made one.
+//!
+//! Configs that give the same kernel are one: what makes no difference is no choice. The first stays, in the order of
+//! the tune space.
+
+use crate::compile::{KernelKey, build_kernel};
+use crate::error::RuntimeError;
+use atlas_codegen::analysis::WorkFormula;
+use atlas_codegen::{Machine, gpu, pipeline};
+use atlas_dsl::op::LoopKind;
+use atlas_dsl::{Config, Kernel, KernelDef, Op, Schedule, Specialization, Verified};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Write};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, OnceLock};
+
+/// One config.
+pub(crate) struct Point {
+    pub(crate) config: Config,
+    pub(crate) found: Found,
+    pub(crate) key: OnceLock<KernelKey>,
+}
+
+/// What became of a config.
+pub(crate) enum Found {
+    /// Lowered: its work is known.
+    Lowered,
+    /// Built and not lowered: on the CPU, or given by the caller.
+    Built,
+    /// The builder, the verifier or a pass refused it; `built` if it got as far as that pass.
+    Refused { reason: String, built: bool },
+}
+
+impl Point {
+    fn new(config: Config, found: Found) -> Point {
+        Point { config, found, key: OnceLock::new() }
+    }
+
+    /// A config that nobody lowers.
+    pub(crate) fn built(config: Config) -> Point {
+        Point::new(config, Found::Built)
+    }
+
+    pub(crate) fn is_legal(&self) -> bool {
+        !matches!(self.found, Found::Refused { .. })
+    }
+}
+
+/// A kernel's Tile IR, or why it cannot be built.
+type Built = std::result::Result<Verified<Kernel>, String>;
+/// The work of a config's kernel and the hash of its text, or why it is refused.
+type Lowered = std::result::Result<(WorkFormula, TextHash), String>;
+
+/// Builds every config, and lowers those that may differ from all before them; with the work of what was lowered.
+pub(crate) fn explore(
+    def: &'static KernelDef,
+    spec: &Specialization,
+    machine: Option<Machine>,
+) -> Vec<(Point, Option<WorkFormula>)> {
+    let configs = def.configs();
+    // Only tile sizes enter Tile IR.
+    let mut kernels: BTreeMap<&BTreeMap<String, u32>, Built> = BTreeMap::new();
+    for config in &configs {
+        kernels.entry(&config.tile).or_insert_with(|| build_kernel(def, spec, config).map_err(|e| reason(&e)));
+    }
+    let built: Vec<&Built> = configs.iter().map(|config| &kernels[&config.tile]).collect();
+    let refused = |reason: &String, built: bool| Found::Refused { reason: reason.clone(), built };
+    let Some(machine) = machine else {
+        let found = |config: &Config, built: &Built| match (built, config.schedule.check()) {
+            (Err(reason), _) => refused(reason, false),
+            (Ok(_), Err(reason)) => refused(&reason, true),
+            (Ok(_), Ok(())) => Found::Built,
+        };
+        return configs.iter().zip(&built).map(|(c, b)| (Point::new(c.clone(), found(c, b)), None)).collect();
+    };
+    let lower = |i: usize| -> Option<Lowered> {
+        let lowered = pipeline::run(built[i].as_ref().ok()?, &configs[i].schedule, machine, |_, _| {});
+        Some(lowered.map_err(|e| e.to_string()).map(|k| (WorkFormula::of(&k), TextHash::of(&k))))
+    };
+    let alike = alike(&configs, &built);
+    // The first of those that are alike, at once on all cores; the others only if it is refused.
+    let lowered = on_all_cores(configs.len(), |i| if alike[i] == i { lower(i) } else { None });
+    let mut points: Vec<(Point, Option<WorkFormula>)> = Vec::new();
+    let (mut seen, mut has_legal) = (HashSet::new(), HashSet::new());
+    for (i, (config, lowered)) in configs.iter().zip(lowered).enumerate() {
+        if let Err(reason) = built[i] {
+            points.push((Point::new(config.clone(), refused(reason, false)), None));
+            continue;
+        }
+        if has_legal.contains(&alike[i]) {
+            continue;
+        }
+        match lowered.or_else(|| lower(i)) {
+            Some(Ok((work, text))) if seen.insert(text) => {
+                has_legal.insert(alike[i]);
+                points.push((Point::new(config.clone(), Found::Lowered), Some(work)));
+            }
+            // It gives the kernel of a config before it.
+            Some(Ok(_)) | None => {}
+            Some(Err(reason)) => points.push((Point::new(config.clone(), refused(&reason, true)), None)),
+        }
+    }
+    points
+}
+
+/// For each config the first of which it differs in `stages` alone, which change nothing without a pipelined loop; else
+/// itself.
+fn alike(configs: &[Config], built: &[&Built]) -> Vec<usize> {
+    let mut first = HashMap::new();
+    let mut alike = Vec::with_capacity(configs.len());
+    for (i, config) in configs.iter().enumerate() {
+        let staged = built[i].as_ref().is_ok_and(has_stages);
+        let schedule = Schedule { stages: 0, ..config.schedule };
+        alike.push(if staged { i } else { *first.entry((&config.tile, schedule)).or_insert(i) });
+    }
+    alike
+}
+
+/// True if `stages` changes something: only pipelined loops have them.
+fn has_stages(kernel: &Verified<Kernel>) -> bool {
+    kernel.insts.values().any(|op| matches!(op, Op::Loop { kind: LoopKind::Pipeline, .. }))
+}
+
+/// The SHA-256 of a kernel's text: equal for equal kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct TextHash([u8; 32]);
+
+impl TextHash {
+    fn of(kernel: &gpu::Kernel) -> TextHash {
+        struct Hasher(Sha256);
+        impl Write for Hasher {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.update(text);
+                Ok(())
+            }
+        }
+        let mut hasher = Hasher(Sha256::new());
+        // What it writes to fails never.
+        _ = write!(hasher, "{kernel}");
+        TextHash(hasher.0.finalize().into())
+    }
+}
+
+/// Threads that explore.
+static EXPLORING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, and how many there were before it.
+struct Taken(usize);
+
+impl Taken {
+    fn one() -> Taken {
+        Taken(EXPLORING.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        EXPLORING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls a function with each number below `count`, on as many threads as there are cores that no other call has taken.
+///
+/// Not by a pool whose threads take up other work while they wait for theirs: that may be a launch that wants the very
+/// space which is being explored, and which then waits for itself.
+fn on_all_cores<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get));
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                i if i < count => done.push((i, f(i))),
+                _ => break done,
+            }
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let own = Taken::one();
+        let mut helpers = Vec::new();
+        while helpers.len() + 1 < count {
+            let taken = Taken::one();
+            if taken.0 >= *CORES {
+                break;
+            }
+            let run = &run;
+            let helper = std::thread::Builder::new().spawn_scoped(scope, move || {
+                let _taken = taken;
+                run()
+            });
+            // Where no thread is to be had, those that there are do it.
+            let Ok(helper) = helper else { break };
+            helpers.push(helper);
+        }
+        let mut done = run();
+        drop(own);
+        for helper in helpers {
+            done.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, x)| x).collect()
+}
+
+/// An error of building a kernel without its config, which stands beside it.
+pub(crate) fn reason(error: &RuntimeError) -> String {
+    match error {
+        RuntimeError::Kernel { diagnostics, .. } => diagnostics.to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_taken_once_and_in_order() {
+        let squares = on_all_cores(1000, |i| i * i);
+        assert_eq!(squares, (0..1000).map(|i| i * i).collect::<Vec<_>>());
+        assert!(on_all_cores(0, |i| i).is_empty());
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_is_that_of_the_caller() {
+        let caught = std::panic::catch_unwind(|| on_all_cores(8, |i| assert!(i < 3, "past the third")));
+        assert!(caught.is_err());
+        // Nobody is thought to be at work still.
+        assert_eq!(on_all_cores(2, |i| i), [0, 1]);
+    }
+}

@@ -1,0 +1,258 @@
+//! The tune space of a kernel for one specialization on one machine: lowered once, ranked for every size.
+//!
+//! What a size changes in a config's cost are formulas ([`WorkTable`]), so a launch at a new size of a specialization
+//! met before lowers nothing. Spaces are kept for the process, bounded by the number of their configs; the least
+//! recently used go. They hold no Tile IR: that of the few configs that are compiled is built again.
+//!
+//! A space that several threads want at once is explored by the first; the others wait for it, and for it alone.
+
+use super::explore::{Point, explore};
+use super::model::Terms;
+use crate::compile::{KernelKey, build_kernel, kernel_key};
+use crate::error::Result;
+use atlas_codegen::analysis::WorkTable;
+use atlas_codegen::{Machine, Target};
+use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
+use lru::LruCache;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Configs of the spaces that are kept, at most: of two that are as large as may be.
+const MOST_CONFIGS: usize = 8192;
+
+/// What a space depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct SpaceKey {
+    /// The address of the kernel's declaration, which is static.
+    def: usize,
+    spec: Specialization,
+    /// `None` is the CPU.
+    machine: Option<Machine>,
+    /// The caller's config, where it is the only one.
+    given: Option<Config>,
+}
+
+/// The configs of a kernel for one specialization on one machine.
+pub(crate) struct Space {
+    pub(crate) def: &'static KernelDef,
+    spec: Specialization,
+    /// In the order of the tune space.
+    pub(crate) points: Vec<Point>,
+    /// The work of the points that were lowered, in their order.
+    works: WorkTable,
+    /// The place of each of these in `points`.
+    lowered: Vec<usize>,
+}
+
+/// A space that is explored, or that somebody is exploring.
+type SpaceSlot = Arc<OnceLock<Arc<Space>>>;
+
+/// What is kept under a key.
+struct Entry {
+    slot: SpaceSlot,
+    /// The configs that are counted for it: none while it is explored.
+    configs: usize,
+}
+
+/// The spaces of the process.
+struct Spaces {
+    by_key: LruCache<SpaceKey, Entry>,
+    configs: usize,
+    most: usize,
+}
+
+static SPACES: LazyLock<Mutex<Spaces>> = LazyLock::new(|| Mutex::new(Spaces::new(MOST_CONFIGS)));
+
+impl Spaces {
+    fn new(most: usize) -> Spaces {
+        Spaces { by_key: LruCache::unbounded(), configs: 0, most }
+    }
+
+    /// Where the space of a key is, or will be.
+    fn slot(&mut self, key: &SpaceKey) -> SpaceSlot {
+        if let Some(entry) = self.by_key.get(key) {
+            return entry.slot.clone();
+        }
+        let slot = SpaceSlot::default();
+        self.by_key.put(key.clone(), Entry { slot: slot.clone(), configs: 0 });
+        slot
+    }
+
+    /// A space that has been explored.
+    fn known(&mut self, key: &SpaceKey) -> Option<Arc<Space>> {
+        self.by_key.get(key)?.slot.get().cloned()
+    }
+
+    /// Counts the configs of a space that has been explored; the least recently used spaces go.
+    fn count(&mut self, key: &SpaceKey, slot: &SpaceSlot, space: &Space) {
+        let Some(entry) = self.by_key.peek_mut(key) else { return };
+        if entry.configs > 0 || !Arc::ptr_eq(&entry.slot, slot) {
+            return;
+        }
+        entry.configs = space.points.len();
+        self.configs += entry.configs;
+        while self.configs > self.most && self.by_key.len() > 1 {
+            let Some((_, oldest)) = self.by_key.pop_lru() else { break };
+            self.configs -= oldest.configs;
+        }
+    }
+}
+
+fn spaces() -> MutexGuard<'static, Spaces> {
+    SPACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Space {
+    /// The tune space of a kernel, explored.
+    pub(crate) fn explored(def: &'static KernelDef, spec: Specialization, machine: Option<Machine>) -> Arc<Space> {
+        let key = SpaceKey { def: std::ptr::from_ref(def) as usize, spec, machine, given: None };
+        let slot = spaces().slot(&key);
+        if let Some(space) = slot.get() {
+            return space.clone();
+        }
+        // Not while the lock is held: it takes milliseconds.
+        let space = slot.get_or_init(|| Arc::new(Space::explore(def, key.spec.clone(), machine)));
+        spaces().count(&key, &slot, space);
+        space.clone()
+    }
+
+    fn explore(def: &'static KernelDef, spec: Specialization, machine: Option<Machine>) -> Space {
+        let explored = explore(def, &spec, machine);
+        let mut space = Space { def, spec, points: Vec::new(), works: WorkTable::default(), lowered: Vec::new() };
+        for (point, work) in explored {
+            if let Some(work) = work {
+                space.works.push(&work);
+                space.lowered.push(space.points.len());
+            }
+            space.points.push(point);
+        }
+        space
+    }
+
+    /// A space of one config, which the caller gave. It is built, to be checked, and not lowered.
+    ///
+    /// # Errors
+    /// `RuntimeError::Kernel` if the kernel cannot be built with it.
+    pub(crate) fn given(
+        def: &'static KernelDef,
+        spec: Specialization,
+        machine: Option<Machine>,
+        config: Config,
+    ) -> Result<Arc<Space>> {
+        let key = SpaceKey { def: std::ptr::from_ref(def) as usize, spec, machine, given: Some(config.clone()) };
+        if let Some(space) = spaces().known(&key) {
+            return Ok(space);
+        }
+        build_kernel(def, &key.spec, &config)?;
+        let slot = spaces().slot(&key);
+        let points = vec![Point::built(config)];
+        let (works, lowered) = Default::default();
+        let space = slot.get_or_init(|| Arc::new(Space { def, spec: key.spec.clone(), points, works, lowered }));
+        spaces().count(&key, &slot, space);
+        Ok(space.clone())
+    }
+
+    /// The specialization.
+    pub(crate) fn spec(&self) -> &Specialization {
+        &self.spec
+    }
+
+    /// True if some point was lowered, so that its cost can be told.
+    pub(crate) fn has_lowered(&self) -> bool {
+        !self.lowered.is_empty()
+    }
+
+    /// What the cost of each lowered point is made of, for these sizes of the dims in the signature's order.
+    pub(crate) fn terms(&self, dims: &[u64], machine: &Machine) -> impl Iterator<Item = (usize, Terms)> {
+        let mut works = self.works.at(dims);
+        self.lowered.iter().enumerate().map(move |(i, &point)| (point, Terms::of(works.of(i), machine)))
+    }
+
+    /// Builds the Tile IR of a config again.
+    pub(crate) fn kernel(&self, point: usize) -> Result<Verified<Kernel>> {
+        build_kernel(self.def, &self.spec, &self.points[point].config)
+    }
+
+    /// The key of a config's compiled kernel, for the target of the machine that the space is of.
+    pub(crate) fn key(&self, point: usize, target: Target) -> Result<KernelKey> {
+        let Point { config, key, .. } = &self.points[point];
+        if let Some(key) = key.get() {
+            return Ok(*key);
+        }
+        let kernel = self.kernel(point)?;
+        Ok(*key.get_or_init(|| kernel_key(&kernel, config.schedule, target)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlas_dsl::Diagnostics;
+    use atlas_dsl::def::Build;
+    use atlas_dsl::specialization::DimFact;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    const fn def(build: &'static Build) -> KernelDef {
+        KernelDef {
+            name: "none",
+            doc: "",
+            file: "",
+            types: &[],
+            dims: &[],
+            params: &[],
+            tune: &[],
+            grid: &[],
+            requires: &[],
+            build,
+            refused: None,
+        }
+    }
+
+    static NONE: KernelDef = def(&|_, _| Err(Diagnostics::default()));
+
+    fn spec(n: u64) -> Specialization {
+        Specialization::default().with_dim("N", DimFact::Const(n))
+    }
+
+    #[test]
+    fn the_spaces_used_last_are_kept() {
+        let key = |n: u64| SpaceKey { def: 0, spec: spec(n), machine: None, given: None };
+        let mut spaces = Spaces::new(10);
+        let keep = |spaces: &mut Spaces, n: u64, configs: usize| {
+            let points = (0..configs).map(|_| Point::built(Config::default())).collect();
+            let (works, lowered) = Default::default();
+            let space = Arc::new(Space { def: &NONE, spec: spec(n), points, works, lowered });
+            let slot = spaces.slot(&key(n));
+            let kept = slot.get_or_init(|| space).clone();
+            spaces.count(&key(n), &slot, &kept);
+            kept
+        };
+        let first = keep(&mut spaces, 1, 4);
+        keep(&mut spaces, 2, 4);
+        assert!(Arc::ptr_eq(&keep(&mut spaces, 1, 4), &first), "the first of a key stays");
+        keep(&mut spaces, 3, 4);
+        assert_eq!([1, 2, 3].map(|n| spaces.by_key.contains(&key(n))), [true, false, true]);
+        // One that is too large alone stays until the next.
+        keep(&mut spaces, 4, 40);
+        assert_eq!((spaces.by_key.len(), spaces.configs), (1, 40));
+        keep(&mut spaces, 5, 1);
+        assert_eq!((spaces.by_key.len(), spaces.configs), (1, 1));
+    }
+
+    /// Threads of a pool take up other work while they wait for their own, which may be the same space.
+    #[test]
+    fn a_space_is_explored_once_however_many_want_it() {
+        static BUILT: AtomicUsize = AtomicUsize::new(0);
+        static SLOW: KernelDef = def(&|_, _| {
+            BUILT.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            Err(Diagnostics::default())
+        });
+        let machine = "sm_90".parse().ok();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
+        pool.install(|| {
+            rayon::scope(|s| (0..16).for_each(|_| s.spawn(|_| drop(Space::explored(&SLOW, spec(1), machine)))));
+        });
+        assert_eq!(BUILT.load(Ordering::Relaxed), SLOW.configs().len());
+    }
+}

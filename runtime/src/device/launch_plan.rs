@@ -1,0 +1,71 @@
+//! Launch plans: what a launch of one exact problem does, resolved once.
+
+use crate::compile::KernelKey;
+use crate::error::RuntimeError;
+use crate::gpu::LoadedKernel;
+use crate::records::sizes::Tally;
+use crate::select::ConfigSource;
+use atlas_dsl::{Config, DType, Kernel, Verified};
+use std::sync::Arc;
+
+/// A config that was refused, or left for a better one, and why.
+pub(crate) type PassedOver = (Config, String);
+
+/// What a launch of one exact problem does.
+pub(crate) struct LaunchPlan {
+    pub(crate) config: Config,
+    pub(crate) source: ConfigSource,
+    pub(crate) body: LaunchBody,
+    /// Configs that stood before this one.
+    pub(crate) passed_over: Vec<PassedOver>,
+    /// How often it was launched, if sizes are recorded.
+    pub(crate) tally: Option<Arc<Tally>>,
+    /// The parameters that are numbers, with their types: each launch gives values of its own, which must fit.
+    pub(crate) numbers: Box<[(usize, DType)]>,
+}
+
+/// What runs.
+pub(crate) enum LaunchBody {
+    /// Nothing.
+    Empty,
+    /// Tile IR, in the interpreter.
+    Cpu { kernel: Arc<Verified<Kernel>>, dims: Vec<u64> },
+    /// A loaded kernel, with its grid and how its parameters are made.
+    Gpu { kernel: Arc<LoadedKernel>, grid: u32, params: Vec<LaunchParam> },
+}
+
+impl LaunchPlan {
+    /// The kernel that a failed launch speaks against, if another config may do: the driver refused it before it ran,
+    /// and the caller did not ask for it.
+    pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {
+        match (&self.body, error) {
+            (LaunchBody::Gpu { kernel, .. }, RuntimeError::Driver(e))
+                if e.refuses() && self.source != ConfigSource::Given =>
+            {
+                Some((kernel.key, e.to_string()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl LaunchBody {
+    /// Local memory of one thread in bytes: more than 0 if registers of the kernel spill.
+    pub(crate) fn local_bytes(&self) -> u32 {
+        match self {
+            LaunchBody::Gpu { kernel, .. } => kernel.facts.local_bytes,
+            LaunchBody::Empty | LaunchBody::Cpu { .. } => 0,
+        }
+    }
+}
+
+/// One parameter of the `.entry`, as far as the plan knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaunchParam {
+    /// Known: a size, a stride or a count.
+    Bits(u64),
+    /// The address of an argument.
+    Address(usize),
+    /// The number that an argument is.
+    Number(usize, DType),
+}

@@ -1,0 +1,336 @@
+//! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
+//!
+//! A device runs kernels and keeps what its launches have found out: compiled and loaded kernels, plans of launches, and what was
+//! refused. The room may depend on `gpu`, which does the work, on `compile` for the kernel store, and on `bundle`, `select` and
+//! `records`, which a device has. It knows no tensors and no arguments.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `device_id`, `open`, `simulated` | names of devices, and how they are opened |
+//! | `stats` | what a device has done so far |
+//! | `stream` | streams and events |
+//! | `launch_plan` | what a launch of one exact problem does, resolved once |
+//! | `plan_cache` | these plans, loaded kernels and refusals, as a device keeps them |
+
+mod device_id;
+mod launch_plan;
+mod open;
+mod plan_cache;
+#[cfg(feature = "sim")]
+mod simulated;
+mod stats;
+mod stream;
+
+pub use device_id::DeviceId;
+pub(crate) use launch_plan::{LaunchBody, LaunchParam, LaunchPlan, PassedOver};
+pub(crate) use plan_cache::PlanCache;
+pub use stats::DeviceStats;
+pub use stream::{Event, Stream};
+
+use self::stats::DeviceCounters;
+use crate::bundle::{Bundle, Bundles};
+use crate::compile::{CacheDir, HAS_COMPILER, Store};
+use crate::error::Result;
+use crate::gpu::{Context, DeviceMemory, VirtualGpu};
+use crate::records::Records;
+use atlas_codegen::{Machine, Target};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Where kernels run and tensors live. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: DeviceId,
+    name: String,
+    machine: Option<Machine>,
+    backend: Backend,
+    store: Store,
+    plans: PlanCache,
+    records: RwLock<Arc<Records>>,
+    bundles: RwLock<Arc<Bundles>>,
+    policy: Policy,
+    counters: DeviceCounters,
+}
+
+/// What runs the kernels.
+pub(crate) enum Backend {
+    Cpu,
+    Cuda(Arc<Context>),
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "the simulator is the only one"))]
+    Virtual(Box<dyn VirtualGpu>),
+}
+
+/// What a device may do where no compiled kernel is at hand.
+struct Policy {
+    compiles: AtomicBool,
+    falls_back_to_cpu: AtomicBool,
+}
+
+impl Device {
+    pub(crate) fn build(id: DeviceId, backend: Backend, machine: Option<Machine>, cache: CacheDir) -> Device {
+        let name = match &backend {
+            Backend::Cpu => "CPU".to_owned(),
+            Backend::Cuda(context) => context.name.clone(),
+            Backend::Virtual(_) => machine.map_or_else(String::new, |machine| format!("simulator {machine}")),
+        };
+        let records = match &backend {
+            Backend::Cuda(context) => Records::of_gpu(&context.name),
+            Backend::Cpu | Backend::Virtual(_) => Records::default(),
+        };
+        let bundles = match &backend {
+            Backend::Cuda(_) => Bundles::of_program(),
+            Backend::Cpu | Backend::Virtual(_) => Bundles::default(),
+        };
+        let inner = Inner {
+            id,
+            name,
+            records: RwLock::new(Arc::new(records)),
+            bundles: RwLock::new(Arc::new(bundles)),
+            policy: Policy { compiles: AtomicBool::new(HAS_COMPILER), falls_back_to_cpu: AtomicBool::new(false) },
+            machine,
+            backend,
+            store: Store::new(cache),
+            plans: PlanCache::default(),
+            counters: DeviceCounters::default(),
+        };
+        Device { inner: Arc::new(inner) }
+    }
+
+    /// The tuning records that choices on this device follow.
+    pub fn records(&self) -> Arc<Records> {
+        self.inner.records.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the tuning records that choices on this device follow from now on, and forgets the choices made. A GPU starts
+    /// with [`Records::of_gpu`], one of [`Device::sim`] too, by the name that it has.
+    pub fn set_records(&self, records: Records) {
+        *self.inner.records.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(records);
+        self.plans().forget_choices();
+    }
+
+    /// The bundles whose kernels this device runs. A GPU starts with [`Bundles::of_program`], one of [`Device::sim`] too.
+    pub fn bundles(&self) -> Arc<Bundles> {
+        self.inner.bundles.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes other bundles in place of those it has, none with `Bundles::default()`, and forgets the choices made.
+    pub fn set_bundles(&self, bundles: Bundles) {
+        *self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bundles);
+        self.plans().forget_refusals();
+        self.plans().forget_choices();
+    }
+
+    /// Adds a bundle, to be asked after those that are there, and forgets the choices made.
+    pub fn add_bundle(&self, bundle: Bundle) {
+        let mut bundles = self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut bundles).add(bundle);
+        drop(bundles);
+        self.plans().forget_refusals();
+        self.plans().forget_choices();
+    }
+
+    /// Whether launches on this device compile what is nowhere at hand: at first if this build has a compiler.
+    pub fn compiles(&self) -> bool {
+        self.inner.policy.compiles.load(Ordering::Relaxed)
+    }
+
+    /// Forbids or allows compiling. A program that forbids it runs what its bundles and the kernel store have, and says so
+    /// where they lack a kernel, but never waits for a compiler. Without a compiler in this build nothing changes.
+    pub fn set_compiling(&self, compiles: bool) {
+        self.inner.policy.compiles.store(compiles && HAS_COMPILER, Ordering::Relaxed);
+        self.plans().forget_choices();
+    }
+
+    /// Whether the CPU runs what has no compiled kernel.
+    pub fn falls_back_to_cpu(&self) -> bool {
+        self.inner.policy.falls_back_to_cpu.load(Ordering::Relaxed)
+    }
+
+    /// Allows or forbids that the CPU runs a launch on this GPU whose kernel is in no bundle and cannot be compiled: its
+    /// tensors are copied to the host and back. It is slow, and [`DeviceStats::on_cpu`] counts it; at first it is forbidden.
+    pub fn set_cpu_fallback(&self, allowed: bool) {
+        self.inner.policy.falls_back_to_cpu.store(allowed, Ordering::Relaxed);
+        self.plans().forget_choices();
+    }
+
+    /// The CUDA version of a GPU's driver, such as 13000.
+    pub(crate) fn driver_number(&self) -> Option<i32> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => Some(context.driver.version),
+        }
+    }
+
+    /// Which device it is.
+    pub fn id(&self) -> DeviceId {
+        self.inner.id
+    }
+
+    /// True for the CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.inner.id == DeviceId::Cpu
+    }
+
+    /// True for a simulated GPU.
+    pub fn simulates(&self) -> bool {
+        matches!(self.inner.backend, Backend::Virtual(_))
+    }
+
+    /// The GPU's name as the driver gives it; `CPU` for the CPU, such as `simulator sm_90` for a simulated GPU.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Compute capability (major, minor) of a GPU.
+    pub fn capability(&self) -> Option<(u32, u32)> {
+        self.inner.machine.map(|m| (m.sm / 10, m.sm % 10))
+    }
+
+    /// What kernels are compiled for on this device; `None` on the CPU.
+    pub fn target(&self) -> Option<Target> {
+        self.inner.machine.map(|m| m.target())
+    }
+
+    /// What a GPU holds: as its driver says, for a simulated one as the usual GPU of its arch; `None` on the CPU.
+    pub fn machine(&self) -> Option<Machine> {
+        self.inner.machine
+    }
+
+    /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
+    pub fn driver_version(&self) -> Option<(u32, u32)> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => {
+                let v = context.driver.version as u32;
+                Some((v / 1000, v % 1000 / 10))
+            }
+        }
+    }
+
+    /// Streaming multiprocessors of a GPU, for a simulated one those of the usual GPU of its arch; cores of the CPU.
+    pub fn sm_count(&self) -> u32 {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        self.inner.machine.map_or_else(cores, |m| m.sms)
+    }
+
+    /// Where a GPU sits, as `nvidia-smi -i` takes it: the same in every process, whatever devices that sees. `None` on the CPU and on
+    /// a simulated GPU.
+    pub fn pci_address(&self) -> Option<&str> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => Some(&context.pci_address),
+        }
+    }
+
+    /// Memory of a GPU in bytes; `None` on the CPU and on a simulated GPU.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => None,
+            Backend::Cuda(context) => Some(context.memory_bytes),
+        }
+    }
+
+    /// Bytes of the tensors that live on the device, and the most there were at once. Launches allocate nothing.
+    pub fn tensor_bytes(&self) -> (u64, u64) {
+        let c = &self.inner.counters;
+        (c.bytes.load(Ordering::Relaxed), c.most_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What the driver says of a GPU's memory; `None` on the CPU and on a simulated GPU.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`.
+    pub fn memory(&self) -> Result<Option<DeviceMemory>> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => Ok(None),
+            Backend::Cuda(context) => context.memory().map(Some),
+        }
+    }
+
+    /// Waits for the device, gives memory that no tensor uses back to the system, and counts
+    /// [`DeviceMemory::most_used`] anew. Otherwise a GPU's memory is kept for the tensors to come.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn release_memory(&self) -> Result<()> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
+            Backend::Cuda(context) => context.release(),
+        }
+    }
+
+    /// Waits until everything queued on the device has run.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.inner.backend {
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
+            Backend::Cuda(context) => context.synchronize_all(),
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.inner.backend
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn plans(&self) -> &PlanCache {
+        &self.inner.plans
+    }
+
+    pub(crate) fn counters(&self) -> &DeviceCounters {
+        &self.inner.counters
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+impl Device {
+    /// This device and another one in words that tell them apart.
+    pub(crate) fn beside(&self, other: &Device) -> (String, String) {
+        let (one, two) = (self.inner.id.to_string(), other.inner.id.to_string());
+        let two = if one == two { "another device of that name".to_owned() } else { two };
+        (one, two)
+    }
+}
+
+impl fmt::Display for Device {
+    /// `cpu`, `sim:sm_90` or `cuda:0 (NVIDIA H100, sm_90)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.inner.id, self.inner.machine) {
+            (DeviceId::Cuda(_), Some(machine)) => write!(f, "{} ({}, {machine})", self.inner.id, self.name()),
+            _ => self.inner.id.fmt(f),
+        }
+    }
+}
+
+impl PartialEq for Device {
+    /// Equal devices hold each other's tensors. Each simulator has a memory of its own.
+    fn eq(&self, other: &Device) -> bool {
+        let simulated = self.simulates();
+        self.inner.id == other.inner.id && (!simulated || Arc::ptr_eq(&self.inner, &other.inner))
+    }
+}
+
+impl Eq for Device {}
+
+#[cfg(test)]
+impl Device {
+    /// A GPU that is not there: nothing runs on it, but it is another device than the CPU.
+    pub(crate) fn absent(ordinal: usize) -> Device {
+        Device::build(DeviceId::Cuda(ordinal), Backend::Cpu, None, CacheDir::Off)
+    }
+}

@@ -1,0 +1,205 @@
+//! Streams: queues of launches on one device, and the events that time them.
+
+use super::{Backend, Device};
+use crate::error::Result;
+use crate::gpu::Handle;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A queue of launches that run in order. Cheap to clone.
+///
+/// On the CPU and in the simulator every launch has finished when it returns, so a stream is a name only.
+#[derive(Clone)]
+pub struct Stream {
+    device: Device,
+    kind: StreamKind,
+}
+
+#[derive(Clone)]
+enum StreamKind {
+    /// The device's default stream, in order with every stream of this crate.
+    Default,
+    /// Made by this crate.
+    Owned(Arc<OwnedStream>),
+    /// The caller's.
+    Raw(RawHandle),
+}
+
+/// A driver handle that threads may share.
+#[derive(Clone, Copy)]
+struct RawHandle(Handle);
+
+// SAFETY: stream and event handles may be used from any thread.
+unsafe impl Send for RawHandle {}
+// SAFETY: as above.
+unsafe impl Sync for RawHandle {}
+
+struct OwnedStream {
+    device: Device,
+    handle: RawHandle,
+}
+
+impl Drop for OwnedStream {
+    fn drop(&mut self) {
+        if let Backend::Cuda(context) = self.device.backend()
+            && let Ok(api) = context.enter()
+        {
+            // SAFETY: the handle came from `cuStreamCreate` and is destroyed once; queued work still runs.
+            unsafe { (api.stream_destroy)(self.handle.0) };
+        }
+    }
+}
+
+impl Device {
+    /// The default stream.
+    pub fn default_stream(&self) -> Stream {
+        Stream::default_of(self)
+    }
+}
+
+impl Stream {
+    /// The device's default stream.
+    pub fn default_of(device: &Device) -> Stream {
+        Stream { device: device.clone(), kind: StreamKind::Default }
+    }
+
+    /// A new stream. Its work runs in order with the default stream's, and beside other streams'.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if the driver makes none.
+    pub fn new(device: &Device) -> Result<Stream> {
+        let Backend::Cuda(context) = device.backend() else { return Ok(Stream::default_of(device)) };
+        let api = context.enter()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: out-pointer to a live handle; flags 0 make a stream that is ordered with the default one.
+        context.check("cuStreamCreate", unsafe { (api.stream_create)(&mut handle, 0) })?;
+        let owned = OwnedStream { device: device.clone(), handle: RawHandle(handle) };
+        Ok(Stream { device: device.clone(), kind: StreamKind::Owned(Arc::new(owned)) })
+    }
+
+    /// A stream that another library made: its `CUstream` (or `cudaStream_t`), such as PyTorch's current stream.
+    ///
+    /// # Safety
+    /// The handle is a live stream of this device's primary context, and stays so as long as this value and its
+    /// clones. If it does not block on the default stream, the caller orders the two: tensors are made and freed
+    /// on the default stream, so they are made (and [`Device::synchronize`] has returned) before the first launch
+    /// on this stream, and dropped after the last has run.
+    pub unsafe fn from_raw(device: &Device, handle: *mut c_void) -> Stream {
+        Stream { device: device.clone(), kind: StreamKind::Raw(RawHandle(handle)) }
+    }
+
+    /// The driver's handle; null for the default stream and where there is no driver.
+    pub fn as_raw(&self) -> *mut c_void {
+        match &self.kind {
+            StreamKind::Default => std::ptr::null_mut(),
+            StreamKind::Owned(s) => s.handle.0,
+            StreamKind::Raw(h) => h.0,
+        }
+    }
+
+    /// The stream's device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Waits until everything queued has run.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn synchronize(&self) -> Result<()> {
+        match self.device.backend() {
+            Backend::Cpu | Backend::Virtual(_) => Ok(()),
+            Backend::Cuda(context) => context.synchronize(self.as_raw()),
+        }
+    }
+}
+
+/// A point in a stream, with the time at which the device reached it.
+pub struct Event {
+    device: Device,
+    kind: EventKind,
+}
+
+enum EventKind {
+    Host(std::sync::Mutex<Option<std::time::Instant>>),
+    Cuda(RawHandle),
+}
+
+impl Event {
+    /// An event that has not been recorded.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if the driver makes none.
+    pub fn new(device: &Device) -> Result<Event> {
+        let kind = match device.backend() {
+            Backend::Cpu | Backend::Virtual(_) => EventKind::Host(std::sync::Mutex::new(None)),
+            Backend::Cuda(context) => {
+                let api = context.enter()?;
+                let mut handle = std::ptr::null_mut();
+                // SAFETY: out-pointer to a live handle.
+                context.check("cuEventCreate", unsafe { (api.event_create)(&mut handle, 0) })?;
+                EventKind::Cuda(RawHandle(handle))
+            }
+        };
+        Ok(Event { device: device.clone(), kind })
+    }
+
+    /// Marks the end of what is queued on the stream now.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also if the stream belongs to another device.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        match (&self.kind, self.device.backend()) {
+            (EventKind::Cuda(event), Backend::Cuda(context)) => {
+                let api = context.enter()?;
+                // SAFETY: a live event; the stream is live as long as its value.
+                context.check("cuEventRecord", unsafe { (api.event_record)(event.0, stream.as_raw()) })
+            }
+            (EventKind::Host(at), _) => {
+                *at.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(std::time::Instant::now());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for both events and gives the time between them in milliseconds; 0 if one was never recorded on the CPU.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also if an event of a GPU was never recorded.
+    pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
+        match (&self.kind, &end.kind, self.device.backend()) {
+            (EventKind::Cuda(start), EventKind::Cuda(end), Backend::Cuda(context)) => {
+                let api = context.enter()?;
+                let mut ms = 0.0_f32;
+                // SAFETY: live events; the out-pointer is a live float.
+                unsafe {
+                    context.check("cuEventSynchronize", (api.event_synchronize)(end.0))?;
+                    context.check("cuEventElapsedTime", (api.event_elapsed)(&mut ms, start.0, end.0))?;
+                }
+                Ok(f64::from(ms))
+            }
+            (EventKind::Host(start), EventKind::Host(end), _) => {
+                let at = |e: &std::sync::Mutex<Option<std::time::Instant>>| {
+                    *e.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+                };
+                Ok(match (at(start), at(end)) {
+                    (Some(a), Some(b)) => b.saturating_duration_since(a).as_secs_f64() * 1e3,
+                    _ => 0.0,
+                })
+            }
+            _ => Ok(0.0),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let (EventKind::Cuda(event), Backend::Cuda(context)) = (&self.kind, self.device.backend())
+            && let Ok(api) = context.enter()
+        {
+            // SAFETY: the handle came from `cuEventCreate` and is destroyed once.
+            unsafe { (api.event_destroy)(event.0) };
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Tensor errors: why a tensor cannot be made, viewed or read.
+
+use atlas_dsl::DType;
+use atlas_dsl::diag::Code;
+use std::fmt;
+
+errors! {
+    /// Why a tensor cannot be made, viewed or read.
+    TensorError {
+        /// The number of elements and the shape disagree.
+        WrongLength {
+            /// Elements given.
+            found: usize,
+            /// The shape.
+            shape: Vec<usize>,
+        } = 630, "{found} elements are given for a tensor of shape {shape:?}";
+        /// A range of an axis lies outside it, or is reversed.
+        SliceOutOfRange {
+            /// The axis.
+            axis: usize,
+            /// First element.
+            start: usize,
+            /// One past the last element.
+            end: usize,
+            /// The size of the axis.
+            size: usize,
+        } = 631, "slice {start}..{end} of axis {axis}, which has size {size}";
+        /// A view of given strides reaches beyond its tensor.
+        BeyondTensor {
+            /// The shape asked for.
+            shape: Vec<usize>,
+            /// The strides asked for, in elements.
+            strides: Vec<usize>,
+            /// The first element.
+            offset: usize,
+            /// Elements that there are.
+            len: usize,
+        } = 631, "a view of shape {shape:?} with strides {strides:?} from element {offset} does not lie within {len} elements";
+        /// There is no such axis.
+        NoSuchAxis {
+            /// The axis.
+            axis: usize,
+            /// The tensor's rank.
+            rank: usize,
+        } = 632, "axis {axis} of a tensor of rank {rank}";
+        /// The axes given to `permute` are not each axis once.
+        NotAPermutation {
+            /// The axes given.
+            axes: Vec<usize>,
+            /// The tensor's rank.
+            rank: usize,
+        } = 633, "{axes:?} does not name each axis of a tensor of rank {rank} once";
+        /// Only axes of size 1 expand.
+        CannotExpand {
+            /// The tensor's shape.
+            from: Vec<usize>,
+            /// The shape asked for.
+            to: Vec<usize>,
+        } = 634, "a tensor of shape {from:?} does not expand to {to:?}: an axis keeps its size, or has size 1";
+        /// The new shape has another number of elements.
+        CannotReshape {
+            /// The tensor's shape.
+            from: Vec<usize>,
+            /// The shape asked for.
+            to: Vec<usize>,
+        } = 635, "a tensor of shape {from:?} has another number of elements than {to:?}";
+        /// The view is not row-major without gaps.
+        NotContiguous {
+            /// The tensor's shape.
+            shape: Vec<usize>,
+            /// Its strides, in elements.
+            strides: Vec<i64>,
+        } = 635, "a view of shape {shape:?} with strides {strides:?} is not contiguous; copy it first with `contiguous()`";
+        /// The host type is not the tensor's element type.
+        WrongElement {
+            /// The host type's element type.
+            found: DType,
+            /// The tensor's element type.
+            wanted: DType,
+        } = 636, "the tensor holds {wanted}, but it is read or written as {found}";
+        /// The size in bytes passes 2^63.
+        TooLarge {
+            /// The shape.
+            shape: Vec<usize>,
+        } = 637, "a tensor of shape {shape:?} has more bytes than an address space";
+        /// Out of memory.
+        OutOfMemory {
+            /// Bytes asked for.
+            bytes: u64,
+            /// The device.
+            device: String,
+        } = 638, "{device} has no {bytes} bytes of free memory; drop tensors, or use a smaller problem";
+        /// The element type exists only inside kernels.
+        NoHostType {
+            /// The element type.
+            dtype: DType,
+        } = 639, "a tensor cannot hold {dtype}: it exists only inside kernels";
+    }
+}

@@ -1,0 +1,235 @@
+//! One GPU's context: opening it, what the GPU holds, and safe calls in it.
+
+use super::current::{Entered, Handle};
+use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
+use crate::error::{DeviceError, Result};
+use atlas_codegen::{Machine, Target};
+use cudarc::driver::sys;
+use std::ffi::{CStr, c_int};
+
+/// What the driver says that a GPU holds.
+#[derive(Clone, Copy)]
+struct Limits {
+    cta_shared_bytes: u32,
+    sm_shared_bytes: u32,
+    sm_threads: u32,
+    sm_registers: u32,
+    sms: u32,
+    l2_bytes: u32,
+}
+
+/// The machine that a GPU of this capability and these limits is, if a target runs on it.
+fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
+    let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
+    let target = Target::for_capability(major, minor).ok_or_else(unsupported)?;
+    let sm = major * 10 + minor;
+    Ok(Machine {
+        sm,
+        // A later GPU may hold more than the verifier lets code of this target use.
+        cta_shared_bytes: l.cta_shared_bytes.min(Machine::most_shared_bytes(target)),
+        sm_shared_bytes: l.sm_shared_bytes,
+        sm_threads: l.sm_threads.min(Machine::most_threads(target)),
+        sm_registers: l.sm_registers,
+        sms: l.sms,
+        l2_bytes: u64::from(l.l2_bytes),
+        rates: Machine::nearest(sm).ok_or_else(unsupported)?.rates,
+    })
+}
+
+/// The primary context of one GPU. Never released: it lives as long as the process.
+pub(crate) struct Context {
+    pub(crate) driver: &'static Driver,
+    pub(crate) name: String,
+    /// Compute capability.
+    capability: (u32, u32),
+    limits: Limits,
+    pub(crate) memory_bytes: u64,
+    pub(crate) label: String,
+    /// Where the GPU sits, whatever its ordinal: `0000:0f:00.0`.
+    pub(crate) pci_address: String,
+    handle: Handle,
+    /// What tensors are allocated of, where the driver has such pools.
+    pub(crate) pool: Option<Handle>,
+}
+
+// SAFETY: a context handle may be used from any thread; the driver locks where it must.
+unsafe impl Send for Context {}
+// SAFETY: as above; no field changes after `open`.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens the primary context of a GPU.
+    pub(crate) fn open(ordinal: usize) -> Result<Context> {
+        use sys::CUdevice_attribute as A;
+        let driver = driver()?;
+        if ordinal >= driver.count {
+            return Err(DeviceError::NoSuchGpu { ordinal, count: driver.count }.into());
+        }
+        let label = format!("cuda:{ordinal}");
+        let check = |call, status| check(&driver.api, call, &label, status);
+        let api = &driver.api;
+        let mut device = 0;
+        // SAFETY: out-pointer to a live integer, here and in the next calls; the ordinal was checked.
+        check("cuDeviceGet", unsafe { (api.device_get)(&mut device, ordinal as c_int) })?;
+        let attribute = |a: A| {
+            let mut value = 0;
+            // SAFETY: as above; `device` is a valid device.
+            let status = unsafe { (api.device_attribute)(&mut value, a as c_int, device) };
+            check("cuDeviceGetAttribute", status).map(|()| value as u32)
+        };
+        let mut name = [0_u8; 128];
+        // SAFETY: the buffer's length is passed; the driver ends the string with 0 within it.
+        check("cuDeviceGetName", unsafe { (api.device_name)(name.as_mut_ptr().cast(), 128, device) })?;
+        let name = CStr::from_bytes_until_nul(&name).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut memory = 0;
+        // SAFETY: out-pointer to a live integer.
+        check("cuDeviceTotalMem", unsafe { (api.device_memory)(&mut memory, device) })?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: out-pointer to a live handle.
+        check("cuDevicePrimaryCtxRetain", unsafe { (api.context_retain)(&mut handle, device) })?;
+        let capability = (
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let limits = Limits {
+            cta_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            sm_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            sm_threads: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+            sm_registers: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+            sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        };
+        let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let pool = pools.then(|| pool_of(api, device)).flatten();
+        let pci_address = format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+        );
+        Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, pci_address, handle, pool })
+    }
+
+    /// What this GPU holds, and what is compiled for it.
+    pub(crate) fn machine(&self) -> std::result::Result<Machine, DeviceError> {
+        machine_of(&self.name, self.capability, self.limits)
+    }
+
+    /// Turns a driver result into an error that names the call and the device.
+    pub(crate) fn check(&self, call: &'static str, status: u32) -> Result<()> {
+        check(&self.driver.api, call, &self.label, status)
+    }
+
+    /// Makes this context the calling thread's current one as long as the answer lives, and gives the functions to call
+    /// in it.
+    ///
+    /// In a forked process this fails, since the driver answers no question about contexts there. Nothing may be called without it:
+    /// calls on streams take a stream of the other process for one, and `cuStreamDestroy` crashes.
+    pub(crate) fn enter(&self) -> Result<Entered<'static, Api>> {
+        Entered::new(&self.driver.api, self.handle).or_else(|(call, status)| {
+            if status == NOT_INITIALIZED && self.driver.is_forked() {
+                return Err(DeviceError::Forked {}.into());
+            }
+            self.check(call, status)?;
+            // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
+            Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())
+        })
+    }
+
+    /// Copies host bytes to the device and waits for it.
+    pub(crate) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes.len()` bytes at `address`; the host side lives until the wait below ends.
+        let status = unsafe { (api.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), std::ptr::null_mut()) };
+        self.check("cuMemcpyHtoDAsync", status)?;
+        self.synchronize(std::ptr::null_mut())
+    }
+
+    /// Waits for the whole device, then copies device bytes to the host.
+    pub(crate) fn download(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.synchronize_all()?;
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes.len()` bytes at `address`; the host side lives until the wait below ends.
+        let status =
+            unsafe { (api.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), std::ptr::null_mut()) };
+        self.check("cuMemcpyDtoHAsync", status)?;
+        self.synchronize(std::ptr::null_mut())
+    }
+
+    /// Fills with zeros, ordered on the default stream.
+    pub(crate) fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the caller owns `bytes` bytes at `address`.
+        let status = unsafe { (api.fill)(address, 0, bytes as usize, std::ptr::null_mut()) };
+        self.check("cuMemsetD8Async", status)
+    }
+
+    /// Waits for the work of one stream.
+    pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: the handle is the null stream or a live stream of this context.
+        self.check("cuStreamSynchronize", unsafe { (api.stream_synchronize)(stream) })
+    }
+
+    /// Waits for the work of every stream.
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
+        let api = self.enter()?;
+        // SAFETY: no arguments; the context is current.
+        self.check("cuCtxSynchronize", unsafe { (api.context_synchronize)() })
+    }
+}
+
+/// The pool of a device, which from now on keeps what is freed; without that, each synchronisation would give memory back
+/// to the system. `None` where the driver has none to give.
+fn pool_of(api: &Api, device: c_int) -> Option<Handle> {
+    let mut pool = std::ptr::null_mut();
+    let mut threshold = u64::MAX;
+    let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
+    // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure to set it changes
+    // nothing.
+    unsafe {
+        if (api.pool_get)(&mut pool, device) != 0 {
+            return None;
+        }
+        (api.pool_set_attribute)(pool, key, (&raw mut threshold).cast());
+    }
+    Some(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An A10, as its driver describes it.
+    const LIMITS: Limits = Limits {
+        cta_shared_bytes: 101_376,
+        sm_shared_bytes: 102_400,
+        sm_threads: 1536,
+        sm_registers: 65536,
+        sms: 72,
+        l2_bytes: 6_291_456,
+    };
+
+    #[test]
+    fn a_gpu_is_the_machine_of_the_table() {
+        assert_eq!(machine_of("NVIDIA A10", (8, 6), LIMITS).ok(), "sm_86".parse().ok());
+    }
+
+    #[test]
+    fn a_later_gpu_is_used_as_far_as_the_target_goes() {
+        let more = Limits { cta_shared_bytes: 400 << 10, sm_threads: 4096, ..LIMITS };
+        let machine = machine_of("NVIDIA X1", (15, 0), more).unwrap();
+        assert_eq!((machine.to_string(), machine.target().to_string()), ("sm_150".to_owned(), "sm_90".to_owned()));
+        assert_eq!((machine.cta_shared_bytes, machine.sm_threads), (227 << 10, 2048));
+    }
+
+    #[test]
+    fn a_gpu_that_no_target_runs_on() {
+        let error = machine_of("Tesla T4", (7, 5), LIMITS).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \
+             use another GPU or Device::cpu()"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Memory of a GPU: what tensors are allocated of, and what the driver says of it.
+
+use super::context::Context;
+use crate::error::{Result, TensorError};
+use cudarc::driver::sys::CUmemPool_attribute as Attribute;
+use std::ffi::{c_int, c_void};
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: u32 = 2;
+
+/// What the driver says of a GPU's memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceMemory {
+    /// Used by no process.
+    pub free: u64,
+    /// Held by this process for its tensors, freed ones too: the driver takes it in large pieces.
+    pub reserved: u64,
+    /// Of tensors that live.
+    pub used: u64,
+    /// The most that was used at once since the start, or since [`release_memory`](crate::Device::release_memory).
+    pub most_used: u64,
+}
+
+impl Context {
+    /// Allocates bytes, ordered on the default stream.
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
+        let api = self.enter()?;
+        let mut address = 0;
+        // SAFETY: out-pointer to a live integer; the null stream is always valid.
+        let (call, status) = unsafe {
+            if self.pool.is_some() {
+                ("cuMemAllocAsync", (api.alloc_async)(&mut address, bytes as usize, std::ptr::null_mut()))
+            } else {
+                ("cuMemAlloc", (api.alloc)(&mut address, bytes as usize))
+            }
+        };
+        if status == OUT_OF_MEMORY {
+            return Err(TensorError::OutOfMemory { bytes, device: self.label.clone() }.into());
+        }
+        self.check(call, status)?;
+        Ok(address)
+    }
+
+    /// Frees what `alloc` gave, once work already on the default stream and on blocking streams is done.
+    pub(crate) fn free(&self, address: u64) {
+        if let Ok(api) = self.enter() {
+            // SAFETY: `address` came from `alloc` and is freed once. A failure here leaks and nothing more.
+            unsafe {
+                if self.pool.is_some() {
+                    (api.free_async)(address, std::ptr::null_mut());
+                } else {
+                    (api.free)(address);
+                }
+            }
+        }
+    }
+
+    /// What the driver says.
+    pub(crate) fn memory(&self) -> Result<DeviceMemory> {
+        let (mut free, mut all) = (0, 0);
+        let api = self.enter()?;
+        // SAFETY: out-pointers to live integers.
+        self.check("cuMemGetInfo", unsafe { (api.memory_info)(&mut free, &mut all) })?;
+        let of_pool = |key: Attribute| match self.pool {
+            None => Ok(0),
+            Some(pool) => {
+                let mut bytes = 0_u64;
+                // SAFETY: a live pool, and a live u64, which is the type of the attributes asked for here.
+                let status = unsafe { (api.pool_get_attribute)(pool, key as c_int, (&raw mut bytes).cast()) };
+                self.check("cuMemPoolGetAttribute", status).map(|()| bytes)
+            }
+        };
+        Ok(DeviceMemory {
+            free: free as u64,
+            reserved: of_pool(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+            used: of_pool(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+            most_used: of_pool(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+        })
+    }
+
+    /// Gives back what no tensor uses, and counts the most that is used anew.
+    pub(crate) fn release(&self) -> Result<()> {
+        let Some(pool) = self.pool else { return Ok(()) };
+        self.synchronize_all()?;
+        let api = self.enter()?;
+        let mut none = 0_u64;
+        let high = Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH as c_int;
+        // SAFETY: a live pool; then a live u64 of 0, the one value that this attribute takes.
+        unsafe {
+            self.check("cuMemPoolTrimTo", (api.pool_trim)(pool, 0))?;
+            self.check("cuMemPoolSetAttribute", (api.pool_set_attribute)(pool, high, (&raw mut none).cast::<c_void>()))
+        }
+    }
+}

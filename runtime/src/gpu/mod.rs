@@ -1,0 +1,35 @@
+//! GPUs: those of the CUDA driver, and those that this process plays. A GPU here has memory and runs kernels, and nothing more.
+//!
+//! The room may depend on `error`, and on `compile` for compiled kernels and their keys. It knows no tensors, no devices of the
+//! public API and no launches.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `driver` | the table of the driver's functions, and what their results mean |
+//! | `current` | the calling thread's current context |
+//! | `context`, `memory` | one GPU's context: what it holds, and safe calls in it; its memory |
+//! | `loaded_kernel`, `ptx_version` | a compiled kernel that is loaded; which PTX a driver takes |
+//! | `virtual_gpu` | what the runtime asks of a GPU that this process plays |
+//! | `simulator` | the simulator as such a GPU (feature `sim`) |
+
+mod context;
+mod current;
+mod driver;
+mod loaded_kernel;
+mod memory;
+mod ptx_version;
+#[cfg(feature = "sim")]
+mod simulator;
+mod virtual_gpu;
+
+pub(crate) use context::Context;
+pub(crate) use current::Handle;
+pub(crate) use driver::driver;
+pub use loaded_kernel::LaunchFacts;
+pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
+pub use memory::DeviceMemory;
+#[cfg(feature = "sim")]
+pub(crate) use simulator::Simulator;
+#[cfg(feature = "sim")]
+pub use simulator::{SimAccess, SimOptions, SimRun};
+pub(crate) use virtual_gpu::VirtualGpu;

@@ -1,0 +1,277 @@
+//! The simulator as a virtual GPU: its memory, its launches, and what the latest of them did.
+//!
+//! A launch executes the kernel's PTX on this machine, strictly: a race, a missing wait or a stray address is an
+//! error of the launch, where a GPU might give the right numbers. It has run when it returns.
+
+use super::virtual_gpu::{RecompileWithLines, VirtualGpu, VirtualKernel};
+use crate::error::{LaunchError, Result, SimFault};
+use atlas_codegen::KernelImage;
+use atlas_sim::alu::{Approximation, Arithmetic};
+use atlas_sim::fault::Fault;
+use atlas_sim::launch::{Launch, Options, Policy, Report, run};
+use atlas_sim::memory::Global;
+use atlas_sim::program::Program;
+use atlas_sim::stats::{GlobalCounts, InstructionClass, LineCounts, SharedCounts};
+use atlas_sim::{decode, syntax};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the simulator executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimOptions {
+    /// Which warp runs next.
+    pub policy: Policy,
+    /// Of the policy, and of random approximations.
+    pub seed: u64,
+    /// Which of the results that the ISA allows approximate instructions give.
+    pub approximation: Approximation,
+    /// Warp instructions of one launch, after which it is given up.
+    pub budget: u64,
+}
+
+impl Default for SimOptions {
+    fn default() -> SimOptions {
+        let Options { policy, seed, approximation, budget, .. } = Options::default();
+        SimOptions { policy, seed, approximation, budget }
+    }
+}
+
+/// A simulated GPU: global memory and the record of the latest launch.
+pub(crate) struct Simulator {
+    /// What faults call it: `sim:sm_90`.
+    name: String,
+    options: SimOptions,
+    state: Arc<Mutex<SimState>>,
+}
+
+#[derive(Default)]
+struct SimState {
+    memory: Global,
+    latest: Option<Arc<SimRun>>,
+}
+
+/// What a launch on the simulator did.
+#[derive(Clone, Debug)]
+pub struct SimRun {
+    /// The kernel.
+    pub image: Arc<KernelImage>,
+    /// Counts of instructions and accesses, by class and by line of the PTX.
+    pub report: Report,
+}
+
+/// The accesses of one line of PTX; a copy from global to shared memory has both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimAccess {
+    /// Line in the PTX, from 1.
+    pub line: u32,
+    /// The line without its operands: `ld.shared.v4.b32`.
+    pub opcode: String,
+    /// Of shared memory.
+    pub shared: SharedCounts,
+    /// Of global memory, loads and stores.
+    pub global: GlobalCounts,
+}
+
+impl Simulator {
+    /// A GPU without memory in use; `name` is how its faults name it.
+    pub(crate) fn new(name: String, options: SimOptions) -> Simulator {
+        Simulator { name, options, state: Arc::default() }
+    }
+
+    /// What the latest launch did.
+    pub(crate) fn latest(&self) -> Option<Arc<SimRun>> {
+        self.lock().latest.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SimState> {
+        lock(&self.state)
+    }
+}
+
+fn lock(state: &Mutex<SimState>) -> MutexGuard<'_, SimState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl VirtualGpu for Simulator {
+    fn alloc(&self, bytes: u64) -> u64 {
+        self.lock().memory.alloc_uninitialized(bytes as usize)
+    }
+
+    fn free(&self, address: u64) {
+        self.lock().memory.free(address);
+    }
+
+    fn write(&self, address: u64, from: &[u8]) {
+        let written = self.lock().memory.write(address, from);
+        debug_assert!(written.is_ok(), "{written:?}");
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) {
+        let state = self.lock();
+        let bytes = state.memory.read(address, to.len() as u64);
+        debug_assert!(bytes.is_ok(), "{bytes:?}");
+        if let Ok(bytes) = bytes {
+            to.copy_from_slice(bytes);
+        }
+    }
+
+    fn load(&self, image: Arc<KernelImage>, lined: RecompileWithLines) -> Result<Box<dyn VirtualKernel>> {
+        let (device, options, state) = (self.name.clone(), self.options, self.state.clone());
+        match parse(&image) {
+            Ok(program) if program.params.len() == image.params.len() => {
+                Ok(Box::new(SimKernel { device, options, state, image, program, lined }))
+            }
+            Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
+            Err(fault) => Err(SimFault::new(&device, &image, None, fault).into()),
+        }
+    }
+}
+
+/// A kernel's PTX, parsed.
+struct SimKernel {
+    /// The name of its GPU.
+    device: String,
+    options: SimOptions,
+    state: Arc<Mutex<SimState>>,
+    image: Arc<KernelImage>,
+    program: Program,
+    /// A way to the same program with the source's lines, for a fault to name them.
+    lined: RecompileWithLines,
+}
+
+fn parse(image: &KernelImage) -> std::result::Result<Program, Fault> {
+    decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)
+}
+
+impl VirtualKernel for SimKernel {
+    fn local_bytes(&self) -> u32 {
+        self.program.local_bytes
+    }
+
+    fn launch(&self, grid: u32, params: &[u64], outputs: &[Range<u64>]) -> Result<()> {
+        let (image, program) = (&self.image, &self.program);
+        let params = self.block(params)?;
+        let SimOptions { policy, seed, approximation, budget } = self.options;
+        let options = Options { policy, seed, approximation, budget, ..Options::default() };
+        let launch = Launch {
+            program,
+            grid: [grid, 1, 1],
+            block: [image.threads, 1, 1],
+            cluster: None,
+            shared_bytes: image.shared_bytes,
+            params: &params,
+        };
+        let mut state = lock(&self.state);
+        let read_only = read_only(&state.memory, outputs);
+        state.memory.begin_launch(&read_only);
+        let outcome = run(&launch, &mut state.memory, &options);
+        // The variables of this kernel's module would be in the way of the next kernel's.
+        for variable in &program.globals {
+            state.memory.free(variable.address);
+        }
+        match outcome {
+            Ok(report) => {
+                state.latest = Some(Arc::new(SimRun { image: image.clone(), report }));
+                Ok(())
+            }
+            Err(fault) => Err(self.name_source(SimFault::new(&self.device, image, Some(program), fault)).into()),
+        }
+    }
+}
+
+impl SimKernel {
+    /// The parameters as the `.entry` lays them out.
+    fn block(&self, params: &[u64]) -> Result<Vec<u8>> {
+        let mut block = vec![0; self.program.param_bytes as usize];
+        for (bits, place) in params.iter().zip(&self.program.params) {
+            let bits = bits.to_le_bytes();
+            let from = bits.get(..place.bytes as usize);
+            let to = block.get_mut(place.offset as usize..(place.offset + place.bytes) as usize);
+            match (to, from) {
+                (Some(to), Some(from)) => to.copy_from_slice(from),
+                _ => return Err(LaunchError::WrongAbi { kernel: self.image.entry.clone() }.into()),
+            }
+        }
+        Ok(block)
+    }
+
+    /// Says of a fault's parties what they come from in the source. What is shipped has no lines; the same kernel
+    /// compiled with lines has the same instructions.
+    fn name_source(&self, fault: SimFault) -> SimFault {
+        let with_lines = (self.lined)().and_then(|image| parse(&image).ok());
+        match with_lines.filter(|l| l.code.len() == self.program.code.len()) {
+            Some(lined) => fault.with_source(&self.program, &lined),
+            None => fault,
+        }
+    }
+}
+
+/// All allocated memory but these sorted ranges, as addresses and lengths.
+fn read_only(memory: &Global, outputs: &[Range<u64>]) -> Vec<(u64, u64)> {
+    let mut rest = Vec::new();
+    for allocation in memory.allocations() {
+        let mut from = allocation.start;
+        for out in outputs.iter().filter(|r| r.start < allocation.end && allocation.start < r.end) {
+            if from < out.start {
+                rest.push((from, out.start - from));
+            }
+            from = from.max(out.end);
+        }
+        if from < allocation.end {
+            rest.push((from, allocation.end - from));
+        }
+    }
+    rest
+}
+
+impl SimRun {
+    /// Bank conflicts of all accesses of shared memory.
+    pub fn conflicts(&self) -> u64 {
+        self.report.counters.totals().shared.conflicts
+    }
+
+    /// The lines that access shared or global memory, in order.
+    pub fn accesses(&self) -> Vec<SimAccess> {
+        let lines: Vec<&str> = self.image.ptx.lines().collect();
+        let text = |line: u32| lines.get((line as usize).wrapping_sub(1)).copied().unwrap_or_default();
+        let access = |(line, counts): (u32, &LineCounts)| {
+            let LineCounts { shared, loads, stores, .. } = *counts;
+            let global = GlobalCounts {
+                requests: loads.requests + stores.requests,
+                bytes: loads.bytes + stores.bytes,
+                sectors: loads.sectors + stores.sectors,
+            };
+            SimAccess { line, opcode: opcode(text(line)), shared, global }
+        };
+        let all = self.report.counters.lines().map(access);
+        all.filter(|a| a.shared.requests + a.global.requests > 0).collect()
+    }
+
+    /// Instructions by class, as warps executed them; classes that the kernel has none of are left out.
+    pub fn mix(&self) -> Vec<(&'static str, u64)> {
+        let counts = InstructionClass::ALL.into_iter().map(|c| (c.name(), self.report.counters.mix(c).warps));
+        counts.filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// The opcode of a line of PTX, past a guard; of several instructions, as where a load is masked, that of the one that accesses memory.
+fn opcode(line: &str) -> String {
+    let one =
+        |instruction: &str| instruction.split_whitespace().find(|w| !w.starts_with(['@', '{'])).map(str::to_owned);
+    let mut all = line.split(';').filter_map(one);
+    let first = all.clone().next().unwrap_or_default();
+    let memory = ["ld", "st", "cp", "red", "atom"];
+    all.find(|opcode| memory.iter().any(|m| opcode.starts_with(m))).unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::opcode;
+
+    #[test]
+    fn the_opcode_of_a_line_is_the_one_that_accesses_memory() {
+        assert_eq!(opcode("\t@%p1 st.global.b32 [%rd1], %r1;"), "st.global.b32");
+        assert_eq!(opcode("mov.b32 %r1, 0; @%p1 ld.global.nc.b32 %r1, [%rd1];"), "ld.global.nc.b32");
+        assert_eq!(opcode("bar.sync 0;"), "bar.sync");
+    }
+}

@@ -1,0 +1,356 @@
+//! Chains: an op of several kernels, launched one after the other on tensors that they share by name.
+//!
+//! Parameters of one name are one tensor, or one number. What only the kernels pass to each other is *workspace*: it is
+//! declared by name, allocated by the caller once, and given to each launch, which allocates nothing and waits for nothing.
+//!
+//! What can be refused is refused before the first kernel runs: the arguments of all kernels are checked, numbers among
+//! them, and all kernels are compiled and loaded. A launch that was refused has written nothing. What is left are faults of
+//! kernels that run, and a driver that refuses a launch itself.
+//!
+//! ```text
+//! static STEP: Chain = Chain { name: "step", kernels: &[&mix, &update], workspace: &["weights"] };
+//!
+//! let mut space = STEP.workspace(&device, &[], &[("N", 2048), ("K", 80)])?;
+//! STEP.launch(&device, args!(gates, x, &mut state), &mut space)?;      // without `weights`
+//! ```
+
+use super::args::Arg;
+use super::prepared::PreparedLaunch;
+use super::request::{LaunchRequest, PlanFound};
+use crate::device::{Device, Stream};
+use crate::error::{LaunchError, Result};
+use crate::tensor::Tensor;
+use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
+use atlas_dsl::ir::Access;
+use atlas_dsl::{DType, KernelDef};
+
+/// Kernels that run one after the other.
+#[derive(Debug)]
+pub struct Chain {
+    /// Its name.
+    pub name: &'static str,
+    /// The kernels in order. Parameters, dims and type parameters of one name are one.
+    pub kernels: &'static [&'static dyn Declared],
+    /// Tensors that the kernels pass to each other, which the caller does not see.
+    pub workspace: &'static [&'static str],
+}
+
+/// The tensors that a chain's kernels pass to each other, for one set of sizes.
+///
+/// It serves one run of the chain at a time: runs that share it on two streams without an event between them race.
+#[derive(Debug)]
+pub struct Workspace {
+    tensors: Vec<Tensor>,
+}
+
+impl Workspace {
+    /// Bytes that it takes on its device.
+    pub fn bytes(&self) -> u64 {
+        self.tensors.iter().map(|t| t.len() as u64 * u64::from(t.dtype().bytes())).sum()
+    }
+}
+
+/// The launches of a chain of one exact problem, resolved.
+#[derive(Clone)]
+pub struct PreparedChain {
+    chain: &'static Chain,
+    launches: Vec<PreparedLaunch>,
+}
+
+impl Chain {
+    fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
+        self.kernels.iter().map(|k| k.declared())
+    }
+
+    /// The parameters that a caller gives, in order of first appearance: those of all kernels without the workspace. One
+    /// that some kernel writes is to be given as `&mut`.
+    pub fn params(&self) -> Vec<&'static ParamDef> {
+        let mut found: Vec<&'static ParamDef> = Vec::new();
+        for p in self.defs().flat_map(|k| k.params).filter(|p| !self.workspace.contains(&p.name())) {
+            match found.iter_mut().find(|f| f.name() == p.name()) {
+                Some(f) if writes(p) => *f = p,
+                Some(_) => {}
+                None => found.push(p),
+            }
+        }
+        found
+    }
+
+    /// Allocates the workspace for these element types and sizes of dims, by name. Only those count that a tensor of the
+    /// workspace has.
+    ///
+    /// # Errors
+    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given, [`LaunchError::WorkspaceUnknown`] if no kernel
+    /// of the chain has one that is; [`LaunchError::NoSuchWorkspace`] and
+    /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
+    pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
+        let known = |name: &str| {
+            self.defs().any(|k| k.dims.iter().any(|d| d.name == name) || k.types.iter().any(|t| t.name == name))
+        };
+        let given = types.iter().map(|t| t.0).chain(dims.iter().map(|d| d.0));
+        if let Some(name) = given.into_iter().find(|name| !known(name)) {
+            return Err(LaunchError::WorkspaceUnknown { chain: self.name, name: name.to_owned() }.into());
+        }
+        let of = |name: &&'static str| self.allocate(device, name, types, dims);
+        Ok(Workspace { tensors: self.workspace.iter().map(of).collect::<Result<_>>()? })
+    }
+
+    fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Tensor> {
+        let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
+        let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {
+            let tensors = self.defs().flat_map(|k| k.params).filter(|p| matches!(p, ParamDef::Tensor { .. }));
+            let mut names: Vec<&str> = tensors.map(ParamDef::name).collect();
+            names.sort_unstable();
+            names.dedup();
+            let (name, names) = (name.to_owned(), names.join(", "));
+            return Err(LaunchError::NoSuchWorkspace { chain: self.name, name, names }.into());
+        };
+        if !writes(param) {
+            let (name, kernel) = (name.to_owned(), kernel.name);
+            return Err(LaunchError::WorkspaceReadFirst { chain: self.name, name, kernel }.into());
+        }
+        let unbound = |dim: &'static str| LaunchError::WorkspaceDim { chain: self.name, name: name.to_owned(), dim };
+        let dtype = match dtype {
+            DTypeRef::Fixed(dtype) => dtype,
+            DTypeRef::Generic(i) => {
+                let wanted = kernel.types[i].name;
+                types.iter().find(|(n, _)| *n == wanted).ok_or_else(|| unbound(wanted))?.1
+            }
+        };
+        let size = |&axis: &usize| {
+            let wanted = kernel.dims[axis].name;
+            let given = dims.iter().find(|(n, _)| *n == wanted).map(|d| d.1);
+            given.ok_or_else(|| unbound(wanted).into())
+        };
+        Tensor::empty(device, dtype, axes.iter().map(size).collect::<Result<Vec<usize>>>()?)
+    }
+
+    /// Runs the kernels on a device's default stream; arguments in the order of [`Chain::params`].
+    ///
+    /// # Errors
+    /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if kernels disagree on the size of a dim,
+    /// [`LaunchError::ChainTypes`] if they do on a type parameter. None of them leaves anything written.
+    pub fn launch<'a>(
+        &self,
+        device: &Device,
+        mut args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        self.run(device, None, args.as_mut(), workspace)
+    }
+
+    /// Runs the kernels on a stream.
+    ///
+    /// # Errors
+    /// As [`Chain::launch`].
+    pub fn launch_on<'a>(
+        &self,
+        stream: &Stream,
+        mut args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        self.run(stream.device(), Some(stream), args.as_mut(), workspace)
+    }
+
+    /// Checks the arguments of all kernels and makes the kernels ready, and then runs them.
+    fn run(
+        &self,
+        device: &Device,
+        stream: Option<&Stream>,
+        args: &mut [Arg<'_>],
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        let mut plans: Vec<PlanFound> = Vec::with_capacity(self.kernels.len());
+        self.each(args, workspace, |_, def, args| {
+            plans.push(LaunchRequest { def, device, config: None, args: &args }.plan()?);
+            Ok(())
+        })?;
+        self.each(args, workspace, |i, def, args| {
+            LaunchRequest { def, device, config: None, args: &args }.queue(stream, &plans[i])
+        })
+    }
+
+    /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them, and is launched
+    /// no longer than what this gives is kept.
+    ///
+    /// # Errors
+    /// As [`Chain::launch`].
+    pub fn prepare<'a>(
+        &'static self,
+        device: &Device,
+        mut args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<PreparedChain> {
+        let mut launches = Vec::with_capacity(self.kernels.len());
+        self.each(args.as_mut(), workspace, |_, kernel, args| {
+            launches.push(PreparedLaunch::new(LaunchRequest { def: kernel, device, config: None, args: &args })?);
+            Ok(())
+        })?;
+        Ok(PreparedChain { chain: self, launches })
+    }
+
+    /// Calls `run` for each kernel with its arguments.
+    fn each(
+        &self,
+        args: &mut [Arg<'_>],
+        workspace: &mut Workspace,
+        mut run: impl FnMut(usize, &'static KernelDef, Vec<Arg<'_>>) -> Result<()>,
+    ) -> Result<()> {
+        let params = self.params();
+        if args.len() != params.len() {
+            return Err(LaunchError::WrongArgumentCount {
+                kernel: self.name,
+                found: args.len(),
+                wanted: params.len(),
+                names: params.iter().map(|p| p.name()).collect::<Vec<_>>().join(", "),
+            }
+            .into());
+        }
+        if workspace.tensors.len() != self.workspace.len() {
+            let name = self.workspace.join(", ");
+            return Err(LaunchError::NoWorkspace { chain: self.name, name }.into());
+        }
+        let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
+        self.check_dims(&names, args, workspace)?;
+        self.check_types(&names, args, workspace)?;
+        for (i, kernel) in self.defs().enumerate() {
+            let mut slots: Vec<Option<Arg<'_>>> =
+                args.iter_mut().map(borrowed).chain(workspace.tensors.iter_mut().map(Arg::Out)).map(Some).collect();
+            let mut of_kernel = Vec::with_capacity(kernel.params.len());
+            for p in kernel.params {
+                let at = names.iter().position(|&n| n == p.name());
+                of_kernel.extend(at.and_then(|at| slots[at].take()).map(|arg| as_param(p, arg)));
+            }
+            run(i, kernel, of_kernel)?;
+        }
+        Ok(())
+    }
+
+    /// A dim has one size in all kernels of the chain; within a kernel, and of ranks, its own launch says more.
+    fn check_dims(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
+        let tensors: Vec<Option<&Tensor>> =
+            args.iter().map(Arg::tensor).chain(workspace.tensors.iter().map(Some)).collect();
+        let mut sizes: Vec<(&'static str, usize, &'static str)> = Vec::new();
+        for kernel in self.defs() {
+            for param in kernel.params {
+                let at = names.iter().position(|&n| n == param.name());
+                let (ParamDef::Tensor { dims, .. }, Some(tensor)) = (param, at.and_then(|at| tensors[at])) else {
+                    continue;
+                };
+                for (&d, &size) in dims.iter().zip(tensor.shape()) {
+                    let dim = kernel.dims[d].name;
+                    let Some(&(_, first_size, first)) = sizes.iter().find(|s| s.0 == dim) else {
+                        sizes.push((dim, size, param.name()));
+                        continue;
+                    };
+                    if first_size != size {
+                        let second = param.name();
+                        return Err(
+                            LaunchError::ChainDims { chain: self.name, dim, first, first_size, second, size }.into()
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A type parameter has one type in all kernels of the chain. Numbers say it where no tensor of their kernel does.
+    fn check_types(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
+        let given = |param: &ParamDef| {
+            let at = names.iter().position(|&n| n == param.name())?;
+            match (param, args.get(at)) {
+                (ParamDef::Tensor { .. }, Some(arg)) => arg.tensor().map(Tensor::dtype),
+                (ParamDef::Scalar { .. }, Some(arg)) => arg.scalar_dtype(),
+                (_, None) => workspace.tensors.get(at - args.len()).map(Tensor::dtype),
+            }
+        };
+        let index = |param: &ParamDef| match *param {
+            ParamDef::Tensor { dtype: DTypeRef::Generic(i), .. } => Some((i, true)),
+            ParamDef::Scalar { dtype: DTypeRef::Generic(i), .. } => Some((i, false)),
+            _ => None,
+        };
+        let mut types: Vec<(&'static str, DType, &'static str)> = Vec::new();
+        for kernel in self.defs() {
+            let by_tensor = |i: usize| kernel.params.iter().any(|p| index(p) == Some((i, true)));
+            for param in kernel.params {
+                let (Some((i, is_tensor)), Some(dtype)) = (index(param), given(param)) else { continue };
+                if !is_tensor && by_tensor(i) {
+                    continue;
+                }
+                let name = kernel.types[i].name;
+                match types.iter().find(|t| t.0 == name) {
+                    None => types.push((name, dtype, param.name())),
+                    Some(&(_, first_type, first)) if first_type != dtype => {
+                        let (chain, second) = (self.name, param.name());
+                        return Err(LaunchError::ChainTypes { chain, name, first, first_type, second, dtype }.into());
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PreparedChain {
+    /// Queues the launches on the device's default stream.
+    ///
+    /// # Errors
+    /// Those of [`PreparedLaunch::launch`].
+    pub fn launch<'a>(&self, mut args: impl AsMut<[Arg<'a>]>, workspace: &mut Workspace) -> Result<()> {
+        self.check(args.as_mut(), workspace)?;
+        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, &args))
+    }
+
+    /// Queues the launches on a stream.
+    ///
+    /// # Errors
+    /// Those of [`PreparedLaunch::launch_on`].
+    pub fn launch_on<'a>(
+        &self,
+        stream: &Stream,
+        mut args: impl AsMut<[Arg<'a>]>,
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        self.launches.iter().try_for_each(|launch| launch.check_stream(stream))?;
+        self.check(args.as_mut(), workspace)?;
+        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(Some(stream), &args))
+    }
+
+    /// Checks the arguments of all launches, before the first one is queued.
+    fn check(&self, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
+        self.chain.each(args, workspace, |i, _, args| self.launches[i].check(&args))
+    }
+
+    /// The launches, in order.
+    pub fn launches(&self) -> &[PreparedLaunch] {
+        &self.launches
+    }
+}
+
+fn writes(p: &ParamDef) -> bool {
+    matches!(p, ParamDef::Tensor { access: Access::Out, .. })
+}
+
+/// The same argument for a shorter time.
+fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
+    match arg {
+        Arg::Out(t) => Arg::Out(t),
+        Arg::Lent(t) => Arg::Lent(t),
+        Arg::In(t) => Arg::In(t),
+        Arg::F32(x) => Arg::F32(*x),
+        Arg::F64(x) => Arg::F64(*x),
+        Arg::I32(x) => Arg::I32(*x),
+        Arg::I64(x) => Arg::I64(*x),
+    }
+}
+
+/// An argument of the chain as one of a kernel, which may only read what another one writes.
+fn as_param<'s>(p: &ParamDef, arg: Arg<'s>) -> Arg<'s> {
+    match arg {
+        Arg::Out(t) if !writes(p) => Arg::In(t),
+        Arg::Lent(t) if !writes(p) => Arg::In(t),
+        arg => arg,
+    }
+}

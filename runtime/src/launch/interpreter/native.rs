@@ -1,0 +1,185 @@
+//! Launches on the CPU: tensors where they lie in host memory, programs in the interpreter.
+
+use crate::error::{Result, RuntimeError};
+use crate::launch::args::Arg;
+use crate::launch::bind::{is_written, scalar_bits};
+use crate::tensor::{Storage, Tensor, each_offset, host_room};
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::{DType, Kernel, KernelDef};
+use atlas_tile_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
+use half::{bf16, f16};
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+/// Runs a kernel on checked arguments whose tensors are in host memory.
+///
+/// Storage is locked in address order while the kernel runs, for writing if an argument writes it. An argument
+/// whose storage another argument writes too is worked on in a copy, of which the elements of the view alone are
+/// copied back: the views are disjoint, but one may lie between the elements of another.
+///
+/// Nothing is refused here that the checks of a launch let pass, but for want of memory: a chain has run its first kernels
+/// by then.
+pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
+    let written: Vec<bool> = def.params.iter().map(is_written).collect();
+    let mut copies: Vec<Option<Vec<u8>>> =
+        args.iter().map(|arg| copy_if_shared(args, &written, arg)).collect::<Result<_>>()?;
+    let mut locks: Vec<(&Arc<Storage>, bool)> = Vec::new();
+    for ((arg, &written), _) in args.iter().zip(&written).zip(&copies).filter(|(_, copy)| copy.is_none()) {
+        if let Some(tensor) = arg.tensor() {
+            locks.push((tensor.storage(), written));
+        }
+    }
+    locks.sort_by_key(|(storage, _)| storage.address());
+    locks.dedup_by_key(|(storage, _)| storage.address());
+    let mut guards: Vec<Guard<'_>> = locks.iter().map(|&(storage, write)| Guard::new(storage, write)).collect();
+    let mut host: Vec<(u64, Bytes<'_>)> =
+        locks.iter().map(|(storage, _)| storage.address()).zip(guards.iter_mut().map(Guard::bytes)).collect();
+
+    let mut views = Vec::with_capacity(args.len());
+    for (i, ((param, arg), copy)) in kernel.params.values().zip(args).zip(&mut copies).enumerate() {
+        // Whether a tensor came as `&` or `&mut` does not matter: the signature says what is written.
+        let view = match arg.tensor() {
+            None => {
+                let dtype = match param.kind {
+                    ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
+                };
+                let bits = scalar_bits(def.name, def.params[i].name(), dtype, arg)?;
+                Ok(atlas_tile_interp::Arg::Scalar(scalar(dtype, bits)))
+            }
+            Some(t) if written[i] => match copy {
+                Some(bytes) => view_mut(t, bytes, 0),
+                None => match find(&mut host, t) {
+                    Some(Bytes::Write(bytes)) => match bytes.take() {
+                        Some(bytes) => view_mut(t, bytes, t.element_offset() as i64),
+                        None => Err(unreachable_storage()),
+                    },
+                    _ => Err(unreachable_storage()),
+                },
+            },
+            Some(t) => match copy {
+                Some(bytes) => view(t, bytes, 0),
+                None => match find(&mut host, t) {
+                    Some(Bytes::Read(bytes)) => view(t, bytes, t.element_offset() as i64),
+                    _ => Err(unreachable_storage()),
+                },
+            },
+        };
+        views.push(view.map_err(|e| failure(kernel, &e))?);
+    }
+    atlas_tile_interp::run(kernel, dims, views, Mode::Native).map_err(|e| failure(kernel, &e))?;
+    drop(host);
+    drop(guards);
+    for ((arg, &written), copy) in args.iter().zip(&written).zip(copies) {
+        if let (Some(tensor), true, Some(bytes)) = (arg.tensor(), written, copy) {
+            copy_back(tensor, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the elements of a view, and nothing between them, from a copy of what it spans.
+fn copy_back(tensor: &Tensor, bytes: &[u8]) -> Result<()> {
+    let (start, size) = (byte_offset(tensor), tensor.dtype().bytes() as usize);
+    if tensor.is_contiguous() {
+        return tensor.storage().write(start, bytes);
+    }
+    tensor.storage().with_host_mut(|data| {
+        each_offset(tensor.shape(), tensor.strides(), &mut |at| {
+            let at = at as usize * size;
+            data[start as usize + at..][..size].copy_from_slice(&bytes[at..][..size]);
+        });
+    });
+    Ok(())
+}
+
+/// A number from its bits in a parameter's type.
+pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
+    match dtype {
+        DType::I64 => Scalar::I64(bits as i64),
+        DType::I32 | DType::Bool => Scalar::I32(bits as i32),
+        DType::F64 => Scalar::F64(f64::from_bits(bits)),
+        DType::F32 => Scalar::F32(f32::from_bits(bits as u32)),
+        DType::F16 => Scalar::F32(f16::from_bits(bits as u16).to_f32()),
+        DType::Bf16 => Scalar::F32(bf16::from_bits(bits as u16).to_f32()),
+    }
+}
+
+/// An interpreter's error in the runtime's words.
+pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
+    RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
+}
+
+/// The bytes that a view spans, copied, if its storage is written through another argument as well.
+fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
+    let Some(tensor) = arg.tensor() else { return Ok(None) };
+    let same = |other: &Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
+    let users = args.iter().filter(|a| same(a)).count();
+    let is_written = args.iter().zip(written).any(|(a, &written)| written && same(a));
+    if users < 2 || !is_written {
+        return Ok(None);
+    }
+    let range = tensor.address_range();
+    let len = (range.end - range.start) as usize;
+    let mut bytes = host_room(len)?;
+    bytes.resize(len, 0);
+    tensor.storage().read(byte_offset(tensor), &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn byte_offset(tensor: &Tensor) -> u64 {
+    tensor.address() - tensor.storage().address()
+}
+
+fn dims_of(tensor: &Tensor) -> Vec<u64> {
+    tensor.shape().iter().map(|&n| n as u64).collect()
+}
+
+fn view<'a>(t: &Tensor, bytes: &'a [u8], offset: i64) -> std::result::Result<atlas_tile_interp::Arg<'a>, InterpError> {
+    TensorView::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_tile_interp::Arg::In)
+}
+
+fn view_mut<'a>(
+    t: &Tensor,
+    bytes: &'a mut [u8],
+    offset: i64,
+) -> std::result::Result<atlas_tile_interp::Arg<'a>, InterpError> {
+    TensorViewMut::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_tile_interp::Arg::Out)
+}
+
+fn find<'h, 'a>(host: &'h mut [(u64, Bytes<'a>)], tensor: &Tensor) -> Option<&'h mut Bytes<'a>> {
+    let address = tensor.storage().address();
+    host.iter_mut().find(|(a, _)| *a == address).map(|(_, bytes)| bytes)
+}
+
+/// Checked arguments are in host memory, and storage that is written has one user here.
+fn unreachable_storage() -> InterpError {
+    InterpError::View("a tensor is not in host memory".to_owned())
+}
+
+enum Guard<'a> {
+    Read(RwLockReadGuard<'a, Vec<u8>>),
+    Write(RwLockWriteGuard<'a, Vec<u8>>),
+    Absent,
+}
+
+enum Bytes<'a> {
+    Read(&'a [u8]),
+    Write(Option<&'a mut [u8]>),
+}
+
+impl<'a> Guard<'a> {
+    fn new(storage: &'a Storage, write: bool) -> Guard<'a> {
+        match storage.host() {
+            None => Guard::Absent,
+            Some(data) if write => Guard::Write(data.write().unwrap_or_else(PoisonError::into_inner)),
+            Some(data) => Guard::Read(data.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn bytes(&mut self) -> Bytes<'_> {
+        match self {
+            Guard::Read(data) => Bytes::Read(data),
+            Guard::Write(data) => Bytes::Write(Some(data)),
+            Guard::Absent => Bytes::Read(&[]),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Launches: arguments in, a kernel queued.
+//!
+//! # The steps of a launch
+//! 1. *Words* (`problem_words`). The kernel, a config of the caller's, and what the arguments are but for their addresses become a
+//!    few words. If the device has a plan of these words, what may still differ is checked again (`request`), and step 6 follows:
+//!    a microsecond or two of host time, without allocation.
+//! 2. *Bind* (`bind`). The arguments are checked against the kernel's signature.
+//! 3. *Problem* (`problem`). The specialization follows from the bound launch. It is found out once, and handed on with it.
+//! 4. *Resolve* (`resolve`). Bundles are asked, then configs in the order of the room `select`. Each kernel is loaded from memory,
+//!    from the store, or compiled. The first one that is not refused and does not spill becomes the plan.
+//! 5. *Keep*. The device keeps the plan under its words.
+//! 6. *Queue* (`queue`). The parameters are packed, and the kernel is queued on a stream or runs in the interpreter. If the driver
+//!    refuses the kernel only now, the refusal is remembered, and the launch is resolved again.
+//!
+//! The room may depend on every other one, and none depends on it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `args`, `bind` | the arguments of a launch, and their checks |
+//! | `problem`, `problem_words` | a checked launch with its specialization; the words by which its plan is found again |
+//! | `choose` | which config runs a launch on its device |
+//! | `resolve` | from a problem to a loaded kernel |
+//! | `request`, `prepared`, `chain` | one launch; one that is resolved beforehand; several, one after the other |
+//! | `parameters`, `queue` | the parameters of a compiled kernel; the only calls of the driver to launch |
+//! | `interpreter` | launches in the interpreter: natively, of a GPU's tensors, and in f64 |
+//! | `raw` | PTX of any origin and plain bytes, for tools |
+
+mod args;
+mod bind;
+mod chain;
+mod choose;
+mod interpreter;
+mod parameters;
+mod prepared;
+mod problem;
+mod problem_words;
+mod queue;
+mod raw;
+mod request;
+mod resolve;
+
+pub use args::{Arg, IntoArg};
+pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
+pub use chain::{Chain, PreparedChain, Workspace};
+pub use choose::{choose, choose_given, refusal};
+pub use interpreter::{OracleOutput, run_f64};
+pub use prepared::PreparedLaunch;
+pub use problem::{alignment, launch_strides, specialize};
+#[cfg(feature = "sim")]
+pub use raw::FormPrograms;
+pub use raw::{CompiledLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, launch_tile_ir};
+
+use self::request::LaunchRequest;
+use crate::device::{Device, Stream};
+use crate::error::Result;
+use crate::select::Selection;
+use atlas_dsl::{Config, KernelDef};
+
+/// Launches of a kernel.
+///
+/// On a GPU a launch returns when it is queued; reading a tensor waits for it. On the CPU and in the simulator it
+/// returns when it is done.
+pub trait Launch {
+    /// Runs the kernel on a device's default stream.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch` if the arguments do not fit the signature; `RuntimeError::Kernel` or
+    /// `RuntimeError::Compile` if no config can be built for this problem; driver errors.
+    fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Runs the kernel on a stream. A CUDA graph that records it does not own the kernel, which the device unloads when many
+    /// others have been launched since: to be recorded, a launch is prepared and the [`PreparedLaunch`] kept.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`].
+    fn launch_on<'a>(&'static self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Runs the kernel with a config of the caller's; tile sizes that it leaves out take their defaults.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`]; a config that does not fit is an error, and no other is tried.
+    fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
+
+    /// Does all but the launch, so that launches of this problem do nothing else (a CUDA graph needs that, and that the
+    /// [`PreparedLaunch`] lives as long as it).
+    ///
+    /// # Errors
+    /// As [`Launch::launch`].
+    fn prepare<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<PreparedLaunch>;
+
+    /// [`Launch::prepare`] with a config of the caller's.
+    ///
+    /// # Errors
+    /// As [`Launch::launch_with`].
+    fn prepare_with<'a>(
+        &'static self,
+        device: &Device,
+        config: &Config,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<PreparedLaunch>;
+
+    /// Checks the arguments alone.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch`.
+    fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch>;
+
+    /// Ranks the configs for this problem, with the reasons.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch`.
+    fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection>;
+}
+
+impl Launch for KernelDef {
+    fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        LaunchRequest { def: self, device, config: None, args: args.as_ref() }.launch(None)
+    }
+
+    fn launch_on<'a>(&'static self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        LaunchRequest { def: self, device: stream.device(), config: None, args: args.as_ref() }.launch(Some(stream))
+    }
+
+    fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
+        LaunchRequest { def: self, device, config: Some(config), args: args.as_ref() }.launch(None)
+    }
+
+    fn prepare<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<PreparedLaunch> {
+        PreparedLaunch::new(LaunchRequest { def: self, device, config: None, args: args.as_ref() })
+    }
+
+    fn prepare_with<'a>(
+        &'static self,
+        device: &Device,
+        config: &Config,
+        args: impl AsRef<[Arg<'a>]>,
+    ) -> Result<PreparedLaunch> {
+        PreparedLaunch::new(LaunchRequest { def: self, device, config: Some(config), args: args.as_ref() })
+    }
+
+    fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch> {
+        BoundLaunch::new(self, device, args.as_ref())
+    }
+
+    fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection> {
+        choose(&BoundLaunch::new(self, device, args.as_ref())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::tensor::Tensor;
+    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+    use atlas_dsl::ir::Access;
+    use atlas_dsl::{DType, Diagnostics};
+
+    static KEEP: KernelDef = KernelDef {
+        name: "keep",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "N", whole: false }],
+        params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    #[test]
+    fn tensors_and_streams_are_on_the_device_of_the_launch() {
+        // Of no elements, so that nothing has to be built.
+        let mut x = Tensor::zeros(&Device::cpu(), DType::F32, [0]).unwrap();
+        let prepared = KEEP.prepare(&Device::cpu(), args!(&mut x)).unwrap();
+        let stream = Device::absent(3).default_stream();
+        assert_eq!(
+            prepared.launch_on(&stream, args!(&mut x)).unwrap_err().to_string(),
+            "error[ATL614]: the stream belongs to cuda:3, but the launch is on cpu"
+        );
+        assert_eq!(
+            KEEP.launch_on(&stream, args!(&mut x)).unwrap_err().to_string(),
+            "error[ATL611]: `x` of `keep` is on cpu, but the launch is on cuda:3; copy it with `to_device`"
+        );
+    }
+}

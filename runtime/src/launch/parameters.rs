@@ -1,0 +1,157 @@
+//! The grid of a launch, and the parameters of the compiled kernel's `.entry`.
+//!
+//! The calling convention is data, [`KernelImage`]: its list of parameters is matched with a bound launch once, when the launch is
+//! planned. Each launch then gives the addresses of its tensors and its numbers.
+
+use super::args::Arg;
+use super::bind::{BoundArg, BoundLaunch, scalar_bits};
+use super::problem::launch_strides;
+use crate::cost::programs;
+use crate::device::{LaunchBody, LaunchParam};
+use crate::error::{LaunchError, Result};
+use crate::gpu::LoadedKernel;
+use atlas_codegen::{AbiParam, KernelImage};
+use atlas_dsl::KernelDef;
+use std::sync::Arc;
+
+/// What a loaded kernel does for one problem.
+pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
+    match grid_size(bound, &kernel.image)? {
+        0 => Ok(LaunchBody::Empty),
+        grid => {
+            let params = launch_params(bound, &kernel.image)?;
+            Ok(LaunchBody::Gpu { kernel, grid, params })
+        }
+    }
+}
+
+/// How many programs one launch runs.
+pub(crate) fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
+    let programs = programs(&image.grid, bound.dims());
+    let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
+    i32::try_from(programs).map(i32::unsigned_abs).map_err(too_many)
+}
+
+/// The parameters of the `.entry` for one problem.
+pub(crate) fn launch_params(
+    bound: &BoundLaunch,
+    image: &KernelImage,
+) -> std::result::Result<Vec<LaunchParam>, LaunchError> {
+    let wrong = || LaunchError::WrongAbi { kernel: image.entry.clone() };
+    let arg = |index: u32| bound.args().get(index as usize).ok_or_else(wrong);
+    let param = |declared: &AbiParam| match *declared {
+        AbiParam::Ptr(p) => match arg(p.as_u32())? {
+            BoundArg::Tensor { .. } => Ok(LaunchParam::Address(p.as_u32() as usize)),
+            BoundArg::Scalar { .. } => Err(wrong()),
+        },
+        AbiParam::Dim(d) => bound.dims().get(d.as_u32() as usize).map(|&n| LaunchParam::Bits(n)).ok_or_else(wrong),
+        AbiParam::Stride(p, axis) => match arg(p.as_u32())? {
+            BoundArg::Tensor { tensor, .. } => {
+                launch_strides(tensor).get(usize::from(axis)).map(|&s| LaunchParam::Bits(s as u64)).ok_or_else(wrong)
+            }
+            BoundArg::Scalar { .. } => Err(wrong()),
+        },
+        AbiParam::Scalar(p) => match arg(p.as_u32())? {
+            BoundArg::Scalar { dtype, .. } => Ok(LaunchParam::Number(p.as_u32() as usize, *dtype)),
+            BoundArg::Tensor { .. } => Err(wrong()),
+        },
+        AbiParam::GridCount(axis) => {
+            image.grid.get(usize::from(axis)).map(|&g| LaunchParam::Bits(g.count(bound.dims()))).ok_or_else(wrong)
+        }
+    };
+    image.params.iter().map(param).collect()
+}
+
+/// The value of a parameter for the arguments of one launch.
+pub(crate) fn param_bits(
+    def: &'static KernelDef,
+    param: LaunchParam,
+    args: &[Arg<'_>],
+) -> std::result::Result<u64, LaunchError> {
+    match param {
+        LaunchParam::Bits(bits) => Ok(bits),
+        LaunchParam::Address(i) => {
+            args[i].tensor().map(|t| t.address()).ok_or(LaunchError::NotPrepared { kernel: def.name })
+        }
+        LaunchParam::Number(i, dtype) => scalar_bits(def.name, def.params[i].name(), dtype, &args[i]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::tensor::Tensor;
+    use atlas_codegen::Target;
+    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+    use atlas_dsl::ir::{Access, GridExtent};
+    use atlas_dsl::{DType, Diagnostics, Dim, Param};
+
+    const F32: DTypeRef = DTypeRef::Fixed(DType::F32);
+    static ROW: KernelDef = KernelDef {
+        name: "row",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "N", whole: false }, DimDef { name: "D", whole: false }],
+        params: &[
+            ParamDef::Tensor { name: "x", dtype: F32, dims: &[0, 1], access: Access::In },
+            ParamDef::Scalar { name: "a", dtype: F32 },
+        ],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    fn bound(n: usize, d: usize) -> BoundLaunch {
+        let x = Tensor::zeros(&Device::cpu(), DType::F32, [1, 1]).unwrap().expand([n, d]).unwrap();
+        BoundLaunch::new(&ROW, &Device::cpu(), &crate::args!(x, 1.0)).unwrap()
+    }
+
+    fn image(params: &[AbiParam]) -> KernelImage {
+        KernelImage {
+            entry: "row".to_owned(),
+            ptx: String::new(),
+            ptx_version: (7, 1),
+            target: Target { sm: 80, specific: false },
+            params: params.to_vec(),
+            grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
+            threads: 128,
+            shared_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn one_launch_has_a_most_of_programs() {
+        assert_eq!(grid_size(&bound(3, 33), &image(&[])), Ok(9));
+        assert_eq!(grid_size(&bound(0, 33), &image(&[])), Ok(0));
+        let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL617]: `row` needs 2147483648 programs for this problem; one launch has at most 2147483647: \
+             use larger tiles"
+        );
+    }
+
+    #[test]
+    fn an_image_that_does_not_fit_its_signature_is_refused() {
+        let (x, a) = (Param::from_u32(0), Param::from_u32(1));
+        let fits = [AbiParam::Ptr(x), AbiParam::Scalar(a), AbiParam::Dim(Dim::from_u32(1)), AbiParam::Stride(x, 1)];
+        assert_eq!(launch_params(&bound(3, 5), &image(&fits)).unwrap().len(), 4);
+        for wrong in [
+            AbiParam::Ptr(a),
+            AbiParam::Scalar(x),
+            AbiParam::Stride(a, 0),
+            AbiParam::Stride(x, 2),
+            AbiParam::Dim(Dim::from_u32(2)),
+            AbiParam::Ptr(Param::from_u32(2)),
+            AbiParam::GridCount(2),
+        ] {
+            let Err(error) = launch_params(&bound(3, 5), &image(&[wrong])) else { panic!("{wrong:?} is accepted") };
+            let want = "error[ATL619]: the compiled kernel `row` does not fit its signature; this is a bug of Atlas";
+            assert_eq!(error.to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A problem: a checked launch, what its kernel is compiled for (a [`Specialization`]), and what follows from the two.
+
+use super::bind::{BoundArg, BoundLaunch};
+use crate::compile::specialization_class::class_text;
+use crate::device::Device;
+use crate::tensor::{Tensor, contiguous_strides};
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::specialization::{DimFact, LARGEST_CLASS, StrideFact, TensorFacts, largest_class};
+use atlas_dsl::{KernelDef, Specialization};
+
+/// A checked launch with its specialization, which is found out once. All that comes after the check of the arguments takes this.
+pub(super) struct Problem<'a> {
+    bound: &'a BoundLaunch,
+    spec: Specialization,
+}
+
+impl<'a> Problem<'a> {
+    /// The problem of a checked launch.
+    pub(super) fn new(bound: &'a BoundLaunch) -> Problem<'a> {
+        Problem { bound, spec: specialize(bound) }
+    }
+
+    /// The checked launch.
+    pub(super) fn bound(&self) -> &'a BoundLaunch {
+        self.bound
+    }
+
+    /// The kernel.
+    pub(super) fn def(&self) -> &'static KernelDef {
+        self.bound.def()
+    }
+
+    /// Where it runs.
+    pub(super) fn device(&self) -> &'a Device {
+        self.bound.device()
+    }
+
+    /// The size of each dim, in the signature's order.
+    pub(super) fn dims(&self) -> &'a [u64] {
+        self.bound.dims()
+    }
+
+    /// What its kernel is compiled for.
+    pub(super) fn spec(&self) -> &Specialization {
+        &self.spec
+    }
+
+    /// The specialization's class as text: element types, and tensors that are not usual.
+    pub(super) fn class_text(&self) -> (String, String) {
+        class_text(self.def(), &self.spec)
+    }
+}
+
+/// What is known of a problem when its kernel is compiled.
+///
+/// Whole dims are constants, the others are known up to their divisor class. A stride is a constant where it is 1
+/// or the product of constant inner dims, else known up to its class; a base address up to 16 bytes.
+pub fn specialize(bound: &BoundLaunch) -> Specialization {
+    let def = bound.def();
+    let mut spec = Specialization::default();
+    for (parameter, &dtype) in def.types.iter().zip(bound.types()) {
+        spec = spec.with_type(parameter.name, dtype);
+    }
+    for (dim, &size) in def.dims.iter().zip(bound.dims()) {
+        spec = spec.with_dim(dim.name, dim_fact(dim.whole, size));
+    }
+    for (param, arg) in def.params.iter().zip(bound.args()) {
+        if let (ParamDef::Tensor { name, dims, .. }, BoundArg::Tensor { tensor, .. }) = (param, arg) {
+            spec.tensors.insert((*name).to_owned(), tensor_facts(def, bound.dims(), dims, tensor));
+        }
+    }
+    spec
+}
+
+fn dim_fact(whole: bool, size: u64) -> DimFact {
+    if whole { DimFact::Const(size) } else { DimFact::Dynamic(largest_class(size)) }
+}
+
+fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor) -> TensorFacts {
+    let facts: Vec<DimFact> = dims.iter().map(|&d| dim_fact(def.dims[d].whole, sizes[d])).collect();
+    let expected = Specialization::contiguous_strides(&facts);
+    let strides = expected
+        .into_iter()
+        .zip(tensor.shape())
+        .zip(tensor.strides())
+        .map(|((expected, &size), &stride)| match expected {
+            // The stride of an axis of size 1 is never used: what a contiguous tensor has will do.
+            expected if size <= 1 => expected,
+            StrideFact::Const(c) if c == stride => expected,
+            _ if stride == 1 => StrideFact::Const(1),
+            _ => StrideFact::Dynamic(largest_class(stride.unsigned_abs())),
+        })
+        .collect();
+    TensorFacts { align: alignment(tensor), strides }
+}
+
+/// The strides to launch with, in elements: those of the tensor, but for axes of size 1, whose stride is never used. What is
+/// given for it is a multiple of every class, so that it is one of whatever a kernel was compiled for.
+pub fn launch_strides(tensor: &Tensor) -> Vec<i64> {
+    let contiguous = contiguous_strides(tensor.shape());
+    let axes = tensor.shape().iter().zip(tensor.strides()).zip(contiguous);
+    let multiple = |stride: i64| (stride.unsigned_abs().next_multiple_of(u64::from(LARGEST_CLASS))) as i64;
+    axes.map(|((&size, &stride), contiguous)| if size <= 1 { multiple(contiguous) } else { stride }).collect()
+}
+
+/// The known alignment of a tensor's first element, in bytes: a power of two of at most 16, at least one element.
+///
+/// Storage starts aligned; on the CPU, where alignment changes nothing, only the offset into it counts, so that a
+/// problem has the same specialization on every device and in every run.
+pub fn alignment(tensor: &Tensor) -> u32 {
+    let bytes = tensor.dtype().bytes();
+    let address = if tensor.device().is_cpu() { tensor.element_offset() * u64::from(bytes) } else { tensor.address() };
+    (1 << address.trailing_zeros().min(4)).max(bytes)
+}

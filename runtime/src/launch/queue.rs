@@ -1,0 +1,187 @@
+//! The end of a launch: parameters packed, a kernel queued or run. The only place that calls `cuLaunchKernel`.
+
+use super::args::Arg;
+use super::bind::is_written;
+use super::interpreter::{run_native, run_on_host};
+use super::parameters::param_bits;
+use crate::device::{Backend, Device, LaunchBody, LaunchParam, LaunchPlan, Stream};
+use crate::error::{DeviceError, Result};
+use crate::gpu::{Context, DriverModule, LoadedCode, LoadedKernel};
+use atlas_codegen::KernelImage;
+use atlas_dsl::KernelDef;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Runs a plan with arguments that are checked.
+pub(super) fn run(
+    def: &'static KernelDef,
+    device: &Device,
+    stream: Option<&Stream>,
+    plan: &LaunchPlan,
+    args: &[Arg<'_>],
+) -> Result<()> {
+    if let Some(tally) = &plan.tally {
+        tally.add();
+    }
+    if let LaunchBody::Gpu { kernel, .. } = &plan.body {
+        kernel.touch(device.counters().launches.load(Ordering::Relaxed));
+    }
+    match (&plan.body, device.backend()) {
+        (LaunchBody::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
+        (LaunchBody::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
+        (LaunchBody::Gpu { kernel, grid, params }, backend) => match (&kernel.code, backend) {
+            (LoadedCode::Driver(module), Backend::Cuda(context)) => {
+                let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
+                launch_cuda(def, context, (&kernel.image, module), *grid, params, args, stream)
+            }
+            (LoadedCode::Virtual(kernel), Backend::Virtual(_)) => {
+                let params: Vec<u64> =
+                    params.iter().map(|&param| param_bits(def, param, args)).collect::<std::result::Result<_, _>>()?;
+                kernel.launch(*grid, &params, &outputs(def, args))
+            }
+            _ => Ok(()),
+        },
+        (LaunchBody::Empty, _) => Ok(()),
+    }
+}
+
+/// The addresses that a launch writes and those between them, sorted by their start. Checked arguments share no
+/// element, but one may lie between the rows of another.
+fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
+    let written = def.params.iter().zip(args).filter(|(param, _)| is_written(param));
+    let mut ranges: Vec<Range<u64>> = written.filter_map(|(_, arg)| Some(arg.tensor()?.address_range())).collect();
+    ranges.retain(|r| !r.is_empty());
+    ranges.sort_by_key(|r| r.start);
+    ranges
+}
+
+/// Parameters of one launch that stand on the stack; more go to the heap.
+const INLINE_PARAMS: usize = 64;
+
+fn launch_cuda(
+    def: &'static KernelDef,
+    context: &Context,
+    (image, module): (&KernelImage, &DriverModule),
+    grid: u32,
+    params: &[LaunchParam],
+    args: &[Arg<'_>],
+    stream: *mut c_void,
+) -> Result<()> {
+    let mut inline = ([0_u64; INLINE_PARAMS], [std::ptr::null_mut::<c_void>(); INLINE_PARAMS]);
+    let mut heap = (Vec::new(), Vec::new());
+    let (values, pointers) = if params.len() <= INLINE_PARAMS {
+        (&mut inline.0[..params.len()], &mut inline.1[..params.len()])
+    } else {
+        heap.0.resize(params.len(), 0);
+        heap.1.resize(params.len(), std::ptr::null_mut());
+        (&mut heap.0[..], &mut heap.1[..])
+    };
+    for (value, &param) in values.iter_mut().zip(params) {
+        *value = param_bits(def, param, args)?;
+    }
+    for (pointer, value) in pointers.iter_mut().zip(values.iter_mut()) {
+        *pointer = std::ptr::from_mut(value).cast();
+    }
+    let api = context.enter()?;
+    let (threads, shared) = (image.threads, image.shared_bytes);
+    // SAFETY: the function is loaded in this context and the stream is live in it. `params` were made from the
+    // image's own parameter list, one 64-bit little-endian value each, of which the driver reads as many bytes as
+    // the parameter has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled
+    // for, they live on this device, and what is written overlaps nothing else. Their memory is freed in the order of
+    // streams (see `Stream::from_raw` for streams of the caller's).
+    let status = unsafe {
+        (api.launch)(
+            module.function,
+            grid,
+            1,
+            1,
+            threads,
+            1,
+            1,
+            shared,
+            stream,
+            pointers.as_mut_ptr(),
+            std::ptr::null_mut(),
+        )
+    };
+    context.check("cuLaunchKernel", status)
+}
+
+/// Queues a launch on the default stream, with the parameters as one block of bytes.
+///
+/// # Safety
+/// As [`RawKernel::launch`](crate::RawKernel::launch).
+pub(crate) unsafe fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+    // `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE` and `CU_LAUNCH_PARAM_END`, each before its value.
+    const POINTER: usize = 1;
+    const SIZE: usize = 2;
+    const END: usize = 0;
+    let mut bytes = params.len();
+    let mut extra = [
+        POINTER as *mut c_void,
+        params.as_ptr().cast_mut().cast(),
+        SIZE as *mut c_void,
+        (&raw mut bytes).cast(),
+        END as *mut c_void,
+    ];
+    let LoadedCode::Driver(module) = &kernel.code else { return Err(DeviceError::NotAGpu {}.into()) };
+    let context = &module.context;
+    let api = context.enter()?;
+    // SAFETY: the function is loaded in this context, and the null stream is always valid. The driver copies exactly
+    // `bytes` bytes out of the block, which lives. For what the kernel then does, the caller answers.
+    let status = unsafe {
+        (api.launch)(
+            module.function,
+            grid[0],
+            grid[1],
+            grid[2],
+            block[0],
+            block[1],
+            block[2],
+            kernel.image.shared_bytes,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            extra.as_mut_ptr(),
+        )
+    };
+    context.check("cuLaunchKernel", status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::KernelKey;
+    use crate::select::ConfigSource;
+    use atlas_dsl::{Config, Diagnostics};
+    use std::sync::Arc;
+
+    static NOTHING: KernelDef = KernelDef {
+        name: "nothing",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[],
+        params: &[],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    /// A plan that was found again is as new as one that was made.
+    #[test]
+    fn every_launch_says_when_it_was() {
+        let device = Device::absent(0);
+        let kernel = Arc::new(LoadedKernel::idle(KernelKey([1; 32])));
+        let body = LaunchBody::Gpu { kernel: kernel.clone(), grid: 1, params: Vec::new() };
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
+        let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
+        for now in [3, 8] {
+            device.counters().launches.store(now, Ordering::Relaxed);
+            run(&NOTHING, &device, None, &plan, &[]).unwrap();
+            assert_eq!(kernel.launched(), now);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Launches on plain bytes of PTX that Atlas itself made: what a comparison of a GPU with the simulator needs.
+//!
+//! Nobody else's PTX gets in, so a launch is safe: the text comes from the code generator, never from the caller, and
+//! it reaches only buffers that are checked to be long enough.
+
+use super::{RawBuffer, RawKernel, RawLaunch, RawParam};
+use crate::compile::{CompileProblem, build_kernel, compile};
+use crate::device::Device;
+use crate::error::{CompileFailure, LaunchError, Result, TensorError};
+use crate::launch::bind::{BoundArg, BoundLaunch};
+use crate::launch::problem::specialize;
+use atlas_codegen::{AbiParam, KernelImage, Machine};
+use atlas_dsl::Config;
+
+/// A kernel compiled for one bound launch, to run on copies of its arguments.
+pub struct CompiledLaunch {
+    image: KernelImage,
+    raw: RawLaunch,
+    /// Bytes of each parameter of the `.entry`.
+    sizes: Vec<usize>,
+    /// Bytes that each argument spans from its first element on; 0 for numbers.
+    spans: Vec<usize>,
+}
+
+impl CompiledLaunch {
+    /// Compiles a kernel for a bound launch, a config and a machine, which need not be the launch's own.
+    ///
+    /// # Errors
+    /// `RuntimeError::Kernel` or `RuntimeError::Compile` if it cannot be compiled.
+    pub fn new(bound: &BoundLaunch, config: &Config, machine: Machine) -> Result<CompiledLaunch> {
+        let def = bound.def();
+        let kernel = build_kernel(def, &specialize(bound), config)?;
+        let image = compile(&kernel, &config.schedule, machine).map_err(|problem| {
+            let compiler_present = problem != CompileProblem::NoCompiler;
+            let (message, refused) = match problem {
+                CompileProblem::NoCompiler => ("this build has no compiler".to_owned(), Vec::new()),
+                CompileProblem::Refused(why) => (format!("refused for {machine}"), vec![(config.clone(), why)]),
+                CompileProblem::Failed(message) => (format!("config `{config}` for {machine}: {message}"), Vec::new()),
+            };
+            CompileFailure { kernel: def.name.to_owned(), message, refused, compiler_present }
+        })?;
+        let raw = RawLaunch::new(bound, &image)?;
+        let size = |param: &AbiParam| match *param {
+            AbiParam::Ptr(_) | AbiParam::Stride(..) => 8,
+            AbiParam::Dim(_) | AbiParam::GridCount(_) => 4,
+            AbiParam::Scalar(p) => match bound.args().get(p.as_u32() as usize) {
+                Some(BoundArg::Scalar { dtype, .. }) => dtype.bytes() as usize,
+                _ => 8,
+            },
+        };
+        let sizes = image.params.iter().map(size).collect();
+        let spans = bound.args().iter().map(|arg| match arg {
+            BoundArg::Tensor { tensor, .. } => {
+                let range = tensor.address_range();
+                (range.end - range.start) as usize
+            }
+            BoundArg::Scalar { .. } => 0,
+        });
+        Ok(CompiledLaunch { raw, sizes, spans: spans.collect(), image })
+    }
+
+    /// The compiled kernel.
+    pub fn image(&self) -> &KernelImage {
+        &self.image
+    }
+
+    /// The grid and the parameters.
+    pub fn raw(&self) -> &RawLaunch {
+        &self.raw
+    }
+
+    /// The parameters as the `.entry` lays them out, each at a multiple of its size, for these addresses of the
+    /// arguments.
+    pub fn params(&self, addresses: &[u64]) -> Vec<u8> {
+        let mut block = Vec::new();
+        for (param, &size) in self.raw.params.iter().zip(&self.sizes) {
+            let bits = match *param {
+                RawParam::Address(arg) => addresses.get(arg).copied().unwrap_or_default(),
+                RawParam::Bits(bits) => bits,
+            };
+            block.resize(block.len().next_multiple_of(size), 0);
+            block.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]);
+        }
+        block
+    }
+
+    /// Runs the kernel on a GPU, on one buffer per argument with its first element first, and gives what each buffer
+    /// holds then.
+    ///
+    /// # Errors
+    /// `LaunchError::WrongAbi` and `TensorError::WrongLength` for buffers that are missing or too short; driver errors.
+    pub fn run(&self, device: &Device, buffers: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        if buffers.len() != self.spans.len() {
+            return Err(LaunchError::WrongAbi { kernel: self.image.entry.clone() }.into());
+        }
+        if let Some((short, span)) = buffers.iter().zip(&self.spans).find(|(b, span)| b.len() < **span) {
+            return Err(TensorError::WrongLength { found: short.len(), shape: vec![*span] }.into());
+        }
+        let kernel = RawKernel::load(device, &self.image.ptx, &self.image.entry, self.image.shared_bytes)?;
+        let buffers: Vec<RawBuffer> = buffers.iter().map(|b| RawBuffer::new(device, b)).collect::<Result<_>>()?;
+        let addresses: Vec<u64> = buffers.iter().map(RawBuffer::address).collect();
+        let (grid, threads) = ([self.raw.grid, 1, 1], [self.image.threads, 1, 1]);
+        // SAFETY: the code generator made this PTX for this problem from a verified kernel. The parameters are those
+        // of its own list, with the sizes and strides of the bound tensors, and each buffer was checked to hold what
+        // such a tensor spans. Buffers are apart, aligned to 256 bytes, and live until they have been read.
+        unsafe { kernel.launch(grid, threads, &self.params(&addresses)) }?;
+        buffers.iter().map(RawBuffer::read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_is_too_short_never_reaches_a_gpu() {
+        let image = KernelImage {
+            entry: "f".to_owned(),
+            ptx: String::new(),
+            ptx_version: (7, 1),
+            target: atlas_codegen::Target { sm: 80, specific: false },
+            params: Vec::new(),
+            grid: Vec::new(),
+            threads: 32,
+            shared_bytes: 0,
+        };
+        let params = vec![RawParam::Bits(7), RawParam::Address(0), RawParam::Bits(u64::from(1.0_f32.to_bits()))];
+        let raw = RawLaunch { grid: 1, params };
+        let launch = CompiledLaunch { image, raw, sizes: vec![4, 8, 4], spans: vec![16, 0] };
+        let code = |buffers: &[Vec<u8>]| launch.run(&Device::cpu(), buffers).unwrap_err().code().to_string();
+        assert_eq!(code(&[vec![0; 16]]), "ATL619");
+        assert_eq!(code(&[vec![0; 15], Vec::new()]), "ATL630");
+        assert_eq!(code(&[vec![0; 16], Vec::new()]), "ATL628");
+        let block = [7, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f];
+        assert_eq!(launch.params(&[16]), block);
+    }
+}

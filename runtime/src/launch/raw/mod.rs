@@ -1,0 +1,168 @@
+//! Kernels and memory below the level of tensors, for tools that run PTX of any origin.
+//!
+//! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory. For PTX
+//! that Atlas made, [`CompiledLaunch`](crate::CompiledLaunch) and `FormPrograms` answer.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `compiled_launch` | PTX that Atlas made for a bound launch |
+//! | `tile_ir` | a kernel in Tile IR that no signature declares |
+//! | `forms` | the simulator's programs, one for each form of instruction (feature `sim`) |
+
+mod compiled_launch;
+#[cfg(feature = "sim")]
+mod forms;
+mod tile_ir;
+
+pub use compiled_launch::CompiledLaunch;
+#[cfg(feature = "sim")]
+pub use forms::FormPrograms;
+pub use tile_ir::{TileArg, launch_tile_ir};
+
+use super::bind::{BoundArg, BoundLaunch};
+use super::parameters::{grid_size, launch_params};
+use super::queue::launch_raw;
+use crate::compile::KernelKey;
+use crate::device::{Backend, Device, LaunchParam};
+use crate::error::{DeviceError, Result};
+use crate::gpu::{LaunchFacts, LoadedKernel};
+use crate::tensor::Storage;
+use atlas_codegen::{KernelImage, Target};
+use std::sync::Arc;
+
+/// Bytes on a device.
+pub struct RawBuffer {
+    storage: Storage,
+    bytes: usize,
+}
+
+impl RawBuffer {
+    /// Memory with these bytes.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub fn new(device: &Device, bytes: &[u8]) -> Result<RawBuffer> {
+        let storage = Storage::empty(device, bytes.len() as u64)?;
+        storage.write(0, bytes)?;
+        Ok(RawBuffer { storage, bytes: bytes.len() })
+    }
+
+    /// Address of the first byte in the device's address space.
+    pub fn address(&self) -> u64 {
+        self.storage.address()
+    }
+
+    /// The bytes, once all work on the device is done.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also for a fault of an earlier launch.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes];
+        self.storage.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// An entry of a PTX module, loaded on a GPU.
+pub struct RawKernel {
+    kernel: LoadedKernel,
+}
+
+impl RawKernel {
+    /// Loads PTX text and finds an entry that will be launched with so much dynamic shared memory.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` with the log of the driver's assembler; `RuntimeError::Device` on the CPU.
+    pub fn load(device: &Device, ptx: &str, entry: &str, shared_bytes: u32) -> Result<RawKernel> {
+        let Backend::Cuda(context) = device.backend() else { return Err(DeviceError::NotAGpu {}.into()) };
+        let image = KernelImage {
+            entry: entry.to_owned(),
+            ptx: ptx.to_owned(),
+            // Below every driver's, so that the driver itself judges the text.
+            ptx_version: (0, 0),
+            target: device.target().unwrap_or(Target { sm: 0, specific: false }),
+            params: Vec::new(),
+            grid: Vec::new(),
+            threads: 0,
+            shared_bytes,
+        };
+        Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
+    }
+
+    /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.
+    ///
+    /// # Safety
+    /// Run with these parameters, the PTX reads and writes only memory of this device that lives until the launch has
+    /// run (on the default stream, or after [`Device::synchronize`]), that no other launch in flight writes or, where
+    /// this one writes it, reads, and that holds no tensor whose owner does not expect it. The block is as long as the
+    /// entry's parameters.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver`, also if the block is not as large as the entry's parameters.
+    pub unsafe fn launch(&self, grid: [u32; 3], block: [u32; 3], params: &[u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { launch_raw(&self.kernel, grid, block, params) }
+    }
+
+    /// What the driver's assembler made of the kernel; its threads are not known.
+    pub fn facts(&self) -> LaunchFacts {
+        self.kernel.facts
+    }
+}
+
+/// One parameter of a compiled kernel's `.entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawParam {
+    /// The address of the argument of this index.
+    Address(usize),
+    /// A value, in the low bits.
+    Bits(u64),
+}
+
+/// A bound launch of a compiled kernel as numbers: what a launcher other than this crate needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawLaunch {
+    /// CTAs, along x.
+    pub grid: u32,
+    /// The parameters of the `.entry`, in order.
+    pub params: Vec<RawParam>,
+}
+
+impl RawLaunch {
+    /// The numbers of a launch.
+    ///
+    /// # Errors
+    /// `RuntimeError::Launch` if the grid is too large or the image is of another kernel.
+    pub fn new(bound: &BoundLaunch, image: &KernelImage) -> Result<RawLaunch> {
+        let value = |param| match param {
+            LaunchParam::Bits(bits) => RawParam::Bits(bits),
+            LaunchParam::Address(i) => RawParam::Address(i),
+            LaunchParam::Number(i, _) => match &bound.args()[i] {
+                BoundArg::Scalar { bits, .. } => RawParam::Bits(*bits),
+                BoundArg::Tensor { .. } => RawParam::Address(i),
+            },
+        };
+        let params = launch_params(bound, image)?.into_iter().map(value).collect();
+        Ok(RawLaunch { grid: grid_size(bound, image)?, params })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_keeps_its_bytes() {
+        for bytes in [&[][..], &[1], &[1, 2, 3, 4, 5]] {
+            let buffer = RawBuffer::new(&Device::cpu(), bytes).unwrap();
+            assert_eq!(buffer.read().unwrap(), bytes);
+            assert_ne!(buffer.address(), 0);
+        }
+    }
+
+    #[test]
+    fn a_cpu_runs_no_ptx() {
+        let Err(error) = RawKernel::load(&Device::cpu(), "", "f", 0) else { panic!("a CPU loads PTX") };
+        assert_eq!(error.to_string(), "error[ATL628]: a CPU runs no PTX; name a GPU, such as cuda:0");
+    }
+}

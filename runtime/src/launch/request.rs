@@ -1,0 +1,126 @@
+//! One launch as its caller asks for it: its plan found or made, and queued.
+
+use super::args::Arg;
+use super::bind::{BoundArg, BoundLaunch, check_aliasing, scalar_bits};
+use super::problem::Problem;
+use super::problem_words::ProblemWords;
+use super::queue::run;
+use super::resolve::{Resolved, resolve};
+use crate::device::{Device, LaunchPlan, Stream};
+use crate::error::{LaunchError, Result};
+use crate::records::sizes::{Tally, are_recorded, tally};
+use atlas_dsl::{Config, DType, KernelDef};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a caller gives.
+#[derive(Clone, Copy)]
+pub(super) struct LaunchRequest<'a> {
+    pub(super) def: &'static KernelDef,
+    pub(super) device: &'a Device,
+    /// A config of the caller's, in place of one that is chosen.
+    pub(super) config: Option<&'a Config>,
+    pub(super) args: &'a [Arg<'a>],
+}
+
+/// A plan whose launch needs nothing more than to be queued: the arguments are checked, and the kernel is loaded.
+pub(super) struct PlanFound {
+    pub(super) plan: Arc<LaunchPlan>,
+    /// Whether the device had it.
+    pub(super) was_kept: bool,
+}
+
+impl LaunchRequest<'_> {
+    /// Runs the kernel on a stream, or on the device's default one.
+    pub(super) fn launch(self, stream: Option<&Stream>) -> Result<()> {
+        self.queue(stream, &self.plan()?)
+    }
+
+    /// The words by which the plan is found.
+    pub(super) fn words(&self) -> ProblemWords {
+        ProblemWords::new(self.def, self.config, self.args)
+    }
+
+    /// Checks the arguments, and finds or makes the plan.
+    pub(super) fn plan(&self) -> Result<PlanFound> {
+        self.plan_of(self.words().as_slice())
+    }
+
+    /// The same with words that the caller has.
+    pub(super) fn plan_of(&self, words: &[u64]) -> Result<PlanFound> {
+        let plans = self.device.plans();
+        if let Some(plan) = plans.find(words) {
+            self.check_again(&plan)?;
+            return Ok(PlanFound { plan, was_kept: true });
+        }
+        let bound = BoundLaunch::new(self.def, self.device, self.args)?;
+        let problem = Problem::new(&bound);
+        let begun = plans.generation();
+        let Resolved { config, source, body, passed_over } = resolve(&problem, self.config)?;
+        let (tally, numbers) = (tally_of(&problem), numbers_of(&bound));
+        let plan = Arc::new(LaunchPlan { config, source, body, passed_over, tally, numbers });
+        plans.keep(words, &plan, begun);
+        tracing::debug!(
+            target: "atlas",
+            kernel = self.def.name,
+            dims = ?bound.dims(),
+            config = %plan.config,
+            by = %plan.source,
+            passed_over = plan.passed_over.len(),
+            "config chosen"
+        );
+        Ok(PlanFound { plan, was_kept: false })
+    }
+
+    /// The checks that a problem seen before still needs: where its tensors live, what they share, and that its numbers fit.
+    pub(super) fn check_again(&self, plan: &LaunchPlan) -> Result<()> {
+        let (def, device) = (self.def, self.device);
+        for &(i, dtype) in &plan.numbers {
+            scalar_bits(def.name, def.params[i].name(), dtype, &self.args[i])?;
+        }
+        for (param, arg) in def.params.iter().zip(self.args) {
+            if let Some(tensor) = arg.tensor()
+                && tensor.device() != device
+            {
+                let (found, wanted) = tensor.device().beside(device);
+                return Err(LaunchError::WrongDevice { kernel: def.name, param: param.name(), found, wanted }.into());
+            }
+        }
+        Ok(check_aliasing(def, self.args)?)
+    }
+
+    /// Counts the launch and runs its plan; where the driver refuses the kernel at the launch, the next best config's. Each
+    /// refusal is remembered and so never met again, which ends this.
+    pub(super) fn queue(&self, stream: Option<&Stream>, found: &PlanFound) -> Result<()> {
+        let counters = self.device.counters();
+        counters.launches.fetch_add(1, Ordering::Relaxed);
+        counters.warm.fetch_add(u64::from(found.was_kept), Ordering::Relaxed);
+        let mut plan = found.plan.clone();
+        loop {
+            let (key, reason) = match run(self.def, self.device, stream, &plan, self.args) {
+                Ok(()) => return Ok(()),
+                Err(e) => plan.refused_by(&e).ok_or(e)?,
+            };
+            self.device.plans().refuse(&key, &reason);
+            plan = self.plan()?.plan;
+        }
+    }
+}
+
+/// Where launches of a problem are counted, if sizes are recorded.
+fn tally_of(problem: &Problem<'_>) -> Option<Arc<Tally>> {
+    if !are_recorded() {
+        return None;
+    }
+    let (types, tensors) = problem.class_text();
+    tally(problem.def().name, types, problem.def().dims_text(problem.dims()), tensors)
+}
+
+/// The parameters that are numbers, with their types.
+fn numbers_of(bound: &BoundLaunch) -> Box<[(usize, DType)]> {
+    let number = |(i, arg): (usize, &BoundArg)| match arg {
+        BoundArg::Scalar { dtype, .. } => Some((i, *dtype)),
+        BoundArg::Tensor { .. } => None,
+    };
+    bound.args().iter().enumerate().filter_map(number).collect()
+}

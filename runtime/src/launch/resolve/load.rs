@@ -1,0 +1,178 @@
+//! Kernels that are loaded: from this process, from the store, from a bundle, or compiled now.
+
+use super::search::Trial;
+use crate::bundle::Offer;
+use crate::compile::{CompileProblem, KernelKey, build_kernel, compile, compile_with_lines};
+use crate::cost::Space;
+use crate::device::{Backend, Device, PlanCache};
+use crate::error::{DeviceError, LaunchError, Result, RuntimeError};
+use crate::gpu::{LoadedKernel, does_not_fit};
+use crate::records::tile_ir_hash;
+use atlas_codegen::{AbiParam, KernelImage, Machine};
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::{Kernel, Param, Schedule, Verified};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// The loaded kernel of a config: from this process, from the store, or compiled now, by one thread however many want it.
+/// What was refused on this device once is not tried again.
+pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = space.key(point, machine.target())?;
+    let schedule = space.points[point].config.schedule;
+    load_once(device, key, || {
+        let image = match device.store().get(&key) {
+            Some(image) => image,
+            None if !device.compiles() => return Ok(Trial::NoCompiler),
+            None => match compile(&space.kernel(point)?, &schedule, machine) {
+                Ok(image) => {
+                    device.counters().compiled.fetch_add(1, Ordering::Relaxed);
+                    device.store().put(&key, image)
+                }
+                Err(CompileProblem::Refused(reason)) => return Ok(Trial::Refused(reason)),
+                Err(CompileProblem::NoCompiler) => return Ok(Trial::NoCompiler),
+                Err(CompileProblem::Failed(message)) => return Ok(Trial::Failed(message)),
+            },
+        };
+        load_on_gpu(device, key, CompiledCode { image, cubin: None, schedule, machine }, || space.kernel(point))
+    })
+}
+
+/// The loaded kernel that a bundle offers, if it is still this program's kernel.
+pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = offer.key();
+    load_once(device, key, || {
+        let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
+            Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
+            Ok(_) => {
+                return Ok(Trial::Refused(
+                    "the kernel has changed since the bundle was made; make the bundle again".to_owned(),
+                ));
+            }
+            Err(e) => return Ok(Trial::Refused(format!("the bundle's config is none of this kernel: {e}"))),
+        };
+        let image = match offer.bundle.image(offer.variant()) {
+            Ok(image) if is_of(&image, &kernel) => Arc::new(image),
+            Ok(_) => return Ok(Trial::Refused("the bundle's code has another grid or other parameters".to_owned())),
+            Err(e) => return Ok(Trial::Refused(e.to_string())),
+        };
+        // Machine code only saves the driver's assembler: where it does not fit, the PTX does.
+        let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
+        let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
+        let schedule = offer.config.schedule;
+        match load_on_gpu(device, key, CompiledCode { image, cubin, schedule, machine }, || Ok(kernel)) {
+            Err(e) if is_of_code(&e) => Ok(Trial::Refused(e.to_string())),
+            made => made,
+        }
+    })
+}
+
+/// Whether code runs a kernel's programs, and what it is passed is there. A grid of no programs would leave outputs as they are.
+fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
+    let rank = |p: Param| match kernel.params.get(p).map(|p| &p.kind) {
+        Some(ParamKind::Tensor { dims, .. }) => dims.len(),
+        _ => 0,
+    };
+    let is_there = |p: &AbiParam| match *p {
+        AbiParam::Ptr(p) => matches!(kernel.params.get(p).map(|p| &p.kind), Some(ParamKind::Tensor { .. })),
+        AbiParam::Scalar(p) => matches!(kernel.params.get(p).map(|p| &p.kind), Some(ParamKind::Scalar { .. })),
+        AbiParam::Stride(p, axis) => usize::from(axis) < rank(p),
+        AbiParam::Dim(d) => kernel.dims.is_valid(d),
+        AbiParam::GridCount(axis) => usize::from(axis) < image.grid.len(),
+    };
+    image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent)) && image.params.iter().all(is_there)
+}
+
+/// True of what is wrong with the code that a bundle has, and says nothing of the next one's: that may be in PTX of a lower
+/// version, be machine code where this driver assembles nothing, or fit the kernel where this does not.
+fn is_of_code(e: &RuntimeError) -> bool {
+    match e {
+        RuntimeError::Launch(LaunchError::PtxTooNew { .. } | LaunchError::WrongAbi { .. }) => true,
+        RuntimeError::Driver(e) => e.refuses_code(),
+        #[cfg(feature = "sim")]
+        RuntimeError::Fault(_) => true,
+        _ => false,
+    }
+}
+
+/// Makes a kernel, unless some thread has made it, or was refused it, before.
+fn load_once(
+    device: &Device,
+    key: KernelKey,
+    make: impl FnOnce() -> Result<Trial<LoadedKernel>>,
+) -> Result<Trial<Arc<LoadedKernel>>> {
+    let plans = device.plans();
+    if let Some(known) = known(plans, &key) {
+        return Ok(known);
+    }
+    let turn = plans.turn(&key);
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known(plans, &key) {
+        return Ok(known);
+    }
+    let trial = make()?;
+    if let Trial::Refused(reason) = &trial {
+        plans.refuse(&key, reason);
+    }
+    trial.and_then(|loaded| {
+        let counters = device.counters();
+        if loaded.facts.local_bytes > 0 {
+            counters.spilling.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(plans.keep_loaded(Arc::new(loaded), counters.launches.load(Ordering::Relaxed)))
+    })
+}
+
+/// What became of a kernel before.
+fn known(plans: &PlanCache, key: &KernelKey) -> Option<Trial<Arc<LoadedKernel>>> {
+    if let Some(reason) = plans.refusal(key) {
+        return Some(Trial::Refused(reason));
+    }
+    let loaded = plans.loaded(key)?;
+    let bytes = loaded.facts.local_bytes;
+    Some(Trial::Loaded(loaded, bytes))
+}
+
+/// A compiled kernel, and what it was compiled with.
+struct CompiledCode {
+    image: Arc<KernelImage>,
+    cubin: Option<Vec<u8>>,
+    schedule: Schedule,
+    machine: Machine,
+}
+
+/// Loads a compiled kernel, if it fits the machine: stores and bundles serve every machine of a target, also one that holds
+/// more than this.
+fn load_on_gpu(
+    device: &Device,
+    key: KernelKey,
+    code: CompiledCode,
+    kernel: impl FnOnce() -> Result<Verified<Kernel>>,
+) -> Result<Trial<LoadedKernel>> {
+    let CompiledCode { image, cubin, schedule, machine } = code;
+    if let Some(reason) = does_not_fit(&image, &machine) {
+        return Ok(Trial::Refused(reason));
+    }
+    let loaded = match device.backend() {
+        Backend::Cuda(context) => {
+            let start = Instant::now();
+            let loaded = LoadedKernel::load(context, key, image, cubin.as_deref());
+            device.counters().load_us.fetch_add(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+            loaded
+        }
+        Backend::Virtual(gpu) => {
+            let kernel = kernel()?;
+            let lined = Box::new(move || compile_with_lines(&kernel, &schedule, machine));
+            LoadedKernel::load_virtual(&**gpu, key, image, lined)
+        }
+        Backend::Cpu => Err(DeviceError::NotAGpu {}.into()),
+    };
+    match loaded {
+        Ok(loaded) => {
+            let bytes = loaded.facts.local_bytes;
+            Ok(Trial::Loaded(loaded, bytes))
+        }
+        Err(RuntimeError::Driver(e)) if e.refuses() => Ok(Trial::Refused(e.to_string())),
+        Err(e) => Err(e),
+    }
+}

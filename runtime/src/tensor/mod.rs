@@ -1,0 +1,481 @@
+//! Tensors: a typed, strided view of memory on one device.
+//!
+//! The room may depend on `device`, which has the memory, and on `error`. It knows no kernels.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `element` | the Rust type of each element type |
+//! | `storage` | the memory behind tensors |
+//! | `timing` | what benchmarks need beside events: the driver's own copy |
+
+mod element;
+mod storage;
+pub mod timing;
+
+pub use element::Element;
+pub(crate) use element::bytes_of;
+pub(crate) use storage::{Storage, host_room};
+
+use self::element::bytes_of_mut;
+use crate::device::Device;
+use crate::error::{Result, TensorError};
+use atlas_dsl::DType;
+use atlas_tile_interp::Span;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A tensor or a view of one: element type, shape, strides in elements, and shared memory on a device.
+///
+/// `clone` and the view methods copy no elements: the results share memory, and a launch checks that what it
+/// writes overlaps none of its other arguments.
+#[derive(Clone)]
+pub struct Tensor {
+    storage: Arc<Storage>,
+    dtype: DType,
+    shape: Vec<usize>,
+    strides: Vec<i64>,
+    /// First element, counted from the start of the storage.
+    offset: u64,
+}
+
+impl Device {
+    /// A contiguous tensor with the given elements, row-major.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongLength`] if their number is not the product of the shape; out of memory; driver errors.
+    pub fn tensor_from<T: Element>(&self, values: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let shape = shape.as_ref();
+        if element_count(shape) != Some(values.len() as u64) {
+            return Err(TensorError::WrongLength { found: values.len(), shape: shape.to_vec() }.into());
+        }
+        let tensor = Tensor::empty(self, T::DTYPE, shape)?;
+        tensor.storage.write(0, bytes_of(values))?;
+        Ok(tensor)
+    }
+}
+
+impl Tensor {
+    /// A contiguous tensor whose elements are arbitrary (zero on the CPU).
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::NoHostType`] for bool, out of memory; driver errors.
+    pub fn empty(device: &Device, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let shape = shape.as_ref();
+        if dtype == DType::Bool {
+            return Err(TensorError::NoHostType { dtype }.into());
+        }
+        let bytes = element_count(shape)
+            .and_then(|n| n.checked_mul(u64::from(dtype.bytes())))
+            .filter(|&b| b <= i64::MAX as u64)
+            .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
+        let storage = Arc::new(Storage::empty(device, bytes)?);
+        Ok(Tensor { storage, dtype, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0 })
+    }
+
+    /// A contiguous tensor of zeros.
+    ///
+    /// # Errors
+    /// As [`Tensor::empty`].
+    pub fn zeros(device: &Device, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let tensor = Tensor::empty(device, dtype, shape)?;
+        tensor.storage.zero()?;
+        Ok(tensor)
+    }
+
+    /// Sets all elements to zero: in the order of the device's default stream, where the tensor is all of its memory.
+    ///
+    /// # Errors
+    /// [`TensorError::NotContiguous`] for a view; driver errors.
+    pub fn clear(&mut self) -> Result<()> {
+        let bytes = self.len() as u64 * u64::from(self.dtype.bytes());
+        if !self.is_contiguous() || self.offset != 0 || bytes != self.storage.len() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        self.storage.zero()
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> &Device {
+        self.storage.device()
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Elements per axis, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Elements from one index to the next, per axis.
+    pub fn strides(&self) -> &[i64] {
+        &self.strides
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements of the view.
+    pub fn len(&self) -> usize {
+        // Beside an axis of size 0 the others may be of any size; without one, their product was checked.
+        if self.is_empty() { 0 } else { self.shape.iter().product() }
+    }
+
+    /// True if some axis has size 0.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// True if the elements lie row-major without gaps. Strides of axes of size 1 do not matter.
+    pub fn is_contiguous(&self) -> bool {
+        let mut inner = 1;
+        self.is_empty()
+            || self.shape.iter().zip(&self.strides).rev().all(|(&size, &stride)| {
+                let fits = size <= 1 || stride == inner;
+                inner *= size as i64;
+                fits
+            })
+    }
+
+    /// Address of the first element: on the host, or in the device's address space.
+    pub fn address(&self) -> u64 {
+        self.storage.address() + self.byte_offset()
+    }
+
+    /// The half-open range of byte addresses that the view touches; empty for an empty view.
+    pub fn address_range(&self) -> Range<u64> {
+        if self.is_empty() {
+            return self.address()..self.address();
+        }
+        let reach: i64 = self.shape.iter().zip(&self.strides).map(|(&n, &s)| (n as i64 - 1) * s).sum();
+        self.address()..self.address() + (reach as u64 + 1) * u64::from(self.dtype.bytes())
+    }
+
+    /// Whether two views share a byte. True as well where that is too hard to tell, which no view is that slicing, permuting and
+    /// expanding make.
+    pub fn shares_memory_with(&self, other: &Tensor) -> bool {
+        self.device() == other.device() && self.touched().overlaps(other.touched())
+    }
+
+    /// Elements `range` of one axis.
+    ///
+    /// # Errors
+    /// [`TensorError::NoSuchAxis`], [`TensorError::SliceOutOfRange`].
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor> {
+        let size = self.axis_size(axis)?;
+        let Range { start, end } = range;
+        if start > end || end > size {
+            return Err(TensorError::SliceOutOfRange { axis, start, end, size }.into());
+        }
+        let mut view = self.clone();
+        view.shape[axis] = end - start;
+        // A view without elements starts nowhere.
+        if start < end && !self.is_empty() {
+            view.offset += start as u64 * self.strides[axis] as u64;
+        }
+        Ok(view)
+    }
+
+    /// Two axes exchanged.
+    ///
+    /// # Errors
+    /// [`TensorError::NoSuchAxis`].
+    pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
+        self.axis_size(a)?;
+        self.axis_size(b)?;
+        let mut view = self.clone();
+        view.shape.swap(a, b);
+        view.strides.swap(a, b);
+        Ok(view)
+    }
+
+    /// Axis `i` of the result is axis `axes[i]` of this tensor.
+    ///
+    /// # Errors
+    /// [`TensorError::NotAPermutation`].
+    pub fn permute(&self, axes: impl AsRef<[usize]>) -> Result<Tensor> {
+        let axes = axes.as_ref();
+        let mut sorted = axes.to_vec();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.rank()) {
+            return Err(TensorError::NotAPermutation { axes: axes.to_vec(), rank: self.rank() }.into());
+        }
+        let mut view = self.clone();
+        view.shape = axes.iter().map(|&a| self.shape[a]).collect();
+        view.strides = axes.iter().map(|&a| self.strides[a]).collect();
+        Ok(view)
+    }
+
+    /// Axes of size 1 repeated, and axes prepended, until the shape is reached; repeated axes have stride 0.
+    ///
+    /// # Errors
+    /// [`TensorError::CannotExpand`].
+    pub fn expand(&self, shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let shape = shape.as_ref();
+        let refuse = || TensorError::CannotExpand { from: self.shape.clone(), to: shape.to_vec() };
+        let added = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
+        let mut strides = vec![0; added];
+        for ((&old, &new), &stride) in self.shape.iter().zip(&shape[added..]).zip(&self.strides) {
+            match (old, new) {
+                _ if old == new => strides.push(stride),
+                (1, _) => strides.push(0),
+                _ => return Err(refuse().into()),
+            }
+        }
+        element_count(shape).ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
+        Ok(Tensor { shape: shape.to_vec(), strides, ..self.clone() })
+    }
+
+    /// A view with strides of your own, in elements, from element `offset` of this tensor on, which has to be contiguous.
+    ///
+    /// # Errors
+    /// [`TensorError::BeyondTensor`] if it reaches past the last element, or has not one stride for each axis;
+    /// [`TensorError::NotContiguous`].
+    pub fn as_strided(
+        &self,
+        shape: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        offset: usize,
+    ) -> Result<Tensor> {
+        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        if !self.is_contiguous() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        let last = shape
+            .iter()
+            .zip(strides)
+            .try_fold(offset, |at, (&n, &stride)| at.checked_add(n.saturating_sub(1).checked_mul(stride)?));
+        let is_empty = element_count(shape) == Some(0);
+        let within = if is_empty { offset <= self.len() } else { last.is_some_and(|last| last < self.len()) };
+        if shape.len() != strides.len() || element_count(shape).is_none() || !within {
+            let (shape, strides) = (shape.to_vec(), strides.to_vec());
+            return Err(TensorError::BeyondTensor { shape, strides, offset, len: self.len() }.into());
+        }
+        // A stride beyond the tensor is one of an axis of a single element, whose stride is not used.
+        let stride = |&s: &usize| i64::try_from(s).unwrap_or(0);
+        let strides = strides.iter().map(stride).collect();
+        Ok(Tensor { shape: shape.to_vec(), strides, offset: self.offset + offset as u64, ..self.clone() })
+    }
+
+    /// An axis as two, of which the second has `size` elements that follow each other.
+    ///
+    /// # Errors
+    /// [`TensorError::NoSuchAxis`]; [`TensorError::CannotReshape`] if the axis has no multiple of `size` elements.
+    pub fn split(&self, axis: usize, size: usize) -> Result<Tensor> {
+        let of = self.axis_size(axis)?;
+        let mut view = self.clone();
+        view.shape.insert(axis + 1, size);
+        if size == 0 || !of.is_multiple_of(size) {
+            return Err(TensorError::CannotReshape { from: self.shape.clone(), to: view.shape }.into());
+        }
+        view.shape[axis] = of / size;
+        // Past what an i64 holds the axis has at most one element, whose stride is not used.
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        view.strides.insert(axis, self.strides[axis].saturating_mul(size));
+        Ok(view)
+    }
+
+    /// The same elements in row-major order with another shape.
+    ///
+    /// # Errors
+    /// [`TensorError::CannotReshape`], [`TensorError::NotContiguous`].
+    pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Tensor> {
+        let shape = shape.as_ref();
+        if element_count(shape) != Some(self.len() as u64) {
+            return Err(TensorError::CannotReshape { from: self.shape.clone(), to: shape.to_vec() }.into());
+        }
+        if !self.is_contiguous() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        Ok(Tensor { shape: shape.to_vec(), strides: contiguous_strides(shape), ..self.clone() })
+    }
+
+    /// The elements in row-major order, those that a view repeats as often as it does. Waits for the device.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongElement`] if `T` is not the element type; [`TensorError::OutOfMemory`] if the host has no room
+    /// for them; driver errors.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.expect::<T>()?;
+        let mut values = host_values(self.len())?;
+        if self.is_contiguous() {
+            self.storage.read(self.byte_offset(), bytes_of_mut(&mut values))?;
+            return Ok(values);
+        }
+        let mut span = host_values(self.span())?;
+        self.storage.read(self.byte_offset(), bytes_of_mut(&mut span))?;
+        let mut next = values.iter_mut();
+        each_offset(&self.shape, &self.strides, &mut |at| {
+            if let Some(value) = next.next() {
+                *value = span[at as usize];
+            }
+        });
+        Ok(values)
+    }
+
+    /// The elements in row-major order as f64 whatever the element type. Waits for the device.
+    ///
+    /// # Errors
+    /// [`TensorError::OutOfMemory`] if the host has no room for them; driver errors.
+    pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        fn all<T: Element>(t: &Tensor) -> Result<Vec<f64>> {
+            let mut values = host_room(t.len())?;
+            values.extend(t.to_vec::<T>()?.into_iter().map(T::to_f64));
+            Ok(values)
+        }
+        match self.dtype {
+            DType::F64 => self.to_vec(),
+            DType::F32 => all::<f32>(self),
+            DType::F16 => all::<half::f16>(self),
+            DType::Bf16 => all::<half::bf16>(self),
+            DType::I64 => all::<i64>(self),
+            DType::I32 => all::<i32>(self),
+            DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
+        }
+    }
+
+    /// Overwrites the elements of a contiguous tensor, row-major. Waits for the device.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongElement`], [`TensorError::WrongLength`], [`TensorError::NotContiguous`]; driver errors.
+    pub fn copy_from<T: Element>(&mut self, values: &[T]) -> Result<()> {
+        self.expect::<T>()?;
+        if values.len() != self.len() {
+            return Err(TensorError::WrongLength { found: values.len(), shape: self.shape.clone() }.into());
+        }
+        if !self.is_contiguous() {
+            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        }
+        self.device().synchronize()?;
+        self.storage.write(self.byte_offset(), bytes_of(values))
+    }
+
+    /// A contiguous copy of this view on a device, through the host. What the view repeats the copy holds as often.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub fn to_device(&self, device: &Device) -> Result<Tensor> {
+        fn copy<T: Element>(t: &Tensor, device: &Device) -> Result<Tensor> {
+            device.tensor_from(&t.to_vec::<T>()?, &t.shape)
+        }
+        match self.dtype {
+            DType::F64 => copy::<f64>(self, device),
+            DType::F32 => copy::<f32>(self, device),
+            DType::F16 => copy::<half::f16>(self, device),
+            DType::Bf16 => copy::<half::bf16>(self, device),
+            DType::I64 => copy::<i64>(self, device),
+            DType::I32 => copy::<i32>(self, device),
+            DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
+        }
+    }
+
+    /// This view if it is contiguous, else a contiguous copy on the same device, through the host.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() { Ok(self.clone()) } else { self.to_device(self.device()) }
+    }
+
+    /// The same view of a copy on the CPU: of the memory from its first element to its last, so that what it repeats is there
+    /// once. Waits for the device.
+    ///
+    /// # Errors
+    /// Out of memory; driver errors.
+    pub(crate) fn copy_to_host(&self) -> Result<Tensor> {
+        let range = self.address_range();
+        let bytes = range.end - range.start;
+        let storage = Storage::empty(&Device::cpu(), bytes)?;
+        let mut copied = Ok(());
+        storage.with_host_mut(|data| copied = self.storage.read(self.byte_offset(), &mut data[..bytes as usize]));
+        copied?;
+        Ok(Tensor { storage: Arc::new(storage), offset: 0, ..self.clone() })
+    }
+
+    /// The bytes that it touches.
+    pub(crate) fn touched(&self) -> Span {
+        let axes = self.shape.iter().zip(&self.strides).map(|(&size, &stride)| (size as u64, stride));
+        Span::new(self.address(), self.dtype.bytes(), axes)
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// First element, counted from the start of the storage.
+    pub(crate) fn element_offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn byte_offset(&self) -> u64 {
+        self.offset * u64::from(self.dtype.bytes())
+    }
+
+    /// Elements from the first to the last touched, both included.
+    fn span(&self) -> usize {
+        let range = self.address_range();
+        ((range.end - range.start) / u64::from(self.dtype.bytes())) as usize
+    }
+
+    fn axis_size(&self, axis: usize) -> Result<usize> {
+        let rank = self.rank();
+        self.shape.get(axis).copied().ok_or_else(|| TensorError::NoSuchAxis { axis, rank }.into())
+    }
+
+    fn expect<T: Element>(&self) -> Result<()> {
+        if T::DTYPE == self.dtype {
+            Ok(())
+        } else {
+            Err(TensorError::WrongElement { found: T::DTYPE, wanted: self.dtype }.into())
+        }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    /// `Tensor(f32 [2, 3] on cpu)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {:?} on {})", self.dtype, self.shape, self.device().id())
+    }
+}
+
+/// So many elements on the host.
+fn host_values<T: Element>(len: usize) -> Result<Vec<T>> {
+    let mut values = host_room(len)?;
+    values.resize(len, T::default());
+    Ok(values)
+}
+
+/// The product of a shape; `None` past 2^63.
+fn element_count(shape: &[usize]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1_u64, |n, &s| n.checked_mul(s as u64)).filter(|&n| n <= i64::MAX as u64)
+}
+
+/// Row-major strides of a shape.
+pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1_i64; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as i64);
+    }
+    strides
+}
+
+/// Calls `f` with the offset of each element in row-major order.
+pub(crate) fn each_offset(shape: &[usize], strides: &[i64], f: &mut impl FnMut(i64)) {
+    fn walk(shape: &[usize], strides: &[i64], at: i64, f: &mut impl FnMut(i64)) {
+        match (shape, strides) {
+            ([n, shape @ ..], [s, strides @ ..]) => (0..*n as i64).for_each(|i| walk(shape, strides, at + i * s, f)),
+            _ => f(at),
+        }
+    }
+    if !shape.contains(&0) {
+        walk(shape, strides, 0, f);
+    }
+}

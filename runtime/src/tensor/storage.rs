@@ -1,0 +1,169 @@
+//! The memory behind tensors: bytes of the host, of one GPU, or of a virtual one.
+
+use crate::device::{Backend, Device, DeviceId};
+use crate::error::{Result, TensorError};
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLock};
+
+/// One allocation; views share it.
+pub(crate) struct Storage {
+    device: Device,
+    memory: StorageMemory,
+    address: u64,
+    bytes: u64,
+}
+
+enum StorageMemory {
+    /// Host memory. The lock makes concurrent launches on shared views safe: who copies holds it, and a launch on the CPU while
+    /// its programs run, which run where nothing else does and so never wait for it.
+    Host(RwLock<Vec<u8>>),
+    /// Memory of a GPU, virtual or not, freed on drop.
+    Device,
+}
+
+impl Storage {
+    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a virtual one. Never empty, so
+    /// that addresses differ.
+    pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
+        let room = bytes.max(16);
+        let out_of_memory = || TensorError::OutOfMemory { bytes, device: device.to_string() };
+        let (memory, address) = match device.backend() {
+            Backend::Cpu => {
+                let mut data = room_on_host(room).ok_or_else(out_of_memory)?;
+                data.resize(room as usize, 0_u8);
+                let address = data.as_ptr() as u64;
+                (StorageMemory::Host(RwLock::new(data)), address)
+            }
+            Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room)?),
+            // Exactly as long as asked for, so that a byte past the end is out of bounds. It keeps marks beside the bytes.
+            Backend::Virtual(gpu) => {
+                drop(room_on_host(bytes.saturating_mul(2)).ok_or_else(out_of_memory)?);
+                (StorageMemory::Device, gpu.alloc(bytes))
+            }
+        };
+        let counters = device.counters();
+        let now = counters.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        counters.most_bytes.fetch_max(now, Ordering::Relaxed);
+        Ok(Storage { device: device.clone(), memory, address, bytes })
+    }
+
+    /// Where it lives.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes that it has.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Fills with zeros.
+    pub(crate) fn zero(&self) -> Result<()> {
+        match (&self.memory, self.device.backend()) {
+            (StorageMemory::Device, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
+            (_, Backend::Virtual(_)) if self.bytes == 0 => Ok(()),
+            (_, Backend::Virtual(gpu)) => {
+                const ZEROS: &[u8] = &[0; 1 << 16];
+                for start in (0..self.bytes).step_by(ZEROS.len()) {
+                    gpu.write(self.address + start, &ZEROS[..ZEROS.len().min((self.bytes - start) as usize)]);
+                }
+                Ok(())
+            }
+            _ => {
+                self.with_host_mut(|data| data.fill(0));
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies host bytes in, starting at a byte offset; returns when they are there. No bytes may start anywhere.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(offset + from.len() as u64 <= self.bytes);
+        match self.device.backend() {
+            Backend::Cuda(context) => context.upload(self.address + offset, from),
+            Backend::Virtual(gpu) => {
+                gpu.write(self.address + offset, from);
+                Ok(())
+            }
+            Backend::Cpu => {
+                self.with_host_mut(|data| data[offset as usize..][..from.len()].copy_from_slice(from));
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies bytes out, once all work on the device is done. No bytes may start anywhere.
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(offset + to.len() as u64 <= self.bytes);
+        match self.device.backend() {
+            Backend::Cuda(context) => context.download(self.address + offset, to),
+            Backend::Virtual(gpu) => {
+                gpu.read(self.address + offset, to);
+                Ok(())
+            }
+            Backend::Cpu => {
+                if let Some(data) = self.host() {
+                    let data = data.read().unwrap_or_else(PoisonError::into_inner);
+                    to.copy_from_slice(&data[offset as usize..][..to.len()]);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Host memory, if that is what it is.
+    pub(crate) fn host(&self) -> Option<&RwLock<Vec<u8>>> {
+        match &self.memory {
+            StorageMemory::Host(data) => Some(data),
+            StorageMemory::Device => None,
+        }
+    }
+
+    /// Works on host memory, if that is what it is.
+    pub(crate) fn with_host_mut(&self, f: impl FnOnce(&mut [u8])) {
+        if let StorageMemory::Host(data) = &self.memory {
+            f(&mut data.write().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// Room on the host for so many values.
+///
+/// A view may say more of them than there is memory, which is no reason to end the process.
+pub(crate) fn host_room<T>(len: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(len) {
+        Ok(()) => Ok(values),
+        Err(_) => {
+            let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+            Err(TensorError::OutOfMemory { bytes, device: DeviceId::Cpu.to_string() }.into())
+        }
+    }
+}
+
+/// Room on the host for so many bytes, if there is so much.
+fn room_on_host(room: u64) -> Option<Vec<u8>> {
+    host_room(usize::try_from(room).ok()?).ok()
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        match self.device.backend() {
+            Backend::Cpu => {}
+            Backend::Cuda(context) => context.free(self.address),
+            Backend::Virtual(gpu) => gpu.free(self.address),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What a benchmark needs beside events: the driver's own copy, the ceiling that memory-bound kernels are held to.
+
+use super::Tensor;
+use crate::device::{Backend, Stream};
+use crate::error::{Result, TensorError};
+
+/// Copies a contiguous tensor to another of as many bytes on the stream's device, by the driver; does not wait.
+///
+/// On the CPU nothing is copied: there is no driver.
+///
+/// # Errors
+/// [`TensorError::NotContiguous`], [`TensorError::WrongLength`]; driver errors.
+pub fn copy_on_device(from: &Tensor, to: &mut Tensor, stream: &Stream) -> Result<()> {
+    for t in [from, &*to] {
+        if !t.is_contiguous() {
+            return Err(TensorError::NotContiguous { shape: t.shape().to_vec(), strides: t.strides().to_vec() }.into());
+        }
+    }
+    let bytes = |t: &Tensor| t.len() * t.dtype().bytes() as usize;
+    if bytes(from) != bytes(to) || from.device() != stream.device() || to.device() != stream.device() {
+        return Err(TensorError::WrongLength { found: from.len(), shape: to.shape().to_vec() }.into());
+    }
+    let Backend::Cuda(context) = stream.device().backend() else { return Ok(()) };
+    let api = context.enter()?;
+    // SAFETY: the context is current. Both tensors live on this device, hold `bytes` bytes from
+    // their first element on, and are freed in the order of streams; the stream is live.
+    let status = unsafe { (api.copy_on_device)(to.address(), from.address(), bytes(from), stream.as_raw().cast()) };
+    context.check("cuMemcpyDtoDAsync", status)
+}

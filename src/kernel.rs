@@ -1,0 +1,7 @@
+//! Kernels as values: what [`atlas_kernel!`](crate::atlas_kernel) declares, how it is launched, and how its config is chosen.
+
+pub use atlas_dsl::{Config, DType, KernelDef};
+pub use atlas_runtime::{
+    Arg, BoundLaunch, Candidate, Chain, ConfigSource, IntoArg, Launch, LaunchFacts, Outcome, PreparedChain,
+    PreparedLaunch, Selection, Workspace,
+};

@@ -1,7 +1,0 @@
-//! The command line of the kernels that ship with Atlas.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    atlas::cli::main()
-}

@@ -1,0 +1,44 @@
+//! The kernels that ship with Atlas, and what launches several of them. They are used like kernels of your own.
+//!
+//! The page of a kernel has its formula and its parameters in the order of [`args!`](crate::args). `T` is f32, f16 or bf16, the same
+//! for all tensors of a launch. A name in brackets is a dim, whose size comes from the tensors. [`Launch`](crate::kernel::Launch) says
+//! which errors a launch has.
+//!
+//! A name in upper case is a [`Chain`](crate::kernel::Chain) of kernels. Its parameters stand in the text of its module, with the
+//! tensors of its workspace. The same holds for kernels that were fused from others.
+//!
+//! This module has attention, norms and products. Of [`ATTENTION_DECODE`], `S` are sequences, `J` heads of keys, `R` heads of queries
+//! that share one, `W` slots of the cache, and `D` elements of a head. `X`, a dim of the workspace, is the number of parts in which the
+//! keys are read. `scale` is `log2(e)` times the usual one.
+//!
+//! ```text
+//! ATTENTION_DECODE
+//!     q: &Tensor<T, [S, J, R, D]>
+//!     k, v: &Tensor<T, [S, W, J, D]>
+//!     tokens: &Tensor<i32, [S]>
+//!     scale: f32
+//!     o: &mut Tensor<T, [S, J, R, D]>
+//!     lse: &mut Tensor<f32, [S, J, R]>
+//!     workspace: part, totals, tops
+//! ```
+
+pub mod features;
+pub mod layer;
+pub mod memory;
+pub mod muon;
+pub mod omega;
+
+pub use atlas_ops::attention::attention;
+pub use atlas_ops::attention_decode::ATTENTION_DECODE;
+pub use atlas_ops::block_attention::block_attention;
+pub use atlas_ops::inverse::inverse;
+pub use atlas_ops::linear_gelu::linear_gelu;
+pub use atlas_ops::log_sum_exp::log_sum_exp;
+pub use atlas_ops::matmul::matmul;
+pub use atlas_ops::newton_schulz_small::newton_schulz_small;
+pub use atlas_ops::rms_norm::rms_norm;
+pub use atlas_ops::rotary::rotary;
+pub use atlas_ops::softmax::softmax;
+pub use atlas_ops::transpose::{swap_axes, transpose};
+pub use atlas_ops::window_sums::{sum_windows, window_sum};
+pub use atlas_ops::windowed_attention::windowed_attention;

@@ -1,0 +1,87 @@
+//! The Omega rule: a memory that is trained while its sequence is read, on the tokens of a sliding window.
+//!
+//! There are `B` sequences of `N` tokens and `H` heads. Queries and keys have `D` elements, values and residuals `E`, and the memory
+//! `M` hidden elements. Keys, values and their residuals have `P` tokens: those of the sequence, and before them any that windows of
+//! the first chunk reach. [`Chunking::dims`] gives the dims of the workspace. That of [`OMEGA_MUON_TOKENS`] needs the dims `E` and
+//! `M` and the element type `T` as well.
+//!
+//! | parameter | meaning |
+//! |---|---|
+//! | `alpha`, `theta` | what a token keeps of the memory, and of the momentum |
+//! | `eta` | the step of a token |
+//! | `gamma` | weights of the `W` tokens of its window, the oldest first |
+//! | `before` | above 0: a token is read before its own step |
+//! | `commit` | how many chunks change the memory, from the first on |
+//! | `chunk` | tokens of a chunk |
+//! | `rq`, `rk` | residuals: what a memory adds to what it reads |
+//! | `s1`, `s2`, `s` | the momentum of `w1`, `w2` and `w` |
+//! | `scale` | the factor of the loss |
+//!
+//! ```text
+//! OMEGA_MLP
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_LINEAR
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, D, M]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, D, M]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_TOKENS
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, D, M]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, D, M]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     workspace: errors, act, delta
+//! ```
+
+pub use atlas_ops::omega::{
+    Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS, OmegaPacked, OmegaStream, StreamRule,
+    StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
+};

@@ -1,0 +1,11 @@
+//! What a program with kernels needs: `use atlas::prelude::*;`.
+
+#[doc(no_inline)]
+pub use crate::kernel::{Chain, Config, DType, KernelDef, Launch};
+#[doc(no_inline)]
+pub use crate::{Device, Tensor, args, atlas_kernel, fuse};
+#[doc(no_inline)]
+pub use half::{bf16, f16};
+/// Numbers for kernels, where an upper-case name is a Rust constant in scope.
+#[doc(no_inline)]
+pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};

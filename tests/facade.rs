@@ -1,0 +1,78 @@
+//! What the façade says of kernels that launch or were fused from several: their parameters, as they are.
+
+use atlas::kernel::{Chain, DType, KernelDef};
+use atlas::ops::{self, memory, omega};
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::ir::Access;
+
+/// A parameter's type as its kernel declares it: `&mut Tensor<T, [N, D]>`.
+fn type_text(def: &KernelDef, param: &ParamDef) -> String {
+    let element = |dtype: DTypeRef| match dtype {
+        DTypeRef::Fixed(dtype) => DType::name(dtype),
+        DTypeRef::Generic(i) => def.types[i].name,
+    };
+    match *param {
+        ParamDef::Scalar { dtype, .. } => element(dtype).to_owned(),
+        ParamDef::Tensor { dtype, dims, access, .. } => {
+            let dims: Vec<&str> = dims.iter().map(|&d| def.dims[d].name).collect();
+            let reference = if access == Access::Out { "&mut " } else { "&" };
+            format!("{reference}Tensor<{}, [{}]>", element(dtype), dims.join(", "))
+        }
+    }
+}
+
+/// Lines of parameters, those of one type together while they follow each other.
+fn lines(params: impl IntoIterator<Item = (&'static str, String)>) -> Vec<String> {
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
+    for (name, ty) in params {
+        match groups.last_mut() {
+            Some((names, last)) if *last == ty => names.push(name),
+            _ => groups.push((vec![name], ty)),
+        }
+    }
+    groups.into_iter().map(|(names, ty)| format!("    {}: {ty}", names.join(", "))).collect()
+}
+
+fn of_kernel(name: &str, def: &'static KernelDef) -> String {
+    let params = lines(def.params.iter().map(|p| (p.name(), type_text(def, p))));
+    format!("{name}\n{}", params.join("\n"))
+}
+
+fn of_chain(name: &str, chain: &'static Chain) -> String {
+    // A chain has the parameter of the kernel that writes it.
+    let owner = |param: &'static ParamDef| {
+        chain
+            .kernels
+            .iter()
+            .map(|k| k.declared())
+            .find(|def| def.params.iter().any(|p| std::ptr::eq(p, param)))
+            .unwrap()
+    };
+    let mut all = lines(chain.params().into_iter().map(|p| (p.name(), type_text(owner(p), p))));
+    all.push(format!("    workspace: {}", chain.workspace.join(", ")));
+    format!("{name}\n{}", all.join("\n"))
+}
+
+#[test]
+fn parameters_are_documented_as_they_are() {
+    let files =
+        [include_str!("../src/ops/mod.rs"), include_str!("../src/ops/memory.rs"), include_str!("../src/ops/omega.rs")];
+    let said: Vec<&str> = files.iter().flat_map(|f| f.lines()).filter_map(|l| l.strip_prefix("//! ")).collect();
+    let said = said.join("\n");
+    let all = [
+        of_chain("ATTENTION_DECODE", &ops::ATTENTION_DECODE),
+        of_kernel("fused_forward", &memory::fused_forward),
+        of_kernel("mag_forward", &memory::mag_forward),
+        of_kernel("lerp_forward", &memory::lerp_forward),
+        of_chain("MEMORY_GRAD", &memory::MEMORY_GRAD),
+        of_chain("MEMORY_GRAD_WITH_INPUT", &memory::MEMORY_GRAD_WITH_INPUT),
+        of_chain("MEMORY_GATED_GRAD", &memory::MEMORY_GATED_GRAD),
+        of_chain("WINDOW_LOSS", &memory::WINDOW_LOSS),
+        of_chain("OMEGA_MLP", &omega::OMEGA_MLP),
+        of_chain("OMEGA_LINEAR", &omega::OMEGA_LINEAR),
+        of_chain("OMEGA_MUON", &omega::OMEGA_MUON),
+        of_chain("OMEGA_MUON_TOKENS", &omega::OMEGA_MUON_TOKENS),
+    ];
+    let missing: Vec<String> = all.into_iter().filter(|text| !said.contains(text)).collect();
+    assert!(missing.is_empty(), "`src/ops/` should say:\n{}", missing.join("\n"));
+}
