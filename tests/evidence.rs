@@ -315,6 +315,7 @@ fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
         of_copy: 0.0,
         measured: "for a test".to_owned(),
         model: MODEL,
+        target: String::new(),
         configs: vec![timed],
     };
     Record { kernel: def.name.to_owned(), gpu: gpu.to_owned(), tune: tune_hash(def), sizes: vec![size] }

@@ -1,7 +1,9 @@
 //! Compiled kernels against the interpreter in a finite ring, where any order of a sum gives the same bits: a product
 //! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
 
-use crate::kernels::{Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, shipped, target};
+use crate::kernels::{
+    Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, product_targets, shipped, target,
+};
 use atlas_codegen::{AbiParam, KernelImage, compile};
 use atlas_dsl::ir::{Access, DimSize, ParamKind};
 use atlas_dsl::{DType, Kernel, Schedule, Verified, registry};
@@ -135,7 +137,7 @@ fn disagreements(name: &str, kernel: &Verified<Kernel>, sizes: &[(&str, u64)], r
     let mut wrong = Vec::new();
     for (stages, warps) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 8)] {
         let schedule = Schedule { stages, warps, ..Schedule::default() };
-        for arch in ["sm_80", "sm_90"] {
+        for arch in product_targets(kernel) {
             let image = match compile(kernel, &schedule, target(arch)) {
                 Ok(image) => image,
                 Err(e) if e.is_refusal() => continue,

@@ -2,7 +2,7 @@
 
 use atlas_codegen::Target;
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, Diagnostics, Kernel, Specialization, Verified, parse_kernel, verify};
+use atlas_dsl::{Config, Diagnostics, Kernel, Op, Specialization, Verified, parse_kernel, verify};
 #[cfg(feature = "llvm")]
 use atlas_dsl::{DType, Schedule};
 use atlas_ops::Problem;
@@ -64,7 +64,7 @@ pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
 pub(crate) type Sizes = &'static [(&'static str, u64)];
 
 /// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-pub(crate) const CASES: [(&str, &[Sizes]); 13] = [
+pub(crate) const CASES: [(&str, &[Sizes]); 15] = [
     ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
     ("state", &[&[("N", 32), ("K", 64)]]),
     ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),
@@ -78,7 +78,21 @@ pub(crate) const CASES: [(&str, &[Sizes]); 13] = [
     ("twice", &[&[("M", 19), ("N", 16), ("K", 40)]]),
     ("edges", &[&[("N", 21), ("K", 37)]]),
     ("columns", &[&[("M", 32)], &[("M", 37)]]),
+    ("warpgroup", &[&[("M", 37), ("N", 72), ("K", 200)], &[("M", 128), ("N", 64), ("K", 64)]]),
+    ("handed", &[&[("M", 70), ("N", 64), ("K", 136)]]),
 ];
+
+/// True if a problem's kernel multiplies tiles.
+pub(crate) fn has_products(p: &Problem) -> bool {
+    build(p, &p.kernel.default_config()).insts.values().any(|op| matches!(op, Op::Dot { .. }))
+}
+
+/// Targets by name that multiply the tiles of a kernel in different ways.
+pub(crate) fn product_targets(kernel: &Kernel) -> Vec<&'static str> {
+    let is_half = |v| kernel.ty(v).dtype.is_half();
+    let halves = kernel.insts.values().any(|op| matches!(op, Op::Dot { a, .. } if is_half(*a)));
+    if halves { vec!["sm_80", "sm_90", "sm_90a"] } else { vec!["sm_80", "sm_90"] }
+}
 
 /// The names of the case files whose kernels are well formed.
 pub(crate) fn case_names() -> Vec<String> {

@@ -16,6 +16,7 @@ mod fitting;
 mod gallery;
 mod gradients;
 mod grids;
+mod hopper;
 mod infinite;
 mod long_loops;
 mod magnified;
@@ -206,7 +207,9 @@ pub(crate) fn devices() -> Vec<(String, Device)> {
     let mut devices = Vec::new();
     if std::env::var_os("ATLAS_NO_SIM").is_none() {
         for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
-            for target in Target::all() {
+            // One schedule with the instructions of Hopper alone, the others with what later GPUs run too.
+            let hopper: Option<Target> = "sm_90a".parse().ok().filter(|_| policy == Policy::Adversarial);
+            for target in Target::all().into_iter().chain(hopper) {
                 let approximation = match policy {
                     Policy::RoundRobin => Approximation::Nearest,
                     Policy::Adversarial => Approximation::Up,

@@ -71,6 +71,15 @@ pub(crate) fn without(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
     at_each(k, |s| of(s.op()) && s.remove())
 }
 
+/// Takes out all that `of` chooses, at once.
+pub(crate) fn without_all(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
+    let mut mutant = k.clone();
+    for block in mutant.blocks.values_mut() {
+        block.insts.retain(|&i| !of(&k.insts[i]));
+    }
+    vec![("all of them".to_owned(), mutant)]
+}
+
 /// A barrier less: before the wait of a ring, or elsewhere.
 pub(crate) fn without_barriers(k: &Kernel, before_a_wait: bool) -> Vec<Mutant> {
     at_each(k, |s| {

@@ -2,7 +2,7 @@
 
 use crate::command::prints;
 use crate::gpu_interp::trial::{Tally, Trial, tried};
-use crate::kernels::{CASES, ELEMENTS, build, case, case_names, exact_case, target};
+use crate::kernels::{CASES, ELEMENTS, build, case, case_names, exact_case, product_targets, target};
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
@@ -26,7 +26,9 @@ impl Outcome {
     fn add(&mut self, name: &str, kernel: &Verified<Kernel>, sizes: &[(&str, u64)], schedules: &[Schedule]) {
         let trial = Trial::new(kernel, sizes);
         for schedule in schedules {
-            self.wrong.extend(tried(name, &trial, schedule, target("sm_90"), &mut self.tally).err());
+            for arch in product_targets(kernel).into_iter().skip(1) {
+                self.wrong.extend(tried(name, &trial, schedule, target(arch), &mut self.tally).err());
+            }
         }
     }
 

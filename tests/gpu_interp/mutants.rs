@@ -39,10 +39,21 @@ struct Subject {
     case: (&'static str, &'static str),
     sizes: Sizes,
     schedule: (u32, u32),
+    target: &'static str,
 }
 
 const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes, schedule: (u32, u32)) -> Subject {
-    Subject { name, case, sizes, schedule }
+    Subject { name, case, sizes, schedule, target: "sm_90" }
+}
+
+/// The same, whose products warpgroups make.
+const fn by_warpgroups(
+    name: &'static str,
+    case: (&'static str, &'static str),
+    sizes: Sizes,
+    schedule: (u32, u32),
+) -> Subject {
+    Subject { target: "sm_90a", ..of(name, case, sizes, schedule) }
 }
 
 impl Subject {
@@ -57,7 +68,7 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 14] = [
+const SUBJECTS: [Subject; 16] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -72,6 +83,8 @@ const SUBJECTS: [Subject; 14] = [
     of("masked", ("masked", "bf16"), &[("B", 2)], (2, 2)),
     of("state", ("state", "bf16"), &[("N", 32), ("K", 64)], (2, 4)),
     of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
+    by_warpgroups("warpgroup", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 328)], (3, 4)),
+    by_warpgroups("handed", ("handed", "bf16"), &[("M", 37), ("N", 64), ("K", 136)], (2, 4)),
 ];
 
 type Names = &'static [&'static str];
@@ -225,6 +238,28 @@ const ROWS: &[Row] = &[
         &["one stage", "chained", "edges", "sums", "steps", "steps in f32", "masked"],
         |k| edits::without_barriers(k, false),
     ),
+    row("a proxy fence left out", "insert_barriers", Notices::Simulator, &["warpgroup"], |k| {
+        edits::without(k, |op| matches!(op, Op::Fence(_)))
+    }),
+    row("all proxy fences left out", "insert_barriers", Notices::Simulator, &["warpgroup", "handed"], |k| {
+        edits::without_all(k, |op| matches!(op, Op::Fence(_)))
+    }),
+    row("a wait for copies of a warpgroup left out", "insert_barriers", Notices::Verifier(460), &["warpgroup"], |k| {
+        edits::without(k, |op| matches!(op, Op::CopyWait(_)))
+    }),
+    row("a refill in the slot that is read", "lower_rings", Notices::Interpreter, &["warpgroup"], |k| {
+        edits::first_slots(k, |op| matches!(op, Op::Acquire(..)))
+    }),
+    row(
+        "an accumulator of a warpgroup dropped",
+        "interleave_copies",
+        Notices::Interpreter,
+        &["warpgroup", "handed"],
+        |k| edits::without_accumulators(k),
+    ),
+    row("an operand of a warpgroup transposed", "lower_tiles", Notices::Interpreter, &["warpgroup", "handed"], |k| {
+        edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b })
+    }),
     row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
     row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
         edits::other_forms(k, |form| matches!(form, AccessKind::Vector { .. }).then_some(AccessKind::Matrix))
@@ -295,7 +330,8 @@ fn each_mistake_is_noticed() {
     for subject in &SUBJECTS {
         let (kernel, sizes, schedule) = (subject.kernel(), subject.sizes, subject.schedule());
         let trial = Trial::new(&kernel, sizes);
-        let all = passes(&kernel, &schedule, target("sm_90")).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+        let all =
+            passes(&kernel, &schedule, target(subject.target)).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
         for row in ROWS.iter().filter(|row| row.subjects.contains(&subject.name)) {
             let at = format!("{}, {}", row.name, subject.name);
             let Some(passed) = all.iter().find(|p| p.pass == row.after) else { panic!("{at}: no {}", row.after) };

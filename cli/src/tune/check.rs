@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::build_kernel;
-use atlas_runtime::records::{MODEL, Record, Records, TunedSize, ir_hash, tune_hash};
+use atlas_runtime::records::{MODEL, Record, Records, TunedSize, ir_hash, machine_of, tune_hash};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,7 +71,10 @@ pub(super) fn run(
         let machine = here.or_else(|| simulated(&record.gpu)).unwrap_or(usual);
         for size in &record.sizes {
             sizes += 1;
-            match (healthy(&record, size, machine), tuner.as_deref_mut().filter(|t| t.gpu == record.gpu)) {
+            match (
+                healthy(&record, size, machine_of(size, machine)),
+                tuner.as_deref_mut().filter(|t| t.gpu == record.gpu),
+            ) {
                 (Err(e), _) => problem(Some(size), format!("{e:#}; tune it again")),
                 (Ok(_), None) => {}
                 (Ok(job), Some(tuner)) => {

@@ -153,6 +153,7 @@ mod tests {
             of_copy: 0.0,
             measured: "for a test".to_owned(),
             model: MODEL,
+            target: String::new(),
             configs: vec![Timed { config: "BN=1".to_owned(), us: 1.0, cycles: 1.0 }],
         }
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_runtime::choose_for;
-use atlas_runtime::records::{MODEL, TunedSize, tune_hash};
+use atlas_runtime::records::{MODEL, TunedSize, machine_of, tune_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -23,6 +23,7 @@ pub(super) fn run(folder: &Path, usual: Machine) -> Result<bool> {
         let (kernel, tune) = (record.kernel.clone(), record.tune.clone());
         for size in &mut record.sizes {
             sizes += 1;
+            let machine = machine_of(size, machine);
             match recount(&kernel, &tune, size, machine) {
                 Ok(()) => counted += 1,
                 Err(e) => tell!("{name}: {}: {e:#}", size.dims),

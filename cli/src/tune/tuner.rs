@@ -9,8 +9,10 @@ use super::search::{Times, halving};
 use super::{Args, build_request, file, measured, of_other_sizes, ranked, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
-use atlas_dsl::Config;
-use atlas_runtime::records::{MODEL, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
+use atlas_dsl::{Config, Kernel};
+use atlas_runtime::records::{
+    MODEL, Records, Timed, TunedSize, class_text, ir_hash, is_of_target, target_text, tune_hash,
+};
 use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,7 +209,8 @@ impl Tuner<'_> {
         let record = file::read(&self.args.records, &self.gpu, job.def.name).filter(|r| r.tune == tune_hash(job.def));
         record.as_ref().and_then(|r| r.at(&types, &tensors, &job.dims_text())).is_some_and(|size| {
             let config = size.chosen().config.parse::<Config>();
-            config.is_ok_and(|c| build_kernel(job.def, &job.spec, &c).is_ok_and(|k| ir_hash(&k) == size.ir))
+            let is_now = |k: &Kernel| ir_hash(k) == size.ir && is_of_target(k, size, &target_text(&self.machine));
+            config.is_ok_and(|c| build_kernel(job.def, &job.spec, &c).is_ok_and(|k| is_now(&k)))
         })
     }
 
@@ -394,6 +397,7 @@ impl Tuner<'_> {
             of_copy: copy_us / best_times.median,
             measured: self.measured.clone(),
             model: MODEL,
+            target: target_text(&self.machine),
             configs: timed.collect(),
         };
         let by_model = plain.chosen().and_then(|c| size.configs.iter().find(|t| t.config == c.to_string()));

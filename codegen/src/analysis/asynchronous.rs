@@ -1,5 +1,9 @@
 //! Which products a warpgroup makes asynchronously, reading both operands in shared memory by itself.
 //!
+//! A left operand that is the same in each iteration of a loop is read from shared memory, though it may be computed in
+//! registers: ptxas 13.0 gives the registers of such an operand away in the loop's first iteration (seen in the machine code
+//! of `fused_forward`, whose second product then overwrites the first one's operand).
+//!
 //! # Promise
 //! An asynchronous atom for each product that is given one, which encodes the product as it stands: tile, operands, warps.
 //!
@@ -11,15 +15,22 @@
 //!
 //! # Breaks it
 //! A tile of 48 columns, of K = 24 or of two warps that is called asynchronous: the verifier's rule 442 and the emitter.
-//! One product of a class that is not: tests/agreement/hopper.rs.
+//! One product of a class that is not, and a left operand from outside of the loop: tests/agreement/hopper.rs.
 
+use super::Uses;
 use super::sources::root;
 use crate::arch::Target;
 use crate::gpu::Split;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
 use crate::layout::SharedLayout;
+use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use std::collections::BTreeSet;
+
+/// Clock cycles of a multiprocessor's tensor cores for what a warpgroup issues before it waits, below which a product is made
+/// synchronously. A wait costs some hundred cycles, whatever the product takes: on an H200, products of 64 cycles were up to 10 %
+/// slower than by `mma.sync`, those of 128 from 3 % slower to 12 % faster, those of 256 and more 23 % to 54 % faster.
+const LEAST_CYCLES: u32 = 128;
 
 /// The atom of each product that is made asynchronously; `class_of` gives the class of a value.
 pub(super) fn asynchronous_products(
@@ -56,7 +67,10 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Opti
         Some(grid) => vec![Split::Given(grid)],
         None => vec![Split::Rows, Split::Both],
     };
-    let fits = splits.into_iter().all(|split| atom.fits(m, n, atom.warp_grid(m, n, warps, split)));
+    let fits = splits.into_iter().all(|split| {
+        let grid = atom.warp_grid(m, n, warps, split);
+        atom.fits(m, n, grid) && cycles(m / grid.rows, n / grid.cols, depth) >= LEAST_CYCLES
+    });
     let answers = [(a, Side::Left), (b, Side::Right)].into_iter().all(|(v, side)| {
         let (root, turned) = root(kernel, v);
         let ty = kernel.ty(root);
@@ -67,4 +81,34 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Opti
         ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone
     });
     (fits && answers).then_some(atom)
+}
+
+/// Cycles of tensor cores for a warpgroup's part of a product: rows of a warp, columns, and extent along K. Two columns of 64 rows
+/// and 16 along K take one.
+fn cycles(rows: u32, columns: u32, depth: u32) -> u32 {
+    rows / 16 * (columns / 2) * (depth / 16)
+}
+
+/// True if a product in a loop has the same left operand in each iteration: nothing that it is computed from changes there.
+pub(super) fn is_left_invariant(kernel: &Kernel, uses: &Uses, dot: Inst) -> bool {
+    let Op::Dot { a, .. } = kernel.insts[dot] else { return false };
+    let Some(body) = uses.block_of(dot).filter(|&b| uses.loop_of(b).is_some()) else { return false };
+    let (mut seen, mut open) = (BTreeSet::new(), vec![a]);
+    while let Some(v) = open.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        match kernel.values[v].def {
+            ValueDef::BlockParam(block, _) if block == body => return false,
+            // What a loop inside leaves may differ from iteration to iteration.
+            ValueDef::Result(inst, _) if uses.block_of(inst) == Some(body) => {
+                if let Op::Loop { .. } = kernel.insts[inst] {
+                    return false;
+                }
+                kernel.insts[inst].visit_operands(|o| open.push(o));
+            }
+            _ => {}
+        }
+    }
+    true
 }

@@ -44,7 +44,7 @@
 
 use super::Uses;
 use super::ahead::{inner_extent, running_ahead};
-use super::asynchronous::asynchronous_products;
+use super::asynchronous::{asynchronous_products, is_left_invariant};
 use super::sources::root;
 use super::splits::splits;
 use crate::arch::Target;
@@ -93,6 +93,8 @@ pub struct Placement {
     layouts: SecondaryMap<Value, Option<Fragment>>,
     atoms: SecondaryMap<Value, Option<MmaAtom>>,
     products: SecondaryMap<Inst, Option<MmaAtom>>,
+    /// Products that read their left operand in shared memory though it may be computed in registers.
+    left_in_shared: SecondaryMap<Inst, bool>,
     splits: SecondaryMap<Value, Split>,
     warps: u32,
 }
@@ -162,6 +164,7 @@ impl Placement {
             layouts: SecondaryMap::with_capacity(n),
             atoms: SecondaryMap::with_capacity(n),
             products: SecondaryMap::new(),
+            left_in_shared: SecondaryMap::new(),
             splits: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
@@ -275,13 +278,15 @@ impl Placement {
         let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
         for (inst, atom) in asynchronous_products(kernel, schedule, target, |v| tied.class_of[v.index()]) {
             self.products[inst] = Some(atom);
+            self.left_in_shared[inst] = is_left_invariant(kernel, uses, inst);
         }
         for (inst, op) in kernel.insts.iter() {
             if let Op::Dot { a, precision, .. } = op {
                 let dtype = kernel.ty(*a).dtype;
-                let atom = self.products[inst].or_else(|| MmaAtom::select(dtype, *precision, target)).ok_or_else(|| {
-                    CompileError::refusal(format!("{target} has no instruction that multiplies {dtype} tiles"))
-                })?;
+                let atom =
+                    self.products[inst].or_else(|| MmaAtom::select(dtype, *precision, target)).ok_or_else(|| {
+                        CompileError::refusal(format!("{target} has no instruction that multiplies {dtype} tiles"))
+                    })?;
                 self.products[inst] = Some(atom);
                 let r = kernel.results[inst][0];
                 let class = tied.class_of[r.index()];
@@ -449,6 +454,7 @@ impl Placement {
         let computed = !matches!(kernel.def_op(a), Some((_, Op::Load { .. } | Op::Transpose(_))) | None)
             && !matches!(kernel.def_op(a), Some((_, Op::Loop { .. })));
         let elsewhere = matches!(self.homes[a], Some(Home::Copied(_) | Home::Carried | Home::Anywhere));
+        let elsewhere = elsewhere || self.left_in_shared[dot];
         if !computed || elsewhere || !atom.is_tensor_core() || !atom.row().operand.is_half() {
             return false;
         }

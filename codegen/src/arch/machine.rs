@@ -13,6 +13,8 @@ use std::str::FromStr;
 pub struct Machine {
     /// Compute capability times ten: 80, 86, 120.
     pub sm: u32,
+    /// What kernels are compiled to for it.
+    pub target: Target,
     /// Shared memory that one CTA may ask for, in bytes.
     pub cta_shared_bytes: u32,
     /// Shared memory of a multiprocessor, in bytes.
@@ -108,10 +110,10 @@ impl Machine {
         Machine::running(target).map(|m| m.sm_threads).max().unwrap_or(0)
     }
 
-    /// What kernels are compiled to for it where nobody asks for another: the best target that runs here, and on later
-    /// machines too.
+    /// What kernels are compiled to for it: unless somebody asks for another, the best target that runs here and on later
+    /// machines.
     pub fn target(&self) -> Target {
-        Target::for_capability(self.sm / 10, self.sm % 10).unwrap_or(Target { sm: self.sm, specific: false })
+        self.target
     }
 
     fn running(target: Target) -> impl Iterator<Item = Machine> {
@@ -121,8 +123,10 @@ impl Machine {
 
 impl Row {
     fn machine(&self) -> Machine {
+        let target = Target::for_capability(self.sm / 10, self.sm % 10);
         Machine {
             sm: self.sm,
+            target: target.unwrap_or(Target { sm: self.sm, specific: false }),
             cta_shared_bytes: self.shared.0 * 1024,
             sm_shared_bytes: self.shared.1 * 1024,
             sm_threads: self.threads,
@@ -138,14 +142,14 @@ impl From<Target> for Machine {
     /// The usual GPU of the target's own generation; of a target that is older than all, which nothing is compiled for, the
     /// oldest.
     fn from(target: Target) -> Machine {
-        Machine::nearest(target.sm).unwrap_or_else(|| ROWS[0].machine())
+        Machine { target, ..Machine::nearest(target.sm).unwrap_or_else(|| ROWS[0].machine()) }
     }
 }
 
 impl fmt::Display for Machine {
-    /// Its arch: `sm_86`.
+    /// Its arch: `sm_86`, or a target that no other machine runs, `sm_90a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sm_{}", self.sm)
+        if self.target.specific { self.target.fmt(f) } else { write!(f, "sm_{}", self.sm) }
     }
 }
 
@@ -153,7 +157,8 @@ impl FromStr for Machine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Machine, String> {
-        let all = Machine::all();
+        let specific = Target::specific().map(Machine::from);
+        let all: Vec<Machine> = Machine::all().into_iter().chain(specific).collect();
         let known = || all.iter().map(Machine::to_string).collect::<Vec<_>>().join(", ");
         let found = all.iter().find(|m| m.to_string() == text).copied();
         found.ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
@@ -190,9 +195,10 @@ mod tests {
 
     #[test]
     fn an_arch_is_a_gpu_that_a_target_runs_on() {
-        let known =
-            "this compiler lowers for sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121";
-        for text in ["sm_75", "sm_90a", "sm_85", "80", ""] {
+        let known = "this compiler lowers for sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121, \
+             sm_90a, sm_100a, sm_120a";
+        assert_eq!("sm_90a".parse::<Machine>().map(|m| (m.sm, m.target().to_string())), Ok((90, "sm_90a".to_owned())));
+        for text in ["sm_75", "sm_86a", "sm_85", "80", ""] {
             assert_eq!(text.parse::<Machine>(), Err(format!("unknown arch `{text}`; {known}")));
         }
     }

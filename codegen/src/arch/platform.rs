@@ -37,14 +37,7 @@ impl FromStr for Platform {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Platform, String> {
-        match (text.parse::<Target>(), text.parse::<Machine>()) {
-            (Ok(target), _) if target.specific => Ok(target.into()),
-            (_, Ok(machine)) => Ok(machine.into()),
-            (_, Err(e)) => {
-                let specific: Vec<String> = Target::specific().map(|t| t.to_string()).collect();
-                Err(format!("{e}, {}", specific.join(", ")))
-            }
-        }
+        Ok(text.parse::<Machine>()?.into())
     }
 }
 

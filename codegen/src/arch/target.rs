@@ -44,6 +44,9 @@ const ROWS: [Row; 6] = [
     row(120, true, (8, 7), HOPPER.and(&[SetMaxNReg])),
 ];
 
+/// The first CUDA version whose driver compiles PTX 8.0, which has `wgmma`.
+const WGMMA_DRIVER: (u32, u32) = (12, 0);
+
 impl Target {
     /// Every target of the table, in its order.
     pub fn known() -> impl Iterator<Item = Target> {
@@ -63,6 +66,15 @@ impl Target {
     /// The best of [`Target::all`] for a device of this compute capability: the highest not above it.
     pub fn for_capability(major: u32, minor: u32) -> Option<Target> {
         Target::all().into_iter().filter(|t| t.sm <= major * 10 + minor).max()
+    }
+
+    /// What kernels are compiled to on a device of this compute capability, whose driver serves this CUDA version: the target
+    /// of its capability alone where that has instructions that the code generator uses (`wgmma`) and the driver knows its PTX,
+    /// else as [`Target::for_capability`].
+    pub fn for_device(major: u32, minor: u32, driver: (u32, u32)) -> Option<Target> {
+        let portable = Target::for_capability(major, minor)?;
+        let own = Target::specific().find(|t| t.sm == major * 10 + minor && t.has(Wgmma));
+        Some(own.filter(|_| driver >= WGMMA_DRIVER).unwrap_or(portable))
     }
 
     /// True if the code generator lowers for it.
@@ -168,6 +180,16 @@ mod tests {
         assert!(Capability::ALL.iter().all(|&c| Target::first_with(c).is_some()));
         let unknown = Target { sm: 75, specific: false };
         assert!(Capability::ALL.iter().all(|&c| !unknown.has(c)) && unknown.ptx_version().is_none());
+    }
+
+    #[test]
+    fn a_device_gets_the_target_of_its_own_where_that_pays() {
+        let of = |major, minor, driver| Target::for_device(major, minor, driver).map(|t| t.to_string());
+        assert_eq!(of(9, 0, (12, 0)), Some("sm_90a".to_owned()));
+        assert_eq!(of(9, 0, (11, 8)), Some("sm_90".to_owned()));
+        assert_eq!(of(10, 0, (13, 0)), Some("sm_90".to_owned()));
+        assert_eq!(of(8, 6, (13, 0)), Some("sm_80".to_owned()));
+        assert_eq!(of(7, 5, (13, 0)), None);
     }
 
     /// A new target is a row and nothing else: it is parsed, chosen for its devices, and has what its row says.

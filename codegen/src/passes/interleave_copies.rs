@@ -22,7 +22,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{is_guarded_copy, is_scalar};
-use crate::gpu::{Block, Inst, Kernel, Op};
+use crate::gpu::{Block, Inst, Kernel, Op, Operand};
 
 /// Moves the refills of every loop.
 pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -30,15 +30,13 @@ pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
         k.insts.values().filter_map(|op| if let Op::Loop { body, .. } = op { Some(*body) } else { None }).collect();
     for body in bodies {
         let Some((refill, step)) = find(k, body) else { continue };
-        let insts = &mut k.blocks[body].insts;
-        let loc = k.locs[insts[step]];
+        let loc = k.locs[k.blocks[body].insts[step]];
         cx.notes.push("refill", loc, || {
             ("behind the product's first step".to_owned(), "the tensor cores start before copies are issued".to_owned())
         });
         // The guarded copies and their commit, behind the step and its wait: of an asynchronous product, between the two.
-        let is_asynchronous = matches!(&k.insts[insts[step]], Op::Mma { atom, .. } if atom.row().asynchronous);
-        let end = if is_asynchronous { step + 1 } else { step + 2 };
-        insts[refill..end].rotate_left(2);
+        let end = if is_asynchronous(k, k.blocks[body].insts[step]) { step + 1 } else { step + 2 };
+        k.blocks[body].insts[refill..end].rotate_left(2);
     }
     Ok(())
 }
@@ -60,10 +58,15 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
         loads || (!k.results[i].is_empty() && k.results[i].iter().all(|&v| is_scalar(k, v)))
     };
     let waits = |&i: &Inst| matches!(k.insts[i], Op::WaitMma(v, 0) if v == k.results[insts[step]][0]);
-    let is_asynchronous = matches!(&k.insts[insts[step]], Op::Mma { atom, .. } if atom.row().asynchronous);
+    let is_asynchronous = is_asynchronous(k, insts[step]);
     let goes_on = is_asynchronous || steps.next().is_some() || insts[step..].iter().any(|&i| has_steps(k, i));
     (goes_on && insts[refill + 2..step].iter().all(plain) && insts.get(step + 1).is_some_and(waits))
         .then_some((refill, step))
+}
+
+/// True for an asynchronous product whose operands lie in shared memory. Registers of one are not left in flight over a branch.
+fn is_asynchronous(k: &Kernel, inst: Inst) -> bool {
+    matches!(&k.insts[inst], Op::Mma { a: Operand::Shared(_), atom, .. } if atom.row().asynchronous)
 }
 
 /// True for a loop over steps of a product.

@@ -168,7 +168,7 @@ fn row(
     refused: &[Config],
     points: &mut Vec<usize>,
 ) -> PredictedRow {
-    let guide = records.guide(space.def, space.spec(), dims);
+    let guide = records.guide(space.def, space.spec(), dims, Some(&machine));
     let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
     let terms = space.terms(dims, &machine).map(corrected);
     let terms: Vec<(usize, Terms)> = terms.filter(|(p, _)| !refused.contains(&space.points[*p].config)).collect();

@@ -205,10 +205,7 @@ impl Device {
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => None,
-            Backend::Cuda(context) => {
-                let v = context.driver.version as u32;
-                Some((v / 1000, v % 1000 / 10))
-            }
+            Backend::Cuda(context) => Some(context.driver.cuda_version()),
         }
     }
 

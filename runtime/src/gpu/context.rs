@@ -19,12 +19,18 @@ struct Limits {
 }
 
 /// The machine that a GPU of this capability and these limits is, if a target runs on it.
-fn machine_of(name: &str, (major, minor): (u32, u32), l: Limits) -> std::result::Result<Machine, DeviceError> {
+fn machine_of(
+    name: &str,
+    (major, minor): (u32, u32),
+    driver: (u32, u32),
+    l: Limits,
+) -> std::result::Result<Machine, DeviceError> {
     let unsupported = || DeviceError::UnsupportedGpu { name: name.to_owned(), major, minor };
-    let target = Target::for_capability(major, minor).ok_or_else(unsupported)?;
+    let target = Target::for_device(major, minor, driver).ok_or_else(unsupported)?;
     let sm = major * 10 + minor;
     Ok(Machine {
         sm,
+        target,
         // A later GPU may hold more than the verifier lets code of this target use.
         cta_shared_bytes: l.cta_shared_bytes.min(Machine::most_shared_bytes(target)),
         sm_shared_bytes: l.sm_shared_bytes,
@@ -112,7 +118,7 @@ impl Context {
 
     /// What this GPU holds, and what is compiled for it.
     pub(crate) fn machine(&self) -> std::result::Result<Machine, DeviceError> {
-        machine_of(&self.name, self.capability, self.limits)
+        machine_of(&self.name, self.capability, self.driver.cuda_version(), self.limits)
     }
 
     /// Turns a driver result into an error that names the call and the device.
@@ -212,20 +218,27 @@ mod tests {
 
     #[test]
     fn a_gpu_is_the_machine_of_the_table() {
-        assert_eq!(machine_of("NVIDIA A10", (8, 6), LIMITS).ok(), "sm_86".parse().ok());
+        assert_eq!(machine_of("NVIDIA A10", (8, 6), (13, 0), LIMITS).ok(), "sm_86".parse().ok());
     }
 
     #[test]
     fn a_later_gpu_is_used_as_far_as_the_target_goes() {
         let more = Limits { cta_shared_bytes: 400 << 10, sm_threads: 4096, ..LIMITS };
-        let machine = machine_of("NVIDIA X1", (15, 0), more).unwrap();
+        let machine = machine_of("NVIDIA X1", (15, 0), (13, 0), more).unwrap();
         assert_eq!((machine.to_string(), machine.target().to_string()), ("sm_150".to_owned(), "sm_90".to_owned()));
         assert_eq!((machine.cta_shared_bytes, machine.sm_threads), (227 << 10, 2048));
     }
 
     #[test]
+    fn a_hopper_gpu_is_compiled_for_with_its_own_instructions() {
+        let machine = |driver| machine_of("NVIDIA H200", (9, 0), driver, LIMITS).unwrap();
+        assert_eq!(machine((12, 8)).to_string(), "sm_90a");
+        assert_eq!(machine((11, 8)).to_string(), "sm_90");
+    }
+
+    #[test]
     fn a_gpu_that_no_target_runs_on() {
-        let error = machine_of("Tesla T4", (7, 5), LIMITS).unwrap_err();
+        let error = machine_of("Tesla T4", (7, 5), (13, 0), LIMITS).unwrap_err();
         assert_eq!(
             error.to_string(),
             "error[ATL623]: Tesla T4 has compute capability 7.5, and no supported target runs on it; \

@@ -98,6 +98,12 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// The highest CUDA version that it serves, as (major, minor).
+    pub(crate) fn cuda_version(&self) -> (u32, u32) {
+        let v = self.version as u32;
+        (v / 1000, v % 1000 / 10)
+    }
+
     /// Whether this process was forked from the one that started the driver: its contexts are of no use here.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != std::process::id()

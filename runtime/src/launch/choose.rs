@@ -19,7 +19,7 @@ pub(super) fn rank(problem: &Problem<'_>, given: Option<&Config>) -> Result<Rank
         return Ok(Ranking::given(Space::given(def, spec.clone(), device.machine(), complete(def, config)?)?));
     }
     let space = Space::explored(def, spec.clone(), device.machine());
-    let guide = device.records().guide(def, spec, problem.dims());
+    let guide = device.records().guide(def, spec, problem.dims(), device.machine().as_ref());
     let mut ranking = Ranking::of(space, problem.dims(), device.machine(), guide);
     if let Some(target) = device.target().filter(|_| device.plans().has_refused()) {
         ranking.recall(target, |key| device.plans().refusal(key))?;

@@ -1,7 +1,7 @@
 //! What a record says of a problem: the config that was chosen at its sizes, and how the cost model is corrected.
 
 use super::merged::Merged;
-use super::record::{TunedSize, ir_hash, short_hash};
+use super::record::{TunedSize, ir_hash, is_of_target, short_hash};
 use super::residual::{At, Fit, MOST_SIZES, MeasuredSize};
 use crate::compile::build_kernel;
 use crate::compile::specialization_class::{class_text, parse_class};
@@ -33,6 +33,7 @@ struct Nearby {
     fits: Fits,
     def: &'static KernelDef,
     spec: Specialization,
+    target: String,
     types: String,
     place: MeasuredSize,
     found: OnceCell<(At, Vec<String>)>,
@@ -44,23 +45,29 @@ pub(super) struct Fits(Arc<Mutex<ByTypes>>);
 
 /// By a kernel's declaration, which is static, and its element types: another kernel may have its name. Only who makes a fit, and
 /// who needs that one, waits for it.
-type ByTypes = HashMap<(usize, String), Arc<OnceLock<Arc<Fit>>>>;
+type ByTypes = HashMap<(usize, String, String), Arc<OnceLock<Arc<Fit>>>>;
 
 impl Fits {
-    fn of(&self, known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
-        let key = (std::ptr::from_ref(def).addr(), types.to_owned());
+    fn of(
+        &self,
+        known: &Merged,
+        def: &'static KernelDef,
+        spec: &Specialization,
+        (types, target): (&str, &str),
+    ) -> Arc<Fit> {
+        let key = (std::ptr::from_ref(def).addr(), types.to_owned(), target.to_owned());
         let fit = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        fit.get_or_init(|| Fits::make(known, def, spec, types)).clone()
+        fit.get_or_init(|| Fits::make(known, def, spec, (types, target))).clone()
     }
 
-    fn make(known: &Merged, def: &'static KernelDef, spec: &Specialization, types: &str) -> Arc<Fit> {
+    fn make(known: &Merged, def: &'static KernelDef, spec: &Specialization, (types, target): (&str, &str)) -> Arc<Fit> {
         // What another cost model said tells nothing of how this one errs.
         let mut of_model: Vec<&TunedSize> = known.rows().filter(|s| s.types == types && s.model == MODEL).collect();
         if of_model.len() > MOST_SIZES {
             // Rows are sorted by their sizes, so that every so-manieth may be all of one kind.
             of_model.sort_by_cached_key(|s| short_hash(&format!("{} {}", s.tensors, s.dims)));
         }
-        let is_current = |s: &&TunedSize| outdated(def, spec, s, None).is_none();
+        let is_current = |s: &&TunedSize| outdated(def, spec, s, target, None).is_none();
         let place = |s| Some((place_of(def, s)?, s));
         let mut seen = HashSet::new();
         // Kernels are built to find out; of many rows some will do.
@@ -93,12 +100,13 @@ impl Guide {
         def: &'static KernelDef,
         spec: &Specialization,
         dims: &[u64],
+        target: &str,
     ) -> Guide {
         let (types, tensors) = class_text(def, spec);
         let mut guide = Guide::default();
         let here = def.dims_text(dims);
         for size in known.at(&types, &tensors, &here) {
-            match outdated(def, spec, size, Some(spec)) {
+            match outdated(def, spec, size, target, Some(spec)) {
                 None => {
                     guide.exact = size.chosen().config.parse().ok().zip(Some(size.clone()));
                     guide.stale = None;
@@ -109,7 +117,8 @@ impl Guide {
         }
         let place = MeasuredSize { dims: dims.to_vec(), tensors };
         let (known, fits, spec) = (known.clone(), fits.clone(), spec.clone());
-        guide.nearby = Some(Nearby { known, fits, def, spec, types, place, found: OnceCell::new() });
+        guide.nearby =
+            Some(Nearby { known, fits, def, spec, target: target.to_owned(), types, place, found: OnceCell::new() });
         guide
     }
 
@@ -127,8 +136,8 @@ impl Guide {
 impl Nearby {
     fn found(&self) -> &(At, Vec<String>) {
         self.found.get_or_init(|| {
-            let Nearby { known, fits, def, spec, types, place, .. } = self;
-            let fit = fits.of(known, def, spec, types);
+            let Nearby { known, fits, def, spec, target, types, place, .. } = self;
+            let fit = fits.of(known, def, spec, (types, target));
             let near = fit.near(def, place);
             let asked = near.into_iter().map(|p| def.dims_text(&p.dims)).collect();
             (fit.at(def, place), asked)
@@ -147,12 +156,14 @@ fn has_tensors(def: &KernelDef, spec: &Specialization) -> bool {
     spec.tensors.iter().all(|(name, facts)| rank(name) == Some(facts.strides.len()))
 }
 
-/// Why a measured size is no longer of this kernel: its chosen config gives other Tile IR than it did. `here` is its own
+/// Why a measured size is not of this kernel's code for a target: its chosen config gives other Tile IR than it did, or the code
+/// was for another target. `here` is its own
 /// specialization where that is known; else it is made of the element types of `types` and the size's dims.
 fn outdated(
     def: &'static KernelDef,
     types: &Specialization,
     size: &TunedSize,
+    target: &str,
     here: Option<&Specialization>,
 ) -> Option<String> {
     let config: Config = size.chosen().config.parse().ok()?;
@@ -174,7 +185,11 @@ fn outdated(
         }
     };
     match build_kernel(def, &then, &config) {
-        Ok(kernel) if ir_hash(&kernel) == size.ir => None,
+        Ok(kernel) if ir_hash(&kernel) == size.ir => {
+            let other = if size.target.is_empty() { "another target" } else { &size.target };
+            (!is_of_target(&kernel, size, target))
+                .then(|| format!("the record is of code for {other}; measure it again"))
+        }
         Ok(_) => Some("the kernel has changed since the record was made; measure it again".to_owned()),
         Err(e) => Some(format!("the record's config `{config}` is none of this kernel: {e}")),
     }

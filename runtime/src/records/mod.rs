@@ -24,11 +24,13 @@ pub use crate::compile::specialization_class::{class_text, of_launch, parse_clas
 pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{
-    MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_simulated, tile_ir_hash, tune_hash,
+    MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_of_target, is_simulated, machine_of,
+    target_text, tile_ir_hash, tune_hash,
 };
 
 use self::merged::Merged;
 use crate::files;
+use atlas_codegen::Machine;
 use atlas_dsl::{KernelDef, Specialization};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -186,17 +188,31 @@ impl Records {
         &self.problems
     }
 
-    /// Whether a size was measured and has not changed since.
-    pub(crate) fn has_exactly(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> bool {
-        self.by_kernel.contains_key(def.name) && self.guide(def, spec, dims).exact.is_some()
+    /// Whether a size was measured on a machine and has not changed since.
+    pub(crate) fn has_exactly(
+        &self,
+        def: &'static KernelDef,
+        spec: &Specialization,
+        dims: &[u64],
+        machine: Option<&Machine>,
+    ) -> bool {
+        self.by_kernel.contains_key(def.name) && self.guide(def, spec, dims, machine).exact.is_some()
     }
 
-    /// What the records say for a problem of a kernel.
-    pub(crate) fn guide(&self, def: &'static KernelDef, spec: &Specialization, dims: &[u64]) -> Guide {
+    /// What the records say for a problem of a kernel on a machine.
+    pub(crate) fn guide(
+        &self,
+        def: &'static KernelDef,
+        spec: &Specialization,
+        dims: &[u64],
+        machine: Option<&Machine>,
+    ) -> Guide {
         let Some(spaces) = self.by_kernel.get(def.name) else { return Guide::default() };
         let tune = tune_hash(def);
         match spaces.iter().find(|known| known.record.tune == tune) {
-            Some(known) => Guide::new(known, &self.fits, def, spec, dims),
+            Some(known) => {
+                Guide::new(known, &self.fits, def, spec, dims, &machine.map(target_text).unwrap_or_default())
+            }
             None => Guide::of_other_tune(),
         }
     }

@@ -1,7 +1,8 @@
 //! A record as a value and as text.
 
 use crate::files::toml_text::{number, quoted};
-use atlas_dsl::{Config, Kernel, KernelDef};
+use atlas_codegen::Machine;
+use atlas_dsl::{Config, Kernel, KernelDef, Op};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -51,6 +52,9 @@ pub struct TunedSize {
     /// The [`MODEL`](super::MODEL) that said the cycles; 0 is one before these were counted.
     #[serde(default)]
     pub model: u32,
+    /// The target whose code was measured, such as `sm_90a`, if one compute capability alone runs it; empty for others.
+    #[serde(default)]
+    pub target: String,
     /// The chosen config first, then the others from the fastest on.
     pub configs: Vec<Timed>,
 }
@@ -216,13 +220,37 @@ impl fmt::Display for Record {
             if s.of_copy != 0.0 {
                 writeln!(f, "of_copy = {}", number(s.of_copy, 3))?;
             }
-            writeln!(f, "measured = {}\nmodel = {}\nconfigs = [", quoted(&s.measured), s.model)?;
+            writeln!(f, "measured = {}\nmodel = {}", quoted(&s.measured), s.model)?;
+            if !s.target.is_empty() {
+                writeln!(f, "target = {}", quoted(&s.target))?;
+            }
+            writeln!(f, "configs = [")?;
             for t in &s.configs {
                 writeln!(f, "    [{}, {}, {}],", quoted(&t.config), number(t.us, 3), number(t.cycles, 1))?;
             }
             writeln!(f, "]")?;
         }
         Ok(())
+    }
+}
+
+/// What a row of a machine's records says of the target: its name if one compute capability alone runs it.
+pub fn target_text(machine: &Machine) -> String {
+    let target = machine.target();
+    if target.specific { target.to_string() } else { String::new() }
+}
+
+/// Whether a row tells of the code that a kernel has for a target, as [`target_text`] names it. Targets differ in how they multiply tiles, and in nothing else
+/// that takes time.
+pub fn is_of_target(kernel: &Kernel, row: &TunedSize, target: &str) -> bool {
+    row.target == target || !kernel.insts.values().any(|op| matches!(op, Op::Dot { .. }))
+}
+
+/// The machine that a row is of: `usual`, with the row's target.
+pub fn machine_of(row: &TunedSize, usual: Machine) -> Machine {
+    match row.target.parse() {
+        Ok(target) => Machine { target, ..usual },
+        Err(_) => usual,
     }
 }
 
@@ -287,12 +315,25 @@ mod tests {
     }
 
     fn size() -> impl Strategy<Value = TunedSize> {
-        let texts = (text(), text(), text(), text(), select(vec!["N=8 D=64", "N=8", "", "N\"=8 D\u{7f}=1"]));
+        let texts = (text(), text(), text(), text(), text(), select(vec!["N=8 D=64", "N=8", "", "N\"=8 D\u{7f}=1"]));
         let numbers = (any_number(), any_number(), any::<u32>());
-        (texts, numbers, vec(timed(), 1..4)).prop_map(|((types, tensors, ir, measured, dims), numbers, configs)| {
-            let (spread, of_copy, model) = numbers;
-            TunedSize { types, tensors, dims: dims.to_owned(), ir, spread, of_copy, measured, model, configs }
-        })
+        (texts, numbers, vec(timed(), 1..4)).prop_map(
+            |((types, tensors, ir, measured, target, dims), numbers, configs)| {
+                let (spread, of_copy, model) = numbers;
+                TunedSize {
+                    types,
+                    tensors,
+                    dims: dims.to_owned(),
+                    ir,
+                    spread,
+                    of_copy,
+                    measured,
+                    model,
+                    target,
+                    configs,
+                }
+            },
+        )
     }
 
     proptest! {
@@ -330,6 +371,7 @@ mod tests {
             of_copy,
             measured: String::new(),
             model: 0,
+            target: String::new(),
             configs,
         };
         let rounded = size(0.012_345, 0.876_54, configs).rounded();

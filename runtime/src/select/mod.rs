@@ -46,7 +46,7 @@ pub fn choose_with(
     machine: Machine,
     records: &Records,
 ) -> Selection {
-    let guide = records.guide(def, spec, dims);
+    let guide = records.guide(def, spec, dims, Some(&machine));
     Ranking::of(Space::explored(def, spec.clone(), Some(machine)), dims, Some(machine), guide).selection()
 }
 

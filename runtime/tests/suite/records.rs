@@ -52,6 +52,7 @@ fn size(sizes: [u64; 3], err: impl Fn(&Config) -> f64) -> TunedSize {
         of_copy: 0.5,
         measured: "2026-11-24".to_owned(),
         model: MODEL,
+        target: String::new(),
         configs,
     }
 }

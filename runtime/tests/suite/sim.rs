@@ -288,6 +288,7 @@ fn after_a_refusal_what_is_told_is_what_runs() {
         of_copy: 0.5,
         measured: String::new(),
         model: MODEL,
+        target: String::new(),
         configs: vec![Timed { config: first.to_string(), us: 1.0, cycles: 1000.0 }],
     };
     let mut records = Records::none("simulator sm_90");

@@ -26,7 +26,7 @@ pub(super) fn from_bundles(
     let config = given.map(|config| complete(def, config)).transpose()?;
     let compiles = device.compiles();
     // A record of these very sizes is newer than a bundle, and what it has can be compiled.
-    if compiles && config.is_none() && device.records().has_exactly(def, spec, problem.dims()) {
+    if compiles && config.is_none() && device.records().has_exactly(def, spec, problem.dims(), Some(&machine)) {
         return Ok(Err(Lack::new()));
     }
     let asked = Asked {
