@@ -1,9 +1,9 @@
-//! What a program launches, written to a file as it runs, so that it can be tuned and bundled for: `ATLAS_RECORD_SIZES=FILE`.
+//! Records the problems that a program launches in a file, for tuning and bundling: `ATLAS_RECORD_SIZES=FILE`.
 //!
-//! The file is TOML, a table `[[launch]]` for each kernel and problem with a count, and grows over runs and processes. A
-//! file that was not written here is left alone. A launch writes it where a problem is new or its count a power of two, but
-//! takes no more than a tenth of the time for that, and never waits for another process; the rest is written when the
-//! program ends by itself, or by [`flush`].
+//! The file is TOML, with a table `[[launch]]` and a count for each kernel and problem, and grows over runs and
+//! processes. A file of another origin is left alone. A launch writes the file if its problem is new or its count is a
+//! power of two. Writing takes at most a tenth of the time, and never waits for another process. The remaining counts
+//! are written when the program exits normally, or by [`flush`].
 
 use crate::files;
 use crate::files::toml_text::{list, quoted};
@@ -21,34 +21,34 @@ use std::time::{Duration, Instant};
 /// The environment variable that names the file.
 pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
 
-/// The first line of the file, by which it is known again.
+/// The first line of the file, which identifies it.
 const HEADER: &str =
     "# Launches that ATLAS_RECORD_SIZES had written, for `atlas tune --sizes` and `atlas bundle --sizes`.";
 
-/// What a count is at the most: TOML has no larger number.
+/// The largest count: TOML has no larger number.
 const MOST_COUNT: u64 = i64::MAX as u64;
-/// How many times as long as a write took the file is left alone after it.
+/// After a write, the file is left alone for this many times the duration of the write.
 const REST: u32 = 10;
-/// How long the end of a program waits for another process that writes the file.
+/// How long a program that exits waits for another process that is writing the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A kernel, its element types, sizes and unusual tensors, and what a line by hand may have beside: an element type in place
-/// of types, and numbers given by value.
+/// A kernel, its element types, sizes and unusual tensors, and two entries for lines written by hand: one element type
+/// for all, and numbers given by value.
 type SizeKey = [String; 6];
 
-/// What the file says of a problem.
+/// The entry of a problem in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SizeRow {
     count: u64,
-    /// Configs, where they are named.
+    /// Configs, if any are named.
     configs: Vec<String>,
 }
 
-/// How often a problem was launched.
+/// The number of launches of a problem.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     count: AtomicU64,
-    /// Of these, those that the file has.
+    /// The part of it that the file already has.
     written: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// Counts, and says whether the file should know soon.
+    /// Counts a launch, and returns whether the file should be written soon.
     fn count_one(&self) -> bool {
         (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
     }
@@ -75,11 +75,11 @@ struct Recorder {
     told: Once,
 }
 
-/// When the file was written last, or tried to be, and how long that took.
+/// When the file was last written, or a write was tried, and how long that took.
 #[derive(Debug, Default)]
 struct Pace {
     last: Option<(Instant, Duration)>,
-    /// It could not be: launches do not try again.
+    /// A write failed: launches do not try again.
     has_failed: bool,
 }
 
@@ -89,21 +89,21 @@ static RECORDER: LazyLock<Option<Recorder>> = LazyLock::new(|| {
     Some(Recorder::new(path.into()))
 });
 
-/// Has the rest written when `main` returns or somebody calls `exit`.
+/// Registers a function that writes the rest when `main` returns or `exit` is called.
 fn flush_at_exit() {
     // SAFETY: the signature is that of the C library, which every program with the standard library is linked to.
     unsafe extern "C" {
         safe fn atexit(call: extern "C" fn()) -> c_int;
     }
     extern "C" fn end() {
-        // A panic must not pass through C; what it would lose is a list of sizes.
+        // A panic must not unwind into C. At worst, a list of sizes is lost.
         let _ = std::panic::catch_unwind(flush);
     }
-    // Where it cannot be registered, `flush` is left to the program.
+    // If it cannot be registered, the program has to call `flush`.
     let _ = atexit(end);
 }
 
-/// Reasons to count nothing.
+/// The number of active pauses. Nothing is counted while there is one.
 static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// Sizes are recorded again when it is dropped.
@@ -111,7 +111,7 @@ static PAUSED: AtomicUsize = AtomicUsize::new(0);
 #[must_use = "nothing is paused once it is dropped"]
 pub struct Paused(());
 
-/// Lets the problems that this process launches meanwhile go uncounted, for what tries kernels on problems of its own making.
+/// Stops the counting of launches until the guard is dropped, for tools that run kernels on problems of their own.
 pub fn pause() -> Paused {
     PAUSED.fetch_add(1, Ordering::Relaxed);
     Paused(())
