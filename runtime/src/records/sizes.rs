@@ -128,14 +128,14 @@ pub(crate) fn are_recorded() -> bool {
     RECORDER.is_some() && PAUSED.load(Ordering::Relaxed) == 0
 }
 
-/// The tally of a problem; none unless sizes are recorded.
+/// The tally of a problem; `None` unless sizes are recorded.
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
     let recorder = RECORDER.as_ref().filter(|_| are_recorded())?;
     Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new(), String::new()]))
 }
 
-/// Writes what was counted since the file was written last. A program that returns from `main` or calls `exit` need not
-/// call it; one that is killed loses what it counted since. Without `ATLAS_RECORD_SIZES` there is nothing to write.
+/// Writes the counts since the last write. A program that returns from `main` or calls `exit` need not call it. A
+/// program that is killed loses the counts since the last write. Without `ATLAS_RECORD_SIZES`, this does nothing.
 pub fn flush() {
     if let Some(recorder) = RECORDER.as_ref() {
         recorder.write(&mut lock(&recorder.pace), PATIENCE);
@@ -188,17 +188,17 @@ impl Recorder {
         lock(&self.tallies).entry(name).or_default().clone()
     }
 
-    /// The file by which processes take turns, beside the one that is written: that has one lock, by whatever links it is
-    /// named.
+    /// The lock file through which processes take turns. It is beside the file that the links lead to, so there is one
+    /// lock whatever links name the file.
     fn lock(&self) -> io::Result<PathBuf> {
         let mut name = files::regular(&self.path)?.into_os_string();
         name.push(".lock");
         Ok(name.into())
     }
 
-    /// Writes the file, as a launch does: neither for long nor behind anybody else.
+    /// Writes the file during a launch: only for a short time, and never behind another process.
     fn write_if_due(&self) {
-        // A thread that finds another one at it leaves it to that one.
+        // If another thread is writing already, this one leaves it to that thread.
         if let Ok(mut pace) = self.pace.try_lock()
             && pace.is_due()
         {
@@ -206,7 +206,8 @@ impl Recorder {
         }
     }
 
-    /// Adds what is new to the file, and says once why it cannot be. Waits so long for another process.
+    /// Adds the new counts to the file, and reports once if that is impossible. Waits up to `patience` for another
+    /// process.
     fn write(&self, pace: &mut Pace, patience: Duration) {
         let begun = Instant::now();
         let written = self.merge(patience);
@@ -214,17 +215,17 @@ impl Recorder {
         pace.has_failed = written.is_err();
         if let Err(e) = written {
             let tell = || {
-                // A program goes on if nobody can be told.
+                // The program continues even if the warning cannot be printed.
                 let _ = writeln!(io::stderr(), "warning: {SIZES_VARIABLE}: cannot write {}: {e}", self.path.display());
             };
             self.told.call_once(tell);
         }
     }
 
-    /// Adds what is new to what the file has. Processes that write one file take turns; a launch leaves what it has for
-    /// later if it is not its turn.
+    /// Adds the new counts to those in the file. Processes that write the same file take turns. A launch postpones its
+    /// write if the file is locked.
     fn merge(&self, patience: Duration) -> io::Result<()> {
-        // Not while the lock is held: a launch of a new problem takes it.
+        // Not while the lock is held, because a launch of a new problem takes it.
         let tallies: Vec<(SizeKey, Arc<Tally>)> =
             lock(&self.tallies).iter().map(|(n, t)| (n.clone(), t.clone())).collect();
         let count = |(name, tally): (SizeKey, Arc<Tally>)| {
@@ -252,7 +253,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What the file has, if it was written here or is not there yet.
+    /// The content of the file, if it was written here or does not exist yet.
     fn read(&self) -> io::Result<String> {
         let text = match files::read_regular_text(&self.path) {
             Ok(text) => text,
@@ -270,7 +271,7 @@ impl Recorder {
     }
 }
 
-/// Locks a file, within so much time.
+/// Tries to lock a file for up to `patience`.
 fn is_locked(file: &File, patience: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
@@ -294,7 +295,7 @@ fn parse(text: &str) -> Result<BTreeMap<SizeKey, SizeRow>, String> {
     Ok(rows)
 }
 
-/// The most frequent first.
+/// The rows as text, with the most frequent first.
 fn print(rows: &BTreeMap<SizeKey, SizeRow>) -> String {
     let mut sorted: Vec<(&SizeKey, &SizeRow)> = rows.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(row.count));
@@ -326,7 +327,7 @@ mod tests {
         [kernel, "T=bf16", dims, tensors, "", ""].map(str::to_owned)
     }
 
-    /// A recorder of a file in a folder of its own, and one launch to write.
+    /// A recorder of a file in a folder of its own, with one launch to write.
     fn recorder() -> (TempDir, Recorder) {
         let folder = TempDir::new().unwrap();
         let recorder = Recorder::new(folder.path().join("sizes.toml"));
@@ -351,7 +352,7 @@ mod tests {
         assert!(parse("launch = 3").is_err());
     }
 
-    /// What Rust's own quotes escape otherwise than TOML's.
+    /// Characters that Rust's own quotes escape differently from TOML's.
     #[test]
     fn whatever_a_row_says_is_read_as_it_is_printed() {
         let hard = "a\u{a0}b \u{7f}\u{0} \"c\" 'd' \\ \n\u{1f600}";
@@ -360,7 +361,7 @@ mod tests {
         assert_eq!(parse(&print(&rows)), Ok(rows));
     }
 
-    /// The sum of three rows is more than a number of 64 bits, and a count of TOML has 63.
+    /// The sum of three rows exceeds a 64-bit number, and a count in TOML has 63 bits.
     #[test]
     fn counts_have_an_end() {
         let (_folder, recorder) = recorder();
@@ -394,14 +395,14 @@ mod tests {
             recorder.write(&mut lock(&recorder.pace), PATIENCE);
             assert_eq!(fs::read_to_string(&recorder.path).unwrap(), text);
         }
-        // An empty one is nobody's.
+        // An empty file belongs to nobody.
         let (_folder, recorder) = recorder();
         fs::write(&recorder.path, "").unwrap();
         recorder.write_if_due();
         assert_eq!(rows(&recorder).len(), 1);
     }
 
-    /// Files of likely names are nobody's temporary files, and a link stays one.
+    /// Files of predictable names are not taken for temporary files, and a link stays a link.
     #[test]
     #[cfg(unix)]
     fn no_other_file_is_written() {
