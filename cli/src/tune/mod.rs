@@ -1,7 +1,8 @@
-//! `atlas tune`: measures the most promising configs of kernels, and records which is best.
+//! `atlas tune`: measures the most promising configs of kernels, and records the best ones.
 //!
-//! For each size the cost model, corrected by what the record has already, ranks the tune space; a share of it is compiled by
-//! workers, checked and timed by another, the slower half left out round by round. The record is written after each size, so that what is known is kept however this ends.
+//! For each size the cost model, corrected by the existing record, ranks the tune space. Workers compile a share of it.
+//! Another worker checks and times these configs, and drops the slower half in each round. The record is written after
+//! each size, so that nothing is lost however the search ends.
 
 mod check;
 mod child;
@@ -33,12 +34,12 @@ use std::time::Duration;
 
 pub(super) use self::worker::{Args as WorkerArgs, run as work};
 
-/// Processes that compile, unless the user says otherwise.
+/// The most processes that compile, unless the user gives another number.
 const MOST_JOBS: usize = 8;
-/// Configs of a size that are measured at the least.
+/// The least number of configs of a size that are measured.
 const LEAST: usize = 4;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -95,13 +96,13 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Whether processes are started that measure.
+    /// Whether worker processes are started that measure.
     pub(super) fn has_workers(&self) -> bool {
         self.pack.is_none() && self.replay.is_none()
     }
 }
 
-/// Tunes.
+/// Runs the search, or one of the other modes.
 pub(super) fn run(args: &Args) -> Result<bool> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bail!("--share is more than 0 and at most 1");
@@ -144,7 +145,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     tuner(args, &device)?.run(tasks)
 }
 
-/// What measures on a device.
+/// The tuner for a device.
 fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
     let machine = device.machine().with_context(|| {
         format!(
@@ -183,17 +184,17 @@ fn jobs(args: &Args) -> Result<Vec<Job>> {
     }
 }
 
-/// How many processes compile: one a core, but each takes some of the GPU's memory.
+/// The number of processes that compile: one per core, but bounded, because each uses some of the GPU's memory.
 fn workers(asked: Option<NonZeroUsize>, cores: usize) -> usize {
     asked.map_or(cores.clamp(1, MOST_JOBS), NonZeroUsize::get)
 }
 
-/// How many of so many legal configs are measured.
+/// How many of `legal` configs are measured.
 fn measured(legal: usize, share: f64) -> usize {
     ((legal as f64 * share) as usize).max(LEAST).min(legal)
 }
 
-/// The legal configs of a job, best first, with what the model says of them.
+/// The legal configs of a job, best first, with the model's costs.
 fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidate>> {
     let selection = choose_with(job.def, &job.spec, &job.dims, machine, records);
     let legal: Vec<Candidate> = selection.legal().cloned().collect();
@@ -203,7 +204,7 @@ fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidat
     }
 }
 
-/// The records of a folder without those of some jobs' sizes.
+/// The records of a folder without the sizes of some tasks.
 fn of_other_sizes(job: &Job, without: &[Task], folder: &Path, gpu: &str) -> Records {
     let mut records = Records::none(gpu);
     if let Some(mut record) = file::read(folder, gpu, job.def.name) {
