@@ -43,7 +43,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    // A reader that leaves early (`cargo xtask tidy | head`) ends the program quietly, where `println!` would panic.
+    // A reader that stops early (`cargo xtask tidy | head`) ends the program quietly, where `println!` would panic.
     sigpipe::reset();
     let root = command::root();
     let done = match Cli::parse().verb {

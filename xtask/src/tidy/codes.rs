@@ -1,4 +1,4 @@
-//! Every diagnostic code that the sources can give is in some test.
+//! Checks that a test covers every diagnostic code that the sources can give.
 
 use super::Finding;
 use super::tokens::{Kind, Token, after_group, tokens};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const GIVERS: [&str; 10] =
     ["Code", "Diagnostic", "err", "error", "fail", "mistake", "push", "refuse", "reject", "report"];
 
-/// The codes of the sources against those of the tests.
+/// Compares the codes of the sources with those of the tests.
 pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
     let mut seen: BTreeSet<u16> = BTreeSet::new();
     for (path, text) in tree.all() {
@@ -28,7 +28,7 @@ pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
     missing.map(|(code, (path, line))| Finding::new(&path, line, format!("no test has ATL{code:03}"))).collect()
 }
 
-/// Every code that the sources can give, with the first place that gives it.
+/// Every code that the sources can give, with the first location that gives it.
 pub(crate) fn given(tree: &Tree) -> BTreeMap<u16, (String, usize)> {
     let mut given = BTreeMap::new();
     for (path, text) in tree.all().filter(|(path, _)| is_source(path) && !is_test(path)) {
@@ -43,7 +43,8 @@ fn is_source(path: &str) -> bool {
     path.ends_with(".rs") && !path.starts_with("xtask/")
 }
 
-/// The texts that a source has for its codes outside tests. `whole` is false for the text of an argument, which may be a part of a message.
+/// The message texts for the codes of a source, outside tests. `whole` is false for the text of an argument, which may
+/// be part of a message.
 pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
     let all = tokens(text);
     for i in (0..all.len()).filter(|&i| !all[i].in_test) {
@@ -68,14 +69,14 @@ pub(crate) fn literals(text: &str) -> Vec<String> {
     tokens(text).iter().filter_map(unquoted).collect()
 }
 
-/// A text literal as it reads.
+/// The value of a string literal.
 fn unquoted(token: &Token) -> Option<String> {
     let inside = is_text(token).then(|| token.text.strip_prefix('"')?.strip_suffix('"'))??;
     let mut out = String::new();
     let mut chars = inside.chars().peekable();
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
-            // A line that goes on in the next one.
+            // A line that continues in the next one.
             ('\\', Some('\n')) => while chars.next_if(|c| c.is_whitespace()).is_some() {},
             ('\\', Some(_)) => match chars.next() {
                 Some('n') => out.push('\n'),
