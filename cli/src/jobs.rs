@@ -31,7 +31,7 @@ pub(super) struct Asked {
     /// Element type, or one for each of a kernel's, such as T=bf16,U=f32; bf16 unless given, where a kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
-    /// Numbers that kernels are given by value, such as steps=64; others are usual ones.
+    /// Numbers passed to kernels by value, such as steps=64; others have defaults.
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
     set: Vec<String>,
     /// A TOML file with a table `[[launch]]` of kernel, dtype and dims for each size, as programs write it that run with

@@ -101,9 +101,9 @@ enum Verb {
     Bundle(bundle::Args),
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
-    /// The main job: compile, run and check the kernels at the sizes of real models.
+    /// Compile, run and check the kernels at the sizes of real models.
     Demo(demo::Args),
-    /// What this machine has and lacks, with the mend.
+    /// What this machine has, what is missing, and how to get it.
     Doctor(doctor::Args),
 }
 

@@ -44,8 +44,8 @@ pub(super) struct Args {
     /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
-    /// Solve each problem so often more, the first of each kernel and element type with every legal config, and ask for the
-    /// same bits each time.
+    /// Solve each problem N more times, the first of each kernel and element type with every legal config, and require
+    /// the same bits each time.
     #[arg(long, default_value_t = 0, value_name = "N")]
     repeat: usize,
     /// Run here and print one line of JSON per problem: what the processes above are started with.

@@ -29,14 +29,14 @@ use std::path::{Path, PathBuf};
 pub(super) struct Args {
     #[command(flatten)]
     asked: jobs::Asked,
-    /// What to compile for: archs, of which code runs on later GPUs too, or targets such as sm_90a. An arch may name the GPU
-    /// whose tuning records decide, `sm_90:NVIDIA H200`.
+    /// What to compile for: archs, whose code runs on later GPUs too, or targets such as sm_90a. An arch may name the
+    /// GPU whose tuning records decide, `sm_90:NVIDIA H200`.
     #[arg(long, value_delimiter = ',', value_name = "ARCH[:GPU],..", default_value = "sm_80,sm_89,sm_90")]
     arch: Vec<String>,
     /// The file to write.
     #[arg(long, value_name = "FILE", default_value = "kernels.atlas")]
     out: PathBuf,
-    /// Where tuning records are, beside those that this program carries.
+    /// A folder with tuning records, in addition to those that this program carries.
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
     /// Configs of each class and machine, beside those that records chose.
@@ -48,10 +48,10 @@ pub(super) struct Args {
     /// Machine code beside the PTX, for exactly these archs; needs NVIDIA's assembler.
     #[arg(long)]
     cubin: bool,
-    /// Do not run what was compiled in the simulator.
+    /// Do not run the compiled kernels in the simulator.
     #[arg(long)]
     no_evidence: bool,
-    /// Print what a bundle has, and make none.
+    /// Print the content of a bundle, and make none.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "dims", "dtype", "set", "sizes", "arch", "out", "records",
         "variants", "only_these", "cubin", "no_evidence"])]
     show: Option<PathBuf>,

@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Draw these times against the size, as SVG.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     plot: Option<PathBuf>,
-    /// Run the kernel on a few tiles in the simulator, and count what it does.
+    /// Run the kernel on a few tiles in the simulator, and count instructions, accesses and conflicts.
     #[arg(long)]
     simulate: bool,
     /// Print JSON.

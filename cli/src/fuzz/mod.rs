@@ -61,31 +61,31 @@ pub(super) struct Args {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds from there on.
+    /// How many seeds to run.
     #[arg(long, default_value_t = 100)]
     count: u64,
     /// The architectures to compile for.
     #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
     arch: Vec<String>,
-    /// Runs each kernel on this GPU too, such as cuda:0, for its own architecture alone.
+    /// Also run each kernel on this GPU, such as cuda:0, compiled only for its own architecture.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Draw kernels that mean the same whatever the size of their tiles, and compare each in several configs.
+    /// Draw kernels whose meaning does not depend on tile sizes, and compare each in several configs.
     #[arg(long, conflicts_with = "device")]
     configs: bool,
-    /// Leave what fails as it was drawn.
+    /// Do not shrink failing kernels.
     #[arg(long)]
     no_shrink: bool,
     /// Print the kernel of each seed and run nothing.
     #[arg(long)]
     list: bool,
-    /// Stop where the first kernel fails.
+    /// Stop at the first failing kernel.
     #[arg(long)]
     first: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Put a known mistake back into the compiler, which the kernels should show.
+    /// Put a known mistake back into the compiler, which the kernels should reveal.
     #[cfg(feature = "mutations")]
     #[arg(long, value_name = "NAME", value_parser = mutation)]
     mutation: Option<Mutation>,

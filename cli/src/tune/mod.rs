@@ -44,50 +44,51 @@ const LEAST: usize = 4;
 pub(super) struct Args {
     #[command(flatten)]
     asked: jobs::Asked,
-    /// cuda:N. To try the search out without a GPU, sim or sim:ARCH: warp instructions that the simulator counts stand for time
-    /// there, and find no config for any GPU.
+    /// cuda:N. To try the search without a GPU, sim or sim:ARCH: there, warp instructions counted by the simulator
+    /// stand for time, and the results say nothing about a GPU.
     #[arg(long, default_value = "cuda:0", conflicts_with_all = ["pack", "replay", "recount"])]
     device: String,
-    /// Tune so many sizes drawn at random around each one given, in place of that one.
+    /// Instead of each given size, tune COUNT sizes drawn at random around it.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["replay", "recount"])]
     draw: Option<NonZeroUsize>,
-    /// Of the sizes drawn at random.
+    /// The seed for drawing sizes.
     #[arg(long, default_value_t = 1, conflicts_with_all = ["measure", "check", "recount"])]
     seed: u64,
     /// The share of a kernel's legal configs that is measured; 1 for all.
     #[arg(long, default_value_t = 0.11, conflicts_with_all = ["measure", "check", "recount"])]
     share: f64,
-    /// Where the records are: FOLDER/GPU/KERNEL.toml.
+    /// The folder of the records: FOLDER/GPU/KERNEL.toml.
     #[arg(long, value_name = "FOLDER", default_value = "records", conflicts_with_all = ["pack", "replay", "recount"])]
     records: PathBuf,
-    /// Measure sizes again that are recorded.
+    /// Measure recorded sizes again.
     #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     again: bool,
-    /// Stop after so many seconds; what is known by then is recorded.
+    /// Stop after this many seconds; the results so far are recorded.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["pack", "check", "replay", "recount"])]
     budget: Option<u64>,
     /// Compile the candidates for --arch into a file, and measure nothing: for a machine that has the GPU and no compiler.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "check", "replay", "json"])]
     pack: Option<PathBuf>,
-    /// Measure the candidates of a pack, which names the problems too.
+    /// Measure the candidates of a pack, which also names the problems.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set", "draw", "check", "replay"])]
     measure: Option<PathBuf>,
-    /// Find records that are stale, whose config is not legal (for the GPU that is here, or for --arch), or that no launch finds;
-    /// and, of those of the GPU that is here, those whose times are no longer true.
+    /// Find records that are stale, whose config is not legal (for the GPU of this machine, or for --arch), or that no
+    /// launch finds; and, among those of the GPU of this machine, those whose times no longer hold.
     #[arg(long, conflicts_with_all = ["sizes", "dims", "dtype", "set", "draw", "replay"])]
     check: bool,
-    /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
+    /// Evaluate, with records of all configs (made with --share 1), the choices for tuned sizes and for others.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set"])]
     replay: Option<PathBuf>,
-    /// Have the records of a folder follow a change of the cost model: they say how it erred at what was measured.
+    /// Update the records of a folder after a change of the cost model, without measuring.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = [
         "kernels", "sizes", "dims", "dtype", "set", "pack", "measure", "check", "replay", "json",
     ])]
     recount: Option<PathBuf>,
-    /// The GPU that a pack is made for, or that records of others than the one here are checked, replayed or counted for.
+    /// The GPU that a pack is made for, or for which records of other GPUs than the one here are checked, replayed or
+    /// counted.
     #[arg(long, default_value = "sm_90")]
     arch: String,
-    /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
+    /// Processes that compile; each takes a few hundred megabytes of the GPU. One per core and at most 8 unless given.
     #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     jobs: Option<NonZeroUsize>,
     /// Print JSON.

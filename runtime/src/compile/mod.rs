@@ -5,8 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `specialization_class` | what a kernel is compiled for, as a value and as text, and which problems it then serves
-//! |
+//! | `specialization_class` | what a kernel is compiled for, as a value and as text, and which problems it then serves |
 //! | `key` | the name of a compiled kernel |
 //! | `image_file` | a compiled kernel as bytes |
 //! | `store`, `evict` | compiled kernels by key, in memory and on disk, both bounded |

@@ -1,22 +1,22 @@
 //! Writes files whole: a concurrent reader sees the old content or the new one, never a part of either.
 //!
 //! # Promise
-//! [`write()`] changes what its path names, and no other file. A regular file is replaced and keeps its mode, and its owner
-//! where the user may give files away. A link stays, and what it leads to is replaced. A device, a pipe or a file that is open
-//! already, such as `/dev/stdout`, is written into where it stands, and loses nothing. [`check`] says beforehand whether a file
-//! can be written, and changes none. What is read has a bound, and [`read_regular`] waits for nobody.
-//!
 //! [`write()`] changes the file that its path names, and no other. A regular file is replaced and keeps its mode, and
 //! its owner if the user may change owners. A link stays, and its target is replaced. A device, a pipe or a file that
 //! is already open, such as `/dev/stdout`, is written in place and loses nothing. [`check`] says in advance whether a
 //! file can be written, and changes none. Reads are bounded, and [`read_regular`] never blocks.
-//! are doubled: the double has the place and the mode of the original, so that a log which is open for append grows. A file that
-//! forbids writing is left as it is, though its folder would allow the rename.
+//!
+//! # Argument
 //! The new content goes to a file in the same folder, under a random name that is created only if it is unused
 //! (`tempfile`), and takes over the final name by a rename. The existing file is examined first: links are followed one
 //! by one to the name that the rename has to replace. The links of `/proc/self/fd` lead to open files and not to names,
 //! so their descriptors are duplicated. The duplicate has the position and the mode of the original, so a log that is
 //! open for append grows. A read-only file is left as it is, although its folder would allow the rename.
+//!
+//! # Breaks it
+//! - Links, pipes, devices, modes, open files, and files with predictable names: the tests below.
+//! - The command line: tests/files.rs.
+//!
 //! # Room
 //! Depends on no other room. `standard_streams` says which standard streams were closed when the process began, and
 //! `toml_text` prints strings and numbers in TOML's syntax.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most files and folders in a crate's source folder: as many as a reader can survey.
 const MOST_ENTRIES: usize = 12;
 
-/// A source folder has at most [`MOST_ENTRIES`] files and folders.
+/// A source folder has at most `MOST_ENTRIES` files and folders.
 pub(crate) fn entries(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for root in tree.crates() {

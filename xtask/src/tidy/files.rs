@@ -19,7 +19,7 @@ pub(crate) fn headers(tree: &Tree) -> Vec<Finding> {
     faulty.map(|(path, _)| Finding::new(path, 1, "the first line must be `//!` and a sentence")).collect()
 }
 
-/// No source file is longer than [`LIMIT`] lines.
+/// No source file is longer than `LIMIT` lines.
 pub(crate) fn sizes(tree: &Tree) -> Vec<Finding> {
     let long = sources(tree).into_iter().filter(|(lines, _)| *lines > LIMIT);
     long.map(|(lines, path)| Finding::new(path, 0, format!("{lines} lines; the limit is {LIMIT}: split it by concept")))
