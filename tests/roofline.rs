@@ -90,7 +90,7 @@ atlas_kernel! {
     }
 }
 
-// Rows and windows by a part of a coordinate.
+// Rows and windows at a quotient or remainder of a coordinate.
 atlas_kernel! {
     kernel quotient(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
         for n in grid(N) { store(y[n, ..], load(x[n / 64, ..])); }

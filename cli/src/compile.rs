@@ -20,8 +20,8 @@ pub(super) struct Args {
     /// A kernel's name, or a file of Tile IR (`FILE.tile`).
     #[arg(required_unless_present = "all")]
     kernel: Option<String>,
-    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a.
+    /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
+    /// sm_90a.
     #[arg(long, default_value = "sm_80")]
     arch: String,
     /// What to print: tile, gpu, llvm, ptx.

@@ -20,7 +20,8 @@ pub(super) struct ProblemArgs {
     /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     pub(super) dims: Option<String>,
-    /// Element type: bf16, f16 or f32, or one for each of a kernel's, T=bf16,U=f32. bf16, or a benchmark's own, unless it is given.
+    /// Element type: bf16, f16 or f32, or one for each type parameter, T=bf16,U=f32. Without it, bf16 or a benchmark's
+    /// own type.
     #[arg(long)]
     pub(super) dtype: Option<String>,
     /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.

@@ -23,12 +23,12 @@ const MOST_ALIGN: u32 = 16;
 /// The problems that the user named.
 #[derive(clap::Args)]
 pub(super) struct Asked {
-    /// Kernels; all of --sizes unless given.
+    /// Kernels. Without any, all kernels in --sizes.
     kernels: Vec<String>,
     /// Sizes of dims, such as N=2048,D=64; may be given several times. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     dims: Vec<String>,
-    /// Element type, or one for each of a kernel's, such as T=bf16,U=f32; bf16 unless given, where a kernel takes it.
+    /// Element type, or one for each type parameter, such as T=bf16,U=f32. Without it, bf16 if the kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
     /// Numbers passed to kernels by value, such as steps=64; others have defaults.

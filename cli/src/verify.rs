@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// the same bits each time.
     #[arg(long, default_value_t = 0, value_name = "N")]
     repeat: usize,
-    /// Run here and print one line of JSON per problem: what the processes above are started with.
+    /// Run in this process and print one line of JSON per problem. The processes above are started with this option.
     #[arg(long, hide = true)]
     in_process: bool,
 }

@@ -6,7 +6,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
-    /// ATL226: numbers past the edge that leave what is carried as it is.
+    /// ATL226: values past the edge that do not change the carried value.
     kernel carried(x: &Tensor<f32, [N, D]>, i: &Tensor<i32, [N, D]>, y: &mut Tensor<f32, [F, N]>, j: &mut Tensor<i32, [N]>)
     tune { BN: [8], BD: [16], warps: [1, 2] }
     {
@@ -37,7 +37,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL111 and ATL105: whole numbers count on where an f32 does not.
+    /// ATL111 and ATL105: whole numbers stay exact where an f32 does not.
     kernel counts(x: &Tensor<f32, [N]>, start: i32, c: &mut Tensor<i32, [F, N]>)
     tune { BN: [32], warps: [1] }
     {
@@ -51,7 +51,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL105: 16 bits hold few whole numbers.
+    /// ATL105: 16-bit floats represent few whole numbers.
     kernel short<T: Float>(x: &Tensor<T, [N]>, i: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N]>)
     {
         for n in grid(tiles(N, 64)) {
@@ -59,7 +59,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL119: the tile after this one.
+    /// ATL119: the next tile.
     kernel after(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [16], warps: [1] }
     {
@@ -68,7 +68,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL119: a list of starts has one element more than there are rows.
+    /// ATL119: a list of starts, which has one more element than there are rows.
     kernel listed(starts: &Tensor<i32, [P]>, x: &Tensor<f32, [E]>, y: &mut Tensor<f32, [R]>)
     tune { warps: [1] }
     {

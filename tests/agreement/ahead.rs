@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F16, F32, I32, I64};
 
 atlas_kernel! {
-    /// Loads of registers alone: 96 registers a thread, but 384 KiB of rings.
+    /// Loads into registers only: 96 registers per thread, but 384 KiB of rings.
     kernel three_wide(
         x: &Tensor<f32, [N, L]>,
         z: &Tensor<f32, [N, L]>,
@@ -92,7 +92,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same load stored as it is, and transposed.
+    /// The same load, stored unchanged and transposed.
     kernel copied_and_turned(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N, L]>, t: &mut Tensor<f32, [L, N]>)
     tune { BN: [24, 8], BL: [20], stages: [3], warps: [1, 4] }
     {
@@ -285,7 +285,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tile that is the same in every iteration is copied in every iteration.
+    /// A load that is the same in every iteration is still copied in every iteration.
     kernel invariant(x: &Tensor<f32, [N, L]>, w: &Tensor<f32, [R, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], stages: [3, 2], warps: [2] }
     {

@@ -43,7 +43,7 @@ atlas_kernel! {
         }
     }
 
-    /// All of K at once: many steps.
+    /// The whole of K at once: many steps.
     kernel long(a: &Tensor<f64, [M, K]>, b: &Tensor<f64, [K, N]>, y: &mut Tensor<f64, [M, N]>)
     tune { BM: [16, 32], BN: [16], warps: [1, 2] }
     {

@@ -157,7 +157,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows and columns that are points.
+    /// Rows and columns that are single elements.
     kernel point_by_point(a: &Tensor<f32, [M, K]>, b: &Tensor<f32, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { warps: [1] }
     {

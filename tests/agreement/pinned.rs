@@ -55,8 +55,8 @@ atlas_kernel! {
         }
     }
 
-    /// Two products with a reduction of rows between them. Warps that share rows reduce them together and pass the
-    /// result through shared memory, for every grid of six warps.
+    /// Two products with a reduction of rows between them. Warps that split the columns of a row reduce it
+    /// together and pass the result through shared memory, for every grid of six warps.
     kernel handed_on<T: Float>(x: &Tensor<T, [G, N, D]>, w: &Tensor<T, [D, H]>, v: &Tensor<T, [H, D]>, y: &mut Tensor<f32, [G, N, D]>)
     tune { BN: [96], warps: [6], warp_grid: [3x2, 1x6, 6x1, 2x3] }
     {

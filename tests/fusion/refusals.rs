@@ -89,7 +89,7 @@ fuse! {
     kernel made_whole = softmaxed >> affine;
 }
 
-/// The error of a launch with as many tensors of rank 1 as it takes.
+/// The error of a launch with the right number of tensors, all of this rank.
 fn said(kernel: &'static atlas_dsl::KernelDef, rank: usize) -> String {
     let cpu = Device::cpu();
     let shape = [24; 2];

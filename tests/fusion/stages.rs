@@ -21,7 +21,7 @@ atlas_kernel! {
         }
     }
 
-    /// A grid of points along one axis.
+    /// A grid that counts one axis element by element.
     pub(crate) kernel biased<T: Float>(x: &Tensor<T, [N, D]>, b: &Tensor<f32, [D]>, y: &mut Tensor<T, [N, D]>)
     tune { BD: [8, 16] }
     {
@@ -75,7 +75,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product of whole rows, stored whole.
+    /// A product of whole rows, stored as whole rows.
     pub(crate) kernel projected<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [M, K]>, y: &mut Tensor<T, [N, M]>)
     tune { BN: [16, 32], warps: [2, 4] }
     {

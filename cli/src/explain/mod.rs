@@ -26,20 +26,20 @@ use std::path::PathBuf;
 pub(super) struct Args {
     /// A kernel's name.
     kernel: String,
-    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a. That of --gpu unless given, where it is known, else sm_80.
+    /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
+    /// sm_90a. Without it, the arch of --gpu if that is known, else sm_80.
     #[arg(long)]
     arch: Option<String>,
-    /// Choose by the tuning records of this GPU, named as its driver does, such as "NVIDIA H200"; those that this program carries,
-    /// and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
+    /// Choose by the tuning records of this GPU, such as "NVIDIA H200" (its name in the driver): those that this
+    /// program carries, and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     #[command(flatten)]
     problem: ProblemArgs,
-    /// Explain the times at sizes of one dim too, such as N=1..65536: each twice the one before.
+    /// Also explain the times at sizes of one dim, such as N=1..65536: each twice the one before.
     #[arg(long, value_name = "DIM=FIRST..LAST")]
     sweep: Option<Sweep>,
-    /// Draw these times against the size, as SVG.
+    /// Plot these times against the size, as SVG.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     plot: Option<PathBuf>,
     /// Run the kernel on a few tiles in the simulator, and count instructions, accesses and conflicts.

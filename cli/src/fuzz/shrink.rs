@@ -16,7 +16,7 @@ pub(super) struct Shrunk {
     pub(super) failure: Failure,
 }
 
-/// The smallest recipe found that fails as this one does.
+/// The smallest recipe found that fails in the same way.
 pub(super) fn shrink(recipe: Recipe, failure: Failure) -> Shrunk {
     let mut best = Shrinker { best: Shrunk { recipe, failure }, tries: 0, until: Instant::now() + TIME };
     loop {

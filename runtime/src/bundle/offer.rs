@@ -51,7 +51,7 @@ impl Offer {
     }
 }
 
-/// Why bundles have nothing for a problem, one line per bundle.
+/// Why bundles have nothing for a problem, one reason per bundle.
 pub(crate) type Lack = Vec<String>;
 
 /// A query to the bundles.

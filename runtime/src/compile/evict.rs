@@ -62,7 +62,7 @@ fn entry_of(entry: &DirEntry) -> Option<CacheEntry> {
     let hidden = name.strip_prefix('.').and_then(|rest| rest.split_once(&format!("{ENDING}.")));
     if hidden.is_some_and(|(key, _)| is_key(key)) {
         if used.elapsed().is_ok_and(|age| age > ABANDONED) {
-            // If it stays, it is removed another time.
+            // If it cannot be removed now, a later eviction removes it.
             let _ = fs::remove_file(entry.path());
         }
         return None;

@@ -16,7 +16,7 @@ const HEADER: usize = MAGIC.len() + 4 + 32;
 /// Why bytes are not a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageFileError {
-    /// Too short, or another kind of file.
+    /// Too short, or a file of another kind.
     NotAnImage,
     /// Another version of the format.
     OtherVersion(u32),

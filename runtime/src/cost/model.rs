@@ -7,9 +7,9 @@
 //!       + instructions / rate                                                 warps wait for what they make elements of
 //! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate, passes over one tensor · HOT_LINE)
 //! alone = start + latency waits · latency + barriers · wait + busy / min(1, warps / 5.5)
-//!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
+//!       + global bytes / the SM's port, and for loads that run ahead the part of latency and port that the trips do not hide
 //! share(n) = n · (busy · few(n) and data, a smooth maximum, + CTA_START)            n programs side by side on an SM
-//! T(n)  = alone + share(n)                                                     all begin together
+//! T(n)  = alone + share(n)                                                     all begin at the same time
 //! S(n)  = (alone^p + share(n)^p)^(1/p)                    some wait while others work
 //! ```
 //!

@@ -39,7 +39,7 @@ pub struct Roofline {
     pub flops: f64,
     /// The card whose data sheet gives the rates.
     pub card: &'static Card,
-    /// Whether all of the bytes fit the L2 cache, so that a launch which finds them there may be faster.
+    /// Whether all of the bytes fit in the L2 cache, so that a launch that finds them there may be faster.
     pub fits_l2: bool,
     /// Whether there may be more work, depending on data, on numbers that the caller gives, or on indices that the
     /// analysis does not understand.

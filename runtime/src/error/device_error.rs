@@ -36,7 +36,7 @@ errors! {
             /// Compute capability.
             minor: u32,
         } = 623, "{name} has compute capability {major}.{minor}, and no supported target runs on it; use another GPU or Device::cpu()";
-        /// The simulator has no such architecture.
+        /// The simulator does not have this architecture.
         NoSuchArch {
             /// The name that was given, and the names that exist.
             reason: String,

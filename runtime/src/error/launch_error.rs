@@ -7,7 +7,7 @@ use std::fmt;
 errors! {
     /// Why the arguments of a launch do not fit the kernel.
     LaunchError {
-        /// Too few or too many arguments.
+        /// The number of arguments is wrong.
         WrongArgumentCount {
             /// The kernel.
             kernel: &'static str,
@@ -158,7 +158,7 @@ errors! {
             /// Its strides, in elements.
             strides: Vec<i64>,
         } = 610, "`{kernel}` writes `{output}`, but elements of that view (shape {shape:?}, strides {strides:?}) share memory; pass a view without repeats";
-        /// A tensor lives on another device than the launch.
+        /// A tensor lives on another device than that of the launch.
         WrongDevice {
             /// The kernel.
             kernel: &'static str,

@@ -25,7 +25,7 @@ errors! {
             /// The size of the axis.
             size: usize,
         } = 631, "slice {start}..{end} of axis {axis}, which has size {size}";
-        /// A view of given strides reaches beyond its tensor.
+        /// A view with the given strides reaches beyond its tensor.
         BeyondTensor {
             /// The shape asked for.
             shape: Vec<usize>,
@@ -57,7 +57,7 @@ errors! {
             /// The shape asked for.
             to: Vec<usize>,
         } = 634, "a tensor of shape {from:?} does not expand to {to:?}: an axis keeps its size, or has size 1";
-        /// The new shape has another number of elements.
+        /// The new shape has a different number of elements.
         CannotReshape {
             /// The tensor's shape.
             from: Vec<usize>,

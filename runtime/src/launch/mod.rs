@@ -13,7 +13,7 @@
 //! 6. *Queue* (`queue`). The parameters are packed, and the kernel is queued on a stream or runs in the interpreter. If
 //!    the driver refuses the kernel only now, the refusal is remembered, and the launch is resolved again.
 //!
-//! The room may depend on every other one, and none depends on it.
+//! The room may depend on every other room. No room depends on it.
 //!
 //! | file | holds |
 //! |---|---|

@@ -115,7 +115,7 @@ impl Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
-        // Each size contributes at least its best config and the slowest.
+        // Each size contributes at least its best config and some slower ones.
         for (place, size) in sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// Asks cargo for the packages and checks them.
+/// Reads the packages from cargo metadata and checks them.
 pub(crate) fn run(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let text =
         command::output(command::cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]))?;

@@ -98,14 +98,14 @@ fn is_test(path: &str) -> bool {
         || endings.iter().any(|e| path.ends_with(e))
 }
 
-/// The codes that tokens outside tests can give, with their lines.
+/// The codes that the tokens of a source can give, outside tests, with their lines.
 fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     let mut out = Vec::new();
     for (i, token) in all.iter().enumerate().filter(|(_, t)| !t.in_test) {
         if is_text(token) {
             out.extend(written(&token.text).into_iter().map(|code| (code, token.line)));
         }
-        // A row of a table of errors: `Variant { .. } = 620, "what it says"`.
+        // A row of an error table: `Variant { .. } = 620, "the message"`.
         if let [equals, value, comma, says, ..] = &all[i..]
             && (equals.text.as_str(), comma.text.as_str()) == ("=", ",")
             && is_text(says)
@@ -120,13 +120,13 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
         }
         let name = giver(all, i);
         let inside = &all[i + 1..after_group(all, i) - 1];
-        // The one argument of `Code` may be a choice between codes.
+        // The argument of `Code` may be a choice between several codes.
         if name == "Code" {
             out.extend(inside.iter().filter_map(|t| Some((number(std::slice::from_ref(t))?, t.line))));
             continue;
         }
         let args = arguments(inside);
-        // A list's `push` has one argument, and `push` of a diagnostic at least three.
+        // The `push` of a list has one argument, and the `push` of diagnostics has at least three.
         if name == "push" && args.len() < 3 {
             continue;
         }
@@ -136,7 +136,7 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     out
 }
 
-/// What is called with the group that opens at `i`; of `Diagnostic::new` the type.
+/// The name of the function whose argument group opens at `i`; for `Diagnostic::new`, the type.
 fn giver(all: &[Token], i: usize) -> &str {
     match &all[..i] {
         [.., owner, a, b, new] if a.text == ":" && b.text == ":" && new.text == "new" => &owner.text,
@@ -149,7 +149,7 @@ fn is_giver(all: &[Token], i: usize) -> bool {
     GIVERS.contains(&giver(all, i))
 }
 
-/// The codes of a table of cases: rows `(204, "part of the message", ..)`, with these parts.
+/// The codes of a table of cases, with rows `(204, "part of the message", ..)`, and the parts of messages.
 fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
     let row = |w: &[Token]| match w {
         [open, value, comma, says] if open.text == "(" && comma.text == "," => {
@@ -160,7 +160,8 @@ fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
     all.windows(4).filter_map(row).collect()
 }
 
-/// Parts of messages that a test wants: rows of tables of cases, and lists of words behind a code, as in `"ATL204", &["not defined"]`.
+/// The parts of messages that a test expects: rows of tables of cases, and lists of words after a code, as in
+/// `"ATL204", &["not defined"]`.
 pub(crate) fn wanted(text: &str) -> Vec<(u16, Vec<String>)> {
     let all = tokens(text);
     let mut out: Vec<(u16, Vec<String>)> = case_rows(&all).into_iter().map(|(code, part)| (code, vec![part])).collect();
@@ -180,7 +181,7 @@ fn is_text(token: &Token) -> bool {
     token.kind == Kind::Literal && token.text.starts_with('"')
 }
 
-/// Arguments between the commas outside any group.
+/// The arguments, split at the commas outside any group.
 fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0;
     tokens
@@ -195,7 +196,7 @@ fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
         .collect()
 }
 
-/// An argument that is one whole number.
+/// The value of an argument that is a single whole number.
 fn number(arg: &[Token]) -> Option<u16> {
     match arg {
         [t] if t.kind == Kind::Literal => t.text.trim_end_matches("u16").parse().ok().filter(|n| (1..1000).contains(n)),
@@ -203,13 +204,13 @@ fn number(arg: &[Token]) -> Option<u16> {
     }
 }
 
-/// The codes in text, as `ATL123`.
+/// The codes in a text, in the form `ATL123`.
 fn written(text: &str) -> Vec<u16> {
     let parts = text.split("ATL").skip(1);
     parts.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
 }
 
-/// The codes that a line of a test mentions: `ATL123`, or a number of three digits beside the word `code`.
+/// The codes that a line of a test mentions: `ATL123`, or a three-digit number next to the word `code`.
 fn mentioned(line: &str) -> Vec<u16> {
     let mut out = written(line);
     if line.to_ascii_lowercase().contains("code") {

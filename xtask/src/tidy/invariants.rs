@@ -41,7 +41,7 @@ pub(crate) fn placement_of_unsafe(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Every use of `unsafe` has its reason above it.
+/// Every `unsafe` has a reason above it.
 pub(crate) fn reasons_for_unsafe(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust() {

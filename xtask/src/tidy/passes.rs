@@ -7,7 +7,7 @@ use super::tree::Tree;
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const LIST: &str = "codegen/src/passes/mod.rs";
 
-/// The tables of passes in the code, with the phase that a kernel is in after them.
+/// The tables of passes in the code, each with the phase of a kernel after it.
 const PHASES: [(&str, &str); 3] = [("PLACE", "Placed"), ("SCHEDULE", "Scheduled"), ("LOWER", "Lowered")];
 
 /// The passes and phases in the document are those in the code, in the same order.
